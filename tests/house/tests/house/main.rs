@@ -1,5 +1,6 @@
 //! The house's rules, and what the pages on standards say.
 
 mod conformance;
+mod names;
 mod rules;
 mod standards;
