@@ -1,5 +1,5 @@
-//! What the benches have in common: founding studies run in child processes of their own, so that one
-//! run's memory is not another's, and limits whose breach ends a bench with status 1. [`logins`] has logins without a network.
+//! Common parts of the benches. Founding studies run in child processes, so that each run's memory is measured alone.
+//! A bench exits with status 1 if a limit is exceeded. [`logins`] has logins without a network.
 
 pub mod logins;
 
@@ -10,14 +10,15 @@ use usher_core::Seed;
 use usher_runner::world::{RunDivision, ScenarioRun};
 use usher_scenario::{PlanOverrides, Scenario, Study, StudyMode};
 
-/// The study whose network grows in [`network_settings`].
+/// The study whose network [`network_settings`] scales.
 pub const STUDY: &str = "bench-tcp-100";
-/// Dialogues of a timed run, over all stations.
+/// The dialogues of a timed run, over all stations.
 const DIALOGUES: u64 = 2_000_000;
-/// Of each station at least so many, beside which the opening of its connection is little.
+/// The minimum number of dialogues of a station, which makes the opening of its connection negligible.
 const EACH: u64 = 10;
 
-/// Settings of [`STUDY`] for so many stations at the same utilisation: the shared link's rate and queue grow with them.
+/// Returns settings of [`STUDY`] for this number of stations at constant utilisation: the shared link's rate and
+/// queue grow with them.
 pub fn network_settings(stations: u64) -> Vec<String> {
     vec![
         format!("hosts.client.count={stations}"),
@@ -27,13 +28,13 @@ pub fn network_settings(stations: u64) -> Vec<String> {
     ]
 }
 
-/// The dialogues that each of so many stations has in a timed run.
+/// Returns the dialogues of each station in a timed run.
 pub fn dialogues_each(stations: u64) -> u64 {
     (DIALOGUES / stations).max(EACH)
 }
 
-/// Settings of [`STUDY`] for a timed run of so many stations, in which each has so many dialogues: one every 100 ms, from
-/// 1 s on.
+/// Returns settings of [`STUDY`] for a timed run: each of `stations` has `each` dialogues, one every 100 ms from 1 s
+/// on.
 pub fn busy_settings(stations: u64, each: u64) -> Vec<String> {
     let mut set = network_settings(stations);
     set.push(format!("workload.arrivals.count={each}"));
@@ -41,22 +42,22 @@ pub fn busy_settings(stations: u64, each: u64) -> Vec<String> {
     set
 }
 
-/// What a bench was asked for on its command line.
+/// The command line of a bench.
 #[derive(Debug)]
 pub struct BenchArguments {
-    /// The result as JSON on standard output instead of text.
+    /// Prints the result as JSON instead of text.
     pub json: bool,
-    /// How often each measurement is repeated; the median counts.
+    /// The number of repetitions of each measurement. The median counts.
     pub runs: usize,
-    /// The one run that a child process is to do: by so many threads, study and settings.
+    /// In a child process: its number of threads, study and settings.
     child: Option<(usize, String, Vec<String>)>,
 }
 
 impl BenchArguments {
-    /// Reads the command line.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// A sentence about the fault.
     pub fn parse_command_line(runs: usize) -> Result<Self, String> {
         let mut arguments = Self { json: false, runs, child: None };
         let mut rest = std::env::args().skip(1);
@@ -72,7 +73,7 @@ impl BenchArguments {
                     let study = rest.next().ok_or("--child: write a study")?;
                     arguments.child = Some((threads, study, rest.by_ref().collect()));
                 }
-                // What `cargo bench` adds.
+                // `cargo bench` adds this argument.
                 "--bench" => {}
                 other => return Err(format!("{other}: known are --json and --runs N")),
             }
@@ -81,8 +82,8 @@ impl BenchArguments {
     }
 }
 
-/// Runs a bench: in a child process its one run, otherwise `bench`, which answers the result as JSON and
-/// the limits that were missed.
+/// Runs a bench. A child process does its one run. Otherwise `bench` returns the result as JSON and the missed
+/// limits.
 pub fn main(
     runs: usize,
     bench: impl FnOnce(&BenchArguments) -> Result<(Value, Vec<String>), String>,
@@ -113,20 +114,20 @@ pub fn main(
     }
 }
 
-/// What one run of a study measured.
+/// The measurements of one run of a study.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
-    /// Packets that links handed to hosts.
+    /// Packets that links delivered to hosts.
     pub packet_hops: u64,
-    /// Wall-clock seconds of the event loop.
+    /// Wall-clock time of the event loop in seconds.
     pub wall_s: f64,
-    /// Largest resident set of the process, bytes.
+    /// Peak resident set of the process in bytes.
     pub peak_rss_bytes: u64,
-    /// Mean delay of the dialogues, seconds; not a number where none ended.
+    /// Mean delay of the dialogues in seconds. NaN if none ended.
     pub delay_mean_s: f64,
-    /// All metrics, by their names.
+    /// All metrics by name.
     pub metrics: BTreeMap<String, f64>,
-    /// Two threads ran a half each.
+    /// True if two threads ran a half each.
     pub divided: bool,
 }
 
@@ -147,16 +148,16 @@ impl MeasuredRun {
         })
     }
 
-    /// Runs the first point of a founding study, with these settings (`workload.arrivals.count=10`), in a
-    /// process of its own.
+    /// Runs the first point of a founding study with these settings (`workload.arrivals.count=10`) in a child
+    /// process.
     ///
     /// # Errors
-    /// The study's faults, or why there is no process.
+    /// A fault of the study, or of the child process.
     pub fn run_in_child(study: &str, set: &[String]) -> Result<Self, String> {
         Self::run_with_threads(1, study, set)
     }
 
-    /// The same by up to so many threads.
+    /// As [`Self::run_in_child`], with at most this number of threads.
     ///
     /// # Errors
     /// As [`Self::run_in_child`].
@@ -186,14 +187,14 @@ impl MeasuredRun {
             packet_hops: value.get("packet_hops")?.as_u64()?,
             wall_s: value.get("wall_s")?.as_f64()?,
             peak_rss_bytes: value.get("peak_rss_bytes")?.as_u64()?,
-            // JSON has no word for it.
+            // JSON cannot represent NaN.
             delay_mean_s: value.get("delay_mean_s")?.as_f64().unwrap_or(f64::NAN),
             metrics: serde_json::from_value(value.get("metrics")?.clone()).ok()?,
             divided: value.get("divided")?.as_bool()?,
         })
     }
 
-    /// Packet-hops per second of wall-clock time.
+    /// Returns packet-hops per second of wall-clock time.
     pub fn hop_rate(&self) -> f64 {
         self.packet_hops as f64 / self.wall_s
     }
@@ -210,7 +211,7 @@ fn load_scenario(study: &str, set: &[String]) -> Result<(Scenario, Seed), String
     Ok((point.scenario.clone(), point.replication_seed(0)))
 }
 
-/// The middle of some values (of an even number of them the upper one); not a number for none.
+/// Returns the median (the upper one of an even number of values), or NaN without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! Logins at a server in this process: real messages, virtual time, no sockets. One function does the whole of the server's
-//! work, and is never inlined, so that a profiler can count it and leave the client out.
+//! Logins at a server in this process: real messages in virtual time, without sockets. One function, which is never
+//! inlined, does all of the server's work. So a profiler can count it without the client.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, Serve
 use usher_radius::server::{self as radius, ClientConfig};
 use usher_radius::{AttributeList, PacketCode, SharedSecret};
 
-/// Part of the name of the function that does the server's work, and of no other function's.
+/// Part of the name of the function that does the server's work. No other function's name contains it.
 pub const COUNTED_FUNCTION: &str = "count_server_step";
 
 const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
-/// From one request to the next, and from one IKE_SA to the next. Replies are kept for five seconds: after 100 requests, each
-/// new one has the server drop an old one.
+/// The interval of requests and of IKE_SAs. Replies are kept for five seconds: after 100 requests, each new request
+/// evicts an old reply.
 const INTERVAL: Duration = Duration::from_millis(50);
 const USERS: u64 = 1000;
 const PASSWORD: &[u8] = b"open sesame";
@@ -35,7 +35,7 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)
 const INITIATOR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3)), 500);
 const RESPONDER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 4)), 500);
 
-/// How a user logs in.
+/// The method of a login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoginMethod {
     /// User-Password over RADIUS, one request.
@@ -50,7 +50,7 @@ impl LoginMethod {
     /// All methods.
     pub const ALL: [Self; 3] = [Self::Pap, Self::EapMd5, Self::IkePsk];
 
-    /// Its name on a command line.
+    /// Returns its name on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,10 +60,10 @@ impl LoginMethod {
         }
     }
 
-    /// Does so many logins, one after another.
+    /// Does `logins` logins, one after another.
     ///
     /// # Errors
-    /// A login that the server did not accept.
+    /// The server did not accept a login.
     pub fn run_logins(self, logins: u64) -> Result<(), String> {
         match self {
             Self::Pap => {
@@ -82,14 +82,14 @@ impl LoginMethod {
     }
 }
 
-/// A server, and what its host does with an event.
+/// A server, and its host's handling of events.
 trait CountedServer: Machine {
     /// Handles an event.
     fn take_event(&mut self, event: Self::Event);
 }
 
 impl CountedServer for AaaServer {
-    /// Gives the attributes of a login back, as hosts do that keep none of them.
+    /// Returns the attributes of a login for reuse, as a host that keeps none.
     fn take_event(&mut self, event: usher_aaa::AaaServerEvent) {
         if let usher_aaa::AaaServerEvent::Accepted(login) | usher_aaa::AaaServerEvent::Rejected(login) = event
         {
@@ -102,8 +102,8 @@ impl CountedServer for IkeEndpoint {
     fn take_event(&mut self, _: ike::IkeEvent) {}
 }
 
-/// All that a server does because of one datagram: timers that are due, the datagram itself, its outputs. `reply` gets the
-/// datagram that it sends, or nothing.
+/// Does all of a server's work for one datagram: timers that are due, the datagram and its outputs. `reply` receives
+/// the datagram that the server sends, if any.
 #[inline(never)]
 fn count_server_step<S: CountedServer>(
     server: &mut S,
@@ -126,7 +126,7 @@ fn count_server_step<S: CountedServer>(
     }
 }
 
-/// A RADIUS client and an AAA server that has its users in memory.
+/// A RADIUS client, and an AAA server with users in memory.
 struct RadiusPair {
     now: Instant,
     client: RadiusClient,
@@ -173,7 +173,7 @@ impl RadiusPair {
         Ok(pair)
     }
 
-    /// Sends an Access-Request with these attributes, and gives its reply.
+    /// Sends an Access-Request with these attributes and returns the reply.
     fn request_access(&mut self, attributes: AttributeList) -> Result<RadiusReply, String> {
         self.now += INTERVAL;
         let target = RequestTarget::Server(0);
@@ -240,7 +240,7 @@ impl RadiusPair {
     }
 }
 
-/// What every request says.
+/// Returns the attributes of every request.
 fn request_attributes(name: &str) -> Result<AttributeList, String> {
     let mut attributes = AttributeList::new();
     let identity = [
@@ -258,7 +258,7 @@ fn expect_code(code: PacketCode, response: &RadiusReply) -> Result<(), String> {
     if response.code == code { Ok(()) } else { Err(format!("{} in place of {code}", response.code)) }
 }
 
-/// Initiators, and a responder whose IKE_SAs stay.
+/// Initiators, and a responder that keeps its IKE_SAs.
 struct IkePair {
     now: Instant,
     responder: IkeEndpoint,
@@ -294,7 +294,7 @@ impl IkePair {
         })
     }
 
-    /// A new initiator makes an IKE_SA.
+    /// A new initiator establishes an IKE_SA.
     fn establish_ike_sa(&mut self, number: u64) -> Result<(), String> {
         self.now += INTERVAL;
         let mut initiator = test_endpoint(self.seed.derive_secure_rng("initiator", number));

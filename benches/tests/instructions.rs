@@ -1,4 +1,4 @@
-//! The hot paths of `src/bin/instructions.rs` keep to their limits.
+//! The hot paths of `src/bin/instructions.rs` stay within their limits.
 
 use std::process::Command;
 

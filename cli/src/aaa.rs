@@ -1,4 +1,4 @@
-//! `usher aaa`: the AAA server and what an operator does with it.
+//! `usher aaa`: the AAA server and its administration.
 
 pub(crate) mod args;
 mod cert;
@@ -34,7 +34,7 @@ pub(crate) fn run_aaa_command(output: &ConsoleOutput, command: AaaCommand) -> Re
     }
 }
 
-/// The configuration, and where things are.
+/// Opens the configuration and the paths that it names.
 fn open_installation(config: &AaaConfigArgs) -> Result<ServerInstallation, CommandFailure> {
     ServerInstallation::from_config(config.config.as_deref()).map_err(|error| match error {
         InstallationError::Config(_) => CommandFailure::usage_error(error),
@@ -42,7 +42,7 @@ fn open_installation(config: &AaaConfigArgs) -> Result<ServerInstallation, Comma
     })
 }
 
-/// Asks the running server.
+/// Sends a request to the running server.
 fn query_server(
     place: &ServerInstallation,
     request: &ControlRequest,
@@ -50,7 +50,7 @@ fn query_server(
     control::request_reply(&place.control_socket(), request).map_err(CommandFailure::runtime_error)
 }
 
-/// Tells the running server, where there is one; what it says is a note.
+/// Notifies the running server, if there is one. Its reply is printed as a note.
 fn notify_server(output: &ConsoleOutput, place: &ServerInstallation, request: &ControlRequest) {
     match control::request_reply(&place.control_socket(), request) {
         Ok(_) | Err(ControlError::NotRunning { .. }) => {}

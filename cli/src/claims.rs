@@ -5,10 +5,10 @@ use std::path::Path;
 use usher_claims::{ClaimJudgement, RunResults};
 use usher_experiment::statements::{self, OUT};
 
-/// How wide reasons are printed.
+/// The line width of printed reasons.
 const WIDTH: usize = 100;
 
-/// Judges what the runs in this folder gave, or the best run of each study below the usual one.
+/// Judges the claims by the runs in this folder, or by the best run of each study below the default folder.
 pub(crate) fn judge_claims(output: &ConsoleOutput, dir: Option<&Path>) -> Result<(), CommandFailure> {
     let judged = statements::judge_statements(dir).map_err(CommandFailure::runtime_error)?;
     if dir.is_none() {
@@ -51,7 +51,7 @@ fn as_text(judged: &[ClaimJudgement], varied: &RunResults) -> String {
     text
 }
 
-/// A text in indented lines.
+/// Wraps a text into indented lines.
 fn wrap_text(text: &str) -> String {
     let mut lines = String::new();
     let mut line = String::from("   ");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use usher_config::tree::{self, TreeNode};
 use usher_config::{ConfigFormat, ConfigValue, DiagnosticCollector};
 
-/// Rewrites files in the newest version of their format, or shows what would be otherwise.
+/// Rewrites files in the newest version of their format, or shows the differences.
 pub(crate) fn upgrade_files(
     output: &ConsoleOutput,
     files: &[PathBuf],
@@ -20,7 +20,7 @@ pub(crate) fn upgrade_files(
         let new = usher_config::upgrade_text(&name, &old, detect_format(&name, &old)?)
             .map_err(CommandFailure::usage_error)?;
         if write && new != old {
-            // Into the same file, so that its owner and its mode stay.
+            // Writes into the same file, so that its owner and mode stay.
             std::fs::write(path, &new)
                 .map_err(|e| CommandFailure::runtime_error(format!("cannot write {name}: {e}")))?;
         }
@@ -35,7 +35,7 @@ pub(crate) fn upgrade_files(
     if output.json { output.print_json(&serde_json::Value::Array(values)) } else { output.print_text(&text) }
 }
 
-/// What kind of file it is, by its keys.
+/// Detects the format of a file by its keys.
 fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, CommandFailure> {
     let mut faults = DiagnosticCollector::new(name, text);
     let Some(tree) = tree::parse_source(0, &mut faults) else {
@@ -55,7 +55,7 @@ fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, Comman
         Some(ConfigValue::Integer(version)) => version,
         _ => 1,
     };
-    // Files of several kinds may have the same tables: then it is of that which has its version, and keys on their way out.
+    // Several formats may have the same tables. The file's version and its deprecated keys then decide.
     let tied = kinds
         .iter()
         .filter(|(keys, format)| *keys == most && most > 0 && version <= i64::from(format.version));
@@ -74,7 +74,7 @@ fn detect_format(name: &str, text: &str) -> Result<&'static ConfigFormat, Comman
     Err(CommandFailure::usage_error(format!("{name}: this is none of {kinds}; nothing was done")))
 }
 
-/// The kinds of files, each with its schema.
+/// The file formats, each with its schema.
 pub(crate) fn formats_with_schemas() -> Vec<(&'static ConfigFormat, String)> {
     vec![
         (&usher_scenario::FORMAT, usher_scenario::json_schema()),
@@ -89,14 +89,14 @@ pub(crate) fn formats_with_schemas() -> Vec<(&'static ConfigFormat, String)> {
     ]
 }
 
-/// The lines that go and come, by the longest common subsequence of what differs.
+/// Returns the removed and added lines, by the longest common subsequence.
 fn diff_lines(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let before = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let (a, b) = (&old[before..], &new[before..]);
     let behind = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[..a.len() - behind], &b[..b.len() - behind]);
-    // How many lines the rests from here have in common.
+    // The number of common lines of both remainders.
     let mut common = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {
         for j in (0..b.len()).rev() {

@@ -1,4 +1,4 @@
-//! `usher load`: many logins on a real server, and what that shows.
+//! `usher load`: loads a real server with logins and reports the results.
 
 pub(crate) mod args;
 mod build;
@@ -21,10 +21,10 @@ use usher_load::{
     is_own, run_load_plan, try_each_method,
 };
 
-/// The exit code where the results are not as expected.
+/// The exit code if results differ from the expectations.
 const UNEXPECTED: u8 = 3;
 
-/// Ends when the user interrupts; nobody sees anything.
+/// An observer without output. It ends the run when the user interrupts.
 struct SilentObserver<'a>(&'a AtomicBool);
 
 impl LoadObserver for SilentObserver<'_> {
@@ -137,7 +137,7 @@ pub(crate) fn run_load(output: &ConsoleOutput, command: &LoadCommand) -> Result<
     Ok(())
 }
 
-/// Holds what was expected against what was shown.
+/// Compares the results with the expectations.
 fn judge_expectations(
     expect: &[usher_load::LoadExpectation],
     outcome: &LoadOutcome,
@@ -162,7 +162,7 @@ fn explain_run_error(error: &RunError) -> CommandFailure {
     }
 }
 
-/// The command line without secrets, for the report.
+/// Returns the command line without secrets, for the report.
 fn redacted_command_line(words: impl Iterator<Item = String>) -> String {
     let mut line = vec!["usher".to_owned()];
     let mut hide = false;

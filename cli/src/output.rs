@@ -1,56 +1,57 @@
-//! Printing. A reader that goes away (`usher ... | head`) ends no run and is no fault.
+//! Printing of results and failures. A closed pipe (`usher ... | head`) is no failure and ends no run.
 
 use crate::args::CommonArgs;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-/// Why a command ends without having done what was asked.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) struct CommandFailure {
     /// The exit code.
     pub(crate) code: u8,
-    /// What happened, where, and what to do.
+    /// The fault, its place and the remedy.
     pub(crate) message: String,
 }
 
-/// The exit code of what was interrupted: what a shell says of a program that Ctrl-C ended.
+/// The exit code after an interrupt, the one that a shell gives to a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// The exit code of an import that has not taken all.
+/// The exit code of a partial import.
 #[cfg(feature = "live")]
 const PARTLY: u8 = 3;
 
 impl CommandFailure {
-    /// The user ended it before it had done what was asked.
+    /// The user interrupted the command.
     pub(crate) fn interrupted(cause: impl Display) -> Self {
         Self { code: INTERRUPTED, message: cause.to_string() }
     }
-    /// Something went wrong.
+    /// A failure at run time.
     pub(crate) fn runtime_error(cause: impl Display) -> Self {
         Self { code: 1, message: cause.to_string() }
     }
-    /// Another program's file was taken in part, or not at all since what cannot be taken would have let in more.
+    /// Another program's file was imported in part. Or it was rejected, since its unsupported lines would have
+    /// restricted access.
     #[cfg(feature = "live")]
     pub(crate) fn partial_import(cause: impl Display) -> Self {
         Self { code: PARTLY, message: cause.to_string() }
     }
-    /// What was asked makes no sense; nothing was run.
+    /// The command line is invalid. Nothing was run.
     pub(crate) fn usage_error(cause: impl Display) -> Self {
         Self { code: 2, message: cause.to_string() }
     }
 }
 
-/// Where and how to print.
+/// The form of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConsoleOutput {
     pub(crate) json: bool,
     pub(crate) verbose: bool,
-    /// A bar may be drawn.
+    /// True if a progress bar may be drawn.
     pub(crate) progress: bool,
 }
 
 impl ConsoleOutput {
-    /// For programs.
+    /// Output for programs.
     pub(crate) const JSON: Self = Self { json: true, verbose: false, progress: false };
 
     pub(crate) fn new(common: &CommonArgs) -> Self {
@@ -58,7 +59,7 @@ impl ConsoleOutput {
         Self { json: common.json, verbose: common.verbose, progress }
     }
 
-    /// A result, to standard output.
+    /// Prints a result to standard output.
     pub(crate) fn print_text(&self, text: &str) -> Result<(), CommandFailure> {
         let mut out = io::stdout().lock();
         let written = out.write_all(escape_terminal_codes(text).as_bytes()).and_then(|()| out.flush());
@@ -70,12 +71,12 @@ impl ConsoleOutput {
         }
     }
 
-    /// A result for programs, to standard output.
+    /// Prints a result for programs to standard output.
     pub(crate) fn print_json(&self, value: &serde_json::Value) -> Result<(), CommandFailure> {
         self.print_text(&format!("{value:#}\n"))
     }
 
-    /// Why a command has not done what was asked, to standard error: in words, or for programs as an object.
+    /// Prints a failure to standard error, as text or as a JSON object.
     pub(crate) fn print_failure(&self, failure: &CommandFailure) {
         if !self.json {
             return self.print_note(&failure.message);
@@ -84,14 +85,14 @@ impl ConsoleOutput {
         self.print_note(&said.to_string());
     }
 
-    /// Something to know, to standard error.
+    /// Prints a note to standard error.
     pub(crate) fn print_note(&self, text: &str) {
-        // Nobody can be told that standard error is closed.
+        // A closed standard error cannot be reported.
         let _ = writeln!(io::stderr(), "{}", escape_terminal_codes(text));
     }
 }
 
-/// A text that tells a terminal to do nothing: names in a store, and what a server answers, may be others' words.
+/// Escapes control characters for a terminal. Names in a store and replies of a server may come from attackers.
 fn escape_terminal_codes(text: &str) -> Cow<'_, str> {
     let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(acts) {
@@ -101,8 +102,8 @@ fn escape_terminal_codes(text: &str) -> Cow<'_, str> {
     text.chars().map(escaped).collect::<String>().into()
 }
 
-/// Lines of columns, each as wide as its widest cell; the last one is left as it is. No cell is more than its part of one line, though it
-/// holds others' words.
+/// Formats rows in columns, each as wide as its widest cell. The last column is not padded. Line breaks in a cell are
+/// escaped, since names may come from attackers.
 pub(crate) fn format_columns(rows: &[Vec<String>]) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     let cell = |cell: &String| cell.chars().map(escaped).collect::<String>();
@@ -122,14 +123,14 @@ pub(crate) fn format_columns(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The faults of a file for programs.
+/// Converts the faults of a file to JSON.
 #[cfg(feature = "live")]
 pub(crate) fn faults_json(faults: &usher_config::ConfigErrors) -> serde_json::Value {
     let each = |f: &usher_config::ConfigDiagnostic| serde_json::json!({ "file": f.file, "line": f.line, "column": f.column, "message": f.message });
     faults.faults.iter().map(each).collect()
 }
 
-/// A word of a command line as a shell takes it.
+/// Quotes a word of a command line for a shell.
 pub(crate) fn shell_quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -138,14 +139,14 @@ pub(crate) fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A number for people: three digits more than a glance needs, no more than were computed.
+/// Formats a number with a few significant digits.
 pub(crate) fn format_rounded(value: f64) -> String {
     let text = format!("{value:.4e}");
     let short: f64 = text.parse().unwrap_or(value);
     usher_observe::row::format_number(short)
 }
 
-/// Octets as people read them.
+/// Formats a number of octets with a unit.
 #[cfg(feature = "live")]
 pub(crate) fn format_octets(n: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
@@ -153,7 +154,7 @@ pub(crate) fn format_octets(n: u64) -> String {
     unit.map_or_else(|| format!("{n} B"), |(name, octets)| format!("{:.1} {name}", n as f64 / octets as f64))
 }
 
-/// A time for people.
+/// Formats a duration with a unit.
 pub(crate) fn format_duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),
@@ -189,7 +190,7 @@ mod tests {
     fn columns_line_up() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         assert_eq!(format_columns(&[row(["a", "x"]), row(["äbc", ""])]), "a    x\näbc\n");
-        // A name that has a line in it, to be taken for somebody else's.
+        // A name with a line break, which imitates another entry.
         assert_eq!(
             format_columns(&[row(["a\nbob", "x"]), row(["b", "y\tz"])]),
             "a\\nbob  x\nb       y\\tz\n"

@@ -6,8 +6,7 @@ use usher_observe::GridPoint;
 use usher_observe::stats::StopDecision;
 use usher_runner::sweep::{ReplicationForecast, SweepObserver, SweepPlan};
 
-/// A bar of replications. How many there will be is not known beforehand: points that are done say what
-/// the others may need.
+/// A progress bar of replications. The total is an estimate, extrapolated from completed points.
 pub(crate) struct SweepProgressBar {
     bar: ProgressBar,
     points: u64,
@@ -22,7 +21,7 @@ struct StoppedPoints {
 }
 
 impl SweepProgressBar {
-    /// A bar for this sweep; one that is never drawn where `shown` is false.
+    /// Creates a bar for this sweep. It is never drawn if `shown` is false.
     pub(crate) fn new(sweep: &SweepPlan, shown: bool) -> Self {
         let (fewest, _) = sweep.replication_range();
         let bar = if shown { ProgressBar::new(fewest) } else { ProgressBar::hidden() };
@@ -37,12 +36,12 @@ impl SweepProgressBar {
         Self { bar, points, expected: sweep.expected_replications(), stopped: Mutex::default() }
     }
 
-    /// Does this, such as printing a line, while the bar is off the screen.
+    /// Runs `what`, such as printing a line, while the bar is hidden.
     pub(crate) fn run_suspended(&self, what: impl FnOnce()) {
         self.bar.suspend(what);
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn finish_bar(&self) {
         self.bar.finish_and_clear();
     }

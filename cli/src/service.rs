@@ -1,4 +1,4 @@
-//! What commands of services have in common.
+//! Code that the commands of all services share.
 
 use crate::output::{CommandFailure, ConsoleOutput};
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use usher_host::ike::IkeError;
 use usher_host::mih::MihError;
 use usher_host::pppoe::PppoeError;
 
-/// Why a service would not serve.
+/// Why a service cannot start.
 pub(crate) enum ServiceFault {
-    /// Faults of its file, each with its place.
+    /// The faults of its configuration, each with its place.
     Faults(ConfigErrors),
-    /// Something else that it loads.
+    /// A fault of another file that it loads.
     Sentence(String),
 }
 
@@ -39,7 +39,7 @@ impl From<ServeError> for ServiceFault {
     }
 }
 
-/// Of the errors of services that have those of their files as `Config`.
+/// Implements conversions from errors of services whose variant `Config` has the faults of their files.
 macro_rules! service_faults {
     ($($error:ident),*) => {
         $(impl From<$error> for ServiceFault {
@@ -54,7 +54,7 @@ macro_rules! service_faults {
 }
 service_faults!(IdentError, IkeError, MihError, PppoeError);
 
-/// Tells why a service would not serve.
+/// Reports why a service cannot start.
 pub(crate) fn report_fault(output: &ConsoleOutput, file: &Path, fault: ServiceFault) -> CommandFailure {
     match fault {
         ServiceFault::Faults(faults) if output.json => {
@@ -69,13 +69,14 @@ pub(crate) fn report_fault(output: &ConsoleOutput, file: &Path, fault: ServiceFa
     }
 }
 
-/// Who this program runs for, for logs and audits.
+/// Returns the user who runs this program, for logs and audits.
 pub(crate) fn invoking_user() -> String {
     let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
     user.unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// Tells what is wrong with a configuration, or that nothing is. `checked` are its warnings, or why a service would not serve.
+/// Reports the faults of a configuration, or that there are none. `checked` has its warnings, or why the service
+/// cannot start.
 pub(crate) fn report_check(
     output: &ConsoleOutput,
     file: &Path,
@@ -95,16 +96,16 @@ pub(crate) fn report_check(
     }
 }
 
-/// What an importer makes of another program's file: a configuration, and lines that it could not take, each with its number (0 where it is
-/// about the whole file, or names another).
+/// The result of importing another program's file: a configuration, and the skipped lines with their numbers. A
+/// number is 0 if the remark is about the whole file or names another file.
 pub(crate) struct ImportedFile {
     pub(crate) text: String,
     pub(crate) left: Vec<(usize, String)>,
-    /// Those without which more would be let in: there is no configuration then.
+    /// Skipped lines that would have restricted access. With any of them, there is no configuration.
     pub(crate) stops: Vec<(usize, String)>,
 }
 
-/// Prints a configuration that `import` makes of another program's file, and tells which lines it could not take.
+/// Prints the configuration that `import` derives from another program's file, and reports the skipped lines.
 pub(crate) fn import_foreign_file<E: Display>(
     output: &ConsoleOutput,
     file: &Path,
@@ -145,24 +146,25 @@ pub(crate) fn import_foreign_file<E: Display>(
     }
 }
 
-/// The octets of a file of another program's: nobody writes a longer one by hand, and what is made of it is in memory several times.
+/// The maximum length of another program's file, in octets. Handwritten files are shorter, and an import holds
+/// several copies in memory.
 const LONGEST_FOREIGN: u64 = 64 << 20;
 
-/// A file of another program's as text: importers refuse what has the character that stands for other octets than UTF-8's.
+/// Reads another program's file as text. Octets that are not UTF-8 become U+FFFD, which importers reject.
 ///
 /// # Errors
-/// A sentence that names the file: it cannot be read, is none (a device, a pipe), or is longer than [`LONGEST_FOREIGN`].
+/// A sentence that names the file: it cannot be read, is not a regular file, or is longer than [`LONGEST_FOREIGN`].
 pub(crate) fn read_foreign(file: &Path) -> Result<String, String> {
     let octets = read_bounded(file, LONGEST_FOREIGN)?;
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
-/// The octets of a regular file of so many octets at most.
+/// Reads a regular file of at most `most` octets.
 fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, String> {
     let named = |error: &dyn Display| format!("{}: {error}", file.display());
     let mut options = std::fs::OpenOptions::new();
     options.read(true);
-    // A pipe without a writer would be waited for.
+    // Opening a pipe without a writer would block.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, NONBLOCKING);
     let opened = options.open(file).map_err(|error| named(&error))?;
@@ -180,10 +182,11 @@ fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, String> {
 #[cfg(unix)]
 const NONBLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 
-/// Files that one pattern names, at most.
+/// The maximum number of files that one pattern may match.
 const MOST_INCLUDED: usize = 4096;
 
-/// The files that a file includes by a pattern, in their order, each with its name and text. Wildcards (`*`, `?`) stand in the last part.
+/// Reads the files that a file includes by a pattern, in order, each with its name and text. Only the last component
+/// may have wildcards (`*`, `?`).
 pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(String, String)>, String> {
     let whole = file.parent().unwrap_or(Path::new("")).join(pattern);
     let last = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -204,7 +207,7 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
         names.clear();
         for entry in entries {
             let name = entry.map_err(|error| fault(&error))?.file_name();
-            // Names that begin with a dot are named by a dot alone.
+            // As in a shell, only a pattern that begins with a dot matches hidden names.
             let is_hidden = name.as_encoded_bytes().starts_with(b".") && !last.starts_with('.');
             if is_hidden || !matches_pattern(last.as_bytes(), name.as_encoded_bytes()) {
                 continue;
@@ -234,9 +237,9 @@ pub(crate) fn read_included_files(file: &Path, pattern: &str) -> Result<Vec<(Str
     names.into_iter().map(read).collect()
 }
 
-/// Whether a name fits a pattern with `*` and `?`.
+/// True if a name matches a pattern with `*` and `?`.
 fn matches_pattern(mut pattern: &[u8], mut name: &[u8]) -> bool {
-    // The pattern after the last `*`, and where in the name that one ends so far.
+    // The pattern after the last `*`, and the position in the name where that `*` ends so far.
     let mut last: Option<(&[u8], &[u8])> = None;
     loop {
         match (pattern, name) {
@@ -311,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A file that fits and cannot be named is an error, and not as if it were not there.
+    /// A matching file whose name is not UTF-8 is an error, and is not ignored.
     #[cfg(unix)]
     #[test]
     fn a_file_whose_name_is_no_utf8_is_an_error() {

@@ -1,23 +1,23 @@
-//! Sessions as people name them: by the first characters of their ids, as many as tell them apart.
+//! Short session ids: the shortest unique prefix of each id.
 
 use crate::output::CommandFailure;
 
-/// So many characters a short id has at least.
+/// The minimum length of a short id, in characters.
 const SHORTEST: usize = 6;
-/// So many sessions are listed that a short id may mean.
+/// The maximum number of sessions listed for an ambiguous short id.
 const LISTED: usize = 10;
 
-/// What names a session.
+/// The ids of a session.
 pub(crate) struct SessionNames {
     /// The id that is shown.
     pub(crate) id: String,
-    /// Other ids of it.
+    /// Other ids of the session.
     pub(crate) other_ids: Vec<String>,
-    /// What tells people which it is.
+    /// A description for people.
     pub(crate) description: String,
 }
 
-/// The shortest beginning of each id that no other id has.
+/// Returns the shortest unique prefix of each id.
 pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let ids: Vec<&str> = ids.into_iter().collect();
     let mut sorted = ids.clone();
@@ -33,10 +33,10 @@ pub(crate) fn short_ids<'a>(ids: impl IntoIterator<Item = &'a str>) -> Vec<Strin
     ids.iter().map(short).collect()
 }
 
-/// The session that somebody means: by a whole id, or by the beginning of one. `None`: no session has it.
+/// Finds a session by a whole id or by a prefix. Returns `None` if no session matches.
 ///
 /// # Errors
-/// Several have it, which are listed.
+/// Several sessions match. The error lists them.
 pub(crate) fn find_session(all: &[SessionNames], text: &str) -> Result<Option<usize>, CommandFailure> {
     let ids = |names: &SessionNames| {
         std::iter::once(&names.id).chain(&names.other_ids).cloned().collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! `usher verify`: what is known beforehand, beside what the code makes of it.
+//! `usher verify`: compares the code's results with values known from theory.
 
 use crate::output::{CommandFailure, ConsoleOutput, format_columns};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -6,7 +6,7 @@ use serde_json::json;
 use usher_core::automaton::AutomatonDiagram;
 use usher_verify::{OracleCheck, VerificationOracle, run_oracle};
 
-/// The oracles that are meant.
+/// Selects the oracles by name.
 fn select_oracles<'a>(
     oracles: &'a [VerificationOracle],
     filter: Option<&str>,
@@ -21,7 +21,7 @@ fn select_oracles<'a>(
     }
 }
 
-/// Says which oracles there are.
+/// Lists the oracles.
 pub(crate) fn list_oracles(
     output: &ConsoleOutput,
     oracles: &[VerificationOracle],
@@ -37,7 +37,7 @@ pub(crate) fn list_oracles(
     output.print_text(&format_columns(&rows))
 }
 
-/// Runs the oracles and prints each with its values; fails where one does not hold.
+/// Runs the oracles and prints each with its values. Fails if an oracle fails.
 pub(crate) fn run_oracles(
     output: &ConsoleOutput,
     oracles: &[VerificationOracle],
@@ -77,7 +77,7 @@ pub(crate) fn run_oracles(
     output.print_text(&format!("all {} hold\n", checks.len()))
 }
 
-/// Prints the automata that are meant, row by row or as graphs.
+/// Prints the selected automata, as rows or as graphs.
 pub(crate) fn print_automata(
     output: &ConsoleOutput,
     filter: Option<String>,
@@ -99,7 +99,7 @@ pub(crate) fn print_automata(
     output.print_text(&meant.iter().map(show).collect::<Vec<_>>().join("\n"))
 }
 
-/// An automaton for programs.
+/// Converts an automaton to JSON.
 fn diagram_json(diagram: &AutomatonDiagram) -> serde_json::Value {
     let states = diagram.boxes.iter().map(|(state, entry)| json!({ "state": state, "entry": entry }));
     let rows = diagram.lines.iter().map(|line| {
@@ -123,7 +123,7 @@ fn verdict_text(check: &OracleCheck) -> &'static str {
     if check.finding.agrees { "ok" } else { "FAILED" }
 }
 
-/// An oracle and its cases for people.
+/// Formats an oracle and its cases for people.
 fn format_oracle(oracle: &VerificationOracle, checks: &[OracleCheck]) -> String {
     let mut text = format!("{}: {}\n  source: {}\n", oracle.label(), oracle.description, oracle.source);
     for check in checks {
@@ -140,7 +140,7 @@ fn format_oracle(oracle: &VerificationOracle, checks: &[OracleCheck]) -> String 
     text
 }
 
-/// A check for programs.
+/// Converts a check to JSON.
 fn check_json(check: &OracleCheck) -> serde_json::Value {
     let finding = &check.finding;
     json!({

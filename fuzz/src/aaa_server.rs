@@ -1,7 +1,7 @@
-//! A whole AAA server: datagrams of several clients, true and false, as they came or signed for it, and a Diameter
-//! stream, with a host that finds users, hashes passwords and keeps records.
+//! A whole AAA server. Its inputs are datagrams of clients and of strangers, raw or signed, and a Diameter stream.
+//! Its host looks up users, hashes passwords and keeps records.
 //!
-//! The input is steps of an operation, a length and so many octets.
+//! The input is a sequence of steps: an operation, a length and that number of octets.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct ServerFixture {
     ledger: Ledger,
     store: MemoryStore,
     now: Instant,
-    /// The last State that a client got.
+    /// The last State that a client received.
     state: Vec<u8>,
     sent: u8,
 }
@@ -89,7 +89,7 @@ impl ServerFixture {
         self.server.handle_input(self.now, MachineInput::Datagram { path, data });
     }
 
-    /// A request of a true client with these attributes; with `eap`, an EAP packet, and the State that came last.
+    /// Sends a client's signed request with these attributes. With `eap`, it has an EAP packet and the last State.
     fn send_signed(&mut self, code: PacketCode, from: u8, octets: &[u8], eap: bool) {
         let mut attributes = AttributeList::new();
         if eap {
@@ -127,7 +127,7 @@ impl ServerFixture {
         self.deliver_datagram(u32::from(accounting), from, &data);
     }
 
-    /// Answers what the server asks, and takes what it says.
+    /// Does the server's jobs and drains its outputs.
     fn drain_outputs(&mut self) {
         let (now, mut buf) = (self.now, Vec::new());
         while let Some(output) = self.server.poll_output(&mut buf) {
@@ -177,7 +177,7 @@ impl ServerFixture {
     }
 }
 
-/// Takes the steps, and looks at the bounds after each.
+/// Runs the steps and checks the bounds after each.
 pub(crate) fn fuzz_server(data: &[u8]) {
     let mut host = ServerFixture::new();
     let listener = DIAMETER_LISTENER;
@@ -194,7 +194,7 @@ pub(crate) fn fuzz_server(data: &[u8]) {
     while let [operation, length, tail @ ..] = rest {
         let (octets, after) = tail.split_at(tail.len().min(usize::from(*length)));
         rest = after;
-        // The fourth is no client.
+        // The fourth address is not a client's.
         let from = operation >> 6;
         match operation & 7 {
             0 => host.deliver_datagram(0, from, octets),
@@ -217,7 +217,7 @@ pub(crate) fn fuzz_server(data: &[u8]) {
         }
         host.drain_outputs();
     }
-    // What is under way ends.
+    // Pending work ends.
     host.now += Duration::from_secs(600);
     host.server.handle_input(host.now, MachineInput::Timeout);
     host.drain_outputs();

@@ -1,7 +1,7 @@
-//! Fuzz targets: octets from outside, through everything that reads them.
+//! Fuzz targets: octets from outside, passed through every parser.
 //!
-//! A target takes any octets and panics where what must hold of them does not. `tests/corpus.rs` runs each over its kept corpus in
-//! `corpus/NAME`; `tests/fuzzer.rs` goes on from there with libFuzzer.
+//! A target accepts any octets and panics if an invariant does not hold. `tests/corpus.rs` runs each target over its
+//! corpus in `corpus/NAME`. `tests/fuzzer.rs` continues from there with libFuzzer.
 
 mod aaa_server;
 
@@ -12,16 +12,16 @@ use usher_dialogues::InvariantBreach;
 use usher_observe::csv;
 use usher_scenario::Study;
 
-/// A function that takes any octets, and its name.
+/// A named function that accepts any octets.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
-    /// Its corpus has the same name.
+    /// The name, also of its corpus.
     pub name: &'static str,
     /// Panics on a finding.
     pub run: fn(&[u8]),
 }
 
-/// The target of a name.
+/// Returns the target of a name.
 #[must_use]
 pub fn find_target(name: &str) -> Option<FuzzTarget> {
     TARGETS.into_iter().find(|t| t.name == name)
@@ -142,7 +142,7 @@ fn expect_no_breach<T>(ran: Result<T, InvariantBreach>) {
     }
 }
 
-/// A configuration file is read, or refused with places within the text.
+/// Parses a configuration file. Faults must point into the text.
 fn read_aaa_config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(faults) = usher_aaa_config::parse("aaa.toml", text, None, &usher_config::NoEnvironment) {
@@ -151,7 +151,7 @@ fn read_aaa_config(data: &[u8]) {
     }
 }
 
-/// A study file is read, or refused with places within the text.
+/// Parses a study file. Faults must point into the text.
 fn read_study(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(faults) = Study::parse("study", "study.toml", text) {
@@ -160,7 +160,7 @@ fn read_study(data: &[u8]) {
     }
 }
 
-/// Lines of the control socket, from either side, are read or refused, and written as they were read.
+/// Parses lines of the control socket, from either side. Valid lines must be written as they were read.
 fn read_control_lines(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
@@ -171,7 +171,7 @@ fn read_control_lines(data: &[u8]) {
                 for attribute in attributes {
                     let rows = usher_aaa_config::parse_row(&attribute).into_iter().collect();
                     let user = usher_aaa::store::UserRows { reply: rows, ..Default::default() };
-                    // It is understood or not.
+                    // Rows may be invalid.
                     let _ = usher_aaa::User::compile(&user, &RADIUS_DICTIONARY);
                 }
             }
@@ -183,11 +183,11 @@ fn read_control_lines(data: &[u8]) {
     }
 }
 
-/// Rows from a CSV file are read, written and read again.
+/// Reads rows from a CSV file, writes them and reads them again.
 fn read_csv(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(rows) = csv::parse_csv(text) else { return };
-    // NaN is not equal to itself, so texts are compared; a fixed column's name is no axis.
+    // NaN is not equal to itself, so texts are compared. An axis cannot have the name of a fixed column.
     let Ok(written) = csv::csv_text(&rows) else { return };
     let again = csv::parse_csv(&written).expect("what was written can be read");
     assert_eq!(csv::csv_text(&again).expect("what was read can be written"), written);

@@ -1,4 +1,4 @@
-//! Each target over its kept corpus: an input that once failed does not fail again.
+//! Runs each target over its corpus, so that fixed failures do not return.
 
 use std::path::Path;
 use usher_fuzz::TARGETS;

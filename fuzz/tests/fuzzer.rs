@@ -1,11 +1,11 @@
-//! libFuzzer on the target that the environment names. `./x fuzz` and `./x test fuzz` build and run it.
+//! libFuzzer on the target that the environment selects. `./x fuzz` and `./x test fuzz` build and run it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use usher_fuzz::{FuzzTarget, find_target};
 
-/// One program has all targets, and libFuzzer reads its command line: the name comes by another way.
+/// All targets are in one program, and libFuzzer parses the command line. So the environment has the name.
 const VARIABLE: &str = "USHER_FUZZ_TARGET";
 
 static TARGET: LazyLock<FuzzTarget> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! Compiles the programs of eBPF mode, where they are wanted and clang is there. Where they were compiled, the crate has `cfg(ebpf)`.
+//! Compiles the programs of eBPF mode, if they are wanted and clang exists. The crate then has `cfg(ebpf)`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +21,8 @@ fn main() {
         );
         return;
     }
-    // The kernel's headers include some of the machine's, which Debian keeps by its triplet, and clang looks for by its target.
+    // The kernel's headers include some of the machine's. Debian keeps those under its triplet, clang looks under its
+    // target.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let headers = format!("-I/usr/include/{machine}-linux-gnu");
     let arguments = ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3", &headers];

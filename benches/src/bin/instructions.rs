@@ -1,8 +1,8 @@
-//! How many instructions five hot paths take, counted by callgrind. The count does not depend on how fast the machine is, or on
-//! what else runs there: a limit of it holds on a busy machine, where no limit of time does.
+//! Counts the instructions of five hot paths by callgrind. The count does not depend on the machine's speed or load,
+//! so its limits hold on a busy machine. Time limits would not.
 //!
-//! Each path runs twice, with more units of work the second time. The difference, divided by the further units, is what one
-//! unit takes: starting the process and setting up cancel out.
+//! Each path runs twice, the second time with more units of work. The difference, divided by the additional units, is
+//! the cost of a unit. Process start and set-up cancel out.
 
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -10,43 +10,42 @@ use std::process::{Command, ExitCode};
 use usher_benches::logins::{COUNTED_FUNCTION, LoginMethod};
 use usher_benches::{BenchArguments, main as bench, median};
 
-/// Asks a child process for so many logins: `--logins METHOD COUNT`.
+/// Runs logins in a child process: `--logins METHOD COUNT`.
 const LOGINS: &str = "--logins";
 
-/// Part of the names of AWS-LC's functions for X25519. An IKE_SA takes some 420,000 instructions there, always the same. They
-/// are left out: in a release build, little of ours would show beside them.
+/// Part of the names of AWS-LC's functions for X25519. An IKE_SA takes a constant 420,000 instructions or so there.
+/// They are left out, since they would hide our own in a release build.
 const CURVE: &str = "curve25519_x25519";
 
-/// What a path is measured by.
+/// The workload of a path.
 #[derive(Clone, Copy)]
 enum PathWorkload {
-    /// A founding study, how many clients it has here, and the time from one dialogue of a client to its next. A unit is a
-    /// packet-hop.
+    /// A founding study, its number of clients, and the interval of a client's dialogues. A unit is a packet-hop.
     Study { name: &'static str, clients: u64, interval_ms: u64 },
-    /// Logins one after another, of which the server's work counts. A unit is a login.
+    /// Logins one after another. Only the server's work counts. A unit is a login.
     Logins(LoginMethod),
 }
 
-/// A path, and how many instructions a unit of it may take.
+/// A path and the limit of instructions per unit.
 struct HotPath {
     name: &'static str,
     workload: PathWorkload,
-    /// Dialogues of each client, or logins: in the first run, and how many more in the second. The first run is long enough
-    /// that the second has nothing left to grow: caches are full, and tables do not double.
+    /// Dialogues of each client, or logins: in the first run, and in addition in the second. The first run is long
+    /// enough to fill caches and to grow tables to their final size.
     first: u64,
     more: u64,
-    /// Instructions of a unit when the limit was set, in a build with debug assertions that is not incremental. CI's tests
-    /// are built so.
+    /// Instructions per unit when the limit was set, in a build with debug assertions that is not incremental, as in
+    /// CI's tests.
     dev_count: u64,
-    /// The same without debug assertions (the profile `release`); `None`: no limit is set.
+    /// The same without debug assertions (profile `release`). `None`: no limit.
     release_count: Option<u64>,
 }
 
-/// How much more than the count in [`PATHS`] a path may take.
+/// The limit as a multiple of the count in [`PATHS`].
 const SLACK: f64 = 1.03;
 
-/// The counts that were measured when the limits were set. A limit is that count plus 3 %. If you make a path faster, set
-/// its count again. If you have to make one slower, the commit says what that buys.
+/// The measured counts. A limit is the count plus 3 %. After you make a path faster, update its count. If you have to
+/// make a path slower, the commit states the benefit.
 const PATHS: [HotPath; 5] = [
     HotPath {
         name: "packet-hop by TCP",
@@ -90,19 +89,19 @@ const PATHS: [HotPath; 5] = [
     },
 ];
 
-/// What one run under callgrind counted.
+/// The counts of one run under callgrind.
 struct RunCount {
     instructions: f64,
     units: f64,
 }
 
 impl PathWorkload {
-    /// Runs so many dialogues of each client, or logins, in a child process under callgrind.
+    /// Runs `size` dialogues of each client, or logins, in a child process under callgrind.
     fn count_instructions(self, size: u64) -> Result<RunCount, String> {
         let program = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new("valgrind");
-        // The environment lies on the stack. Its length moves what is there, and the count by up to two thousandths, as the
-        // length of the program's path does.
+        // The environment lies on the stack. Its length moves the data there, which changes the count by up to 0.2 %.
+        // So does the length of the program's path.
         command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command.args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"]);
         let profile =
@@ -138,21 +137,21 @@ impl PathWorkload {
     }
 }
 
-/// A file that callgrind writes, removed in the end.
+/// A file of callgrind, removed when dropped.
 struct CallgrindFile(PathBuf);
 
 impl Drop for CallgrindFile {
     fn drop(&mut self) {
-        // Callgrind may not have come to write it.
+        // Callgrind may not have written it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl CallgrindFile {
-    /// All instructions in it but those of the curve.
+    /// Returns all instructions in it, without the curve's.
     ///
-    /// A line `fn=NAME` begins a function. Lines `LINE COUNT` follow, each with instructions of the function itself; but after
-    /// `calls=` such a line has those of a function that it calls.
+    /// A line `fn=NAME` begins a function. Lines `LINE COUNT` follow, with the function's own instructions. After
+    /// `calls=`, such a line has the instructions of a called function.
     fn count_instructions(&self) -> Result<f64, String> {
         let text = std::fs::read(&self.0).map_err(|e| format!("{}: {e}", self.0.display()))?;
         let (mut count, mut is_curve, mut is_call) = (0.0, false, false);
@@ -176,7 +175,7 @@ impl CallgrindFile {
 }
 
 impl HotPath {
-    /// Instructions of one unit.
+    /// Returns the instructions of one unit.
     fn measure_unit(&self) -> Result<f64, String> {
         let [short, long] =
             [self.first, self.first + self.more].map(|size| self.workload.count_instructions(size));
@@ -184,8 +183,8 @@ impl HotPath {
         Ok((long.instructions - short.instructions) / (long.units - short.units))
     }
 
-    /// The count in [`PATHS`] for this build. An incremental build has none: it divides crates into more units and inlines
-    /// less, so that its counts are up to 7 % higher.
+    /// Returns the count in [`PATHS`] for this build. An incremental build has none: it has more codegen units and
+    /// less inlining, and its counts are up to 7 % higher.
     fn expected_count(&self) -> Option<f64> {
         let count = match (cfg!(debug_assertions), option_env!("CARGO_INCREMENTAL")) {
             (false, _) => self.release_count,
@@ -220,7 +219,7 @@ fn measure_all(arguments: &BenchArguments) -> Result<(Value, Vec<String>), Strin
     Ok((json!(rows), missed))
 }
 
-/// Does so many logins: the child process of [`PathWorkload::Logins`].
+/// Does `count` logins, in the child process of [`PathWorkload::Logins`].
 fn log_in(method: &str, count: &str) -> Result<(), String> {
     let known = LoginMethod::ALL.into_iter().find(|known| known.name() == method);
     let count = count.parse().map_err(|_| format!("{LOGINS}: {count} is no number"))?;

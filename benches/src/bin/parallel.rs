@@ -1,5 +1,5 @@
-//! What a parallel run of one simulation gains on two cores, with the same results; and what it could gain: what two processors
-//! make of two halves at once, how many packet-hops lie within a lookahead, and what it costs that two threads meet at its end.
+//! Measures the speed-up of one simulation on two cores, with the same results. It also measures the bounds: two
+//! independent halves at once, the packet-hops within a lookahead, and the cost of the threads' meetings.
 
 use serde_json::json;
 use std::process::ExitCode;
@@ -9,20 +9,21 @@ use std::time::Instant;
 use usher_benches::{MeasuredRun, STUDY, busy_settings, dialogues_each, main as bench, median};
 
 const STATIONS: u64 = 100_000;
-/// The delays of the study's links, ms: what happens on one side of a link is not felt on the other any sooner.
+/// The delays of the study's links in ms. An event on one side of a link affects the other side only after this
+/// delay.
 const LOOKAHEADS: [(&str, u64); 2] = [("access", 1), ("shared", 10)];
-/// Each station has a dialogue every so many ms.
+/// The interval of a station's dialogues in ms.
 const INTERVAL: u64 = 100;
-/// Packet-hops of a dialogue: two links, both ways.
+/// Packet-hops of a dialogue: two links in both directions.
 const HOPS: u64 = 4;
-/// How many threads share a run; more than two are not used.
+/// The numbers of threads that share a run. A run uses at most two.
 const THREADS: [usize; 2] = [2, 4];
-/// So many times as fast as one thread two must be.
+/// The minimum speed-up of two threads.
 const GAIN: f64 = 1.3;
-/// How often the threads meet.
+/// The number of meetings.
 const MEETINGS: u32 = 200_000;
 
-/// Nanoseconds that a meeting of two threads takes, each of which does nothing else.
+/// Returns the nanoseconds of a meeting of two otherwise idle threads.
 fn meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
     let all = || (1..=u64::from(MEETINGS)).for_each(&meet);
     let began = Instant::now();
@@ -33,7 +34,7 @@ fn meeting_time(meet: impl Fn(u64) + Sync) -> f64 {
     began.elapsed().as_nanos() as f64 / f64::from(MEETINGS)
 }
 
-/// Threads that meet by the standard library's barrier, which lets them sleep.
+/// Threads that meet at the standard library's barrier and sleep there.
 fn barrier_time() -> f64 {
     let barrier = Barrier::new(2);
     meeting_time(|_| {
@@ -41,7 +42,7 @@ fn barrier_time() -> f64 {
     })
 }
 
-/// Threads that look at a counter until both have come.
+/// Threads that spin on a counter until both have arrived.
 fn spin_time() -> f64 {
     let arrived = AtomicU64::new(0);
     meeting_time(|round| {
@@ -52,7 +53,7 @@ fn spin_time() -> f64 {
     })
 }
 
-/// Two runs at the same time, each in a process of its own; the seconds of the longer.
+/// Runs two child processes at once. Returns the seconds of the slower one.
 fn at_once(set: &[String]) -> Result<f64, String> {
     let of = || MeasuredRun::run_in_child(STUDY, set).map(|run| run.wall_s);
     let (a, b) = std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The event queue against the standard library's binary heap, in the same process: one event is taken out
-//! and one put in, at a constant number of pending events.
+//! Compares the event queue with the standard library's binary heap in one process. At a constant number of pending
+//! events, one event is removed and one inserted.
 
 use serde_json::json;
 use std::cmp::Reverse;
@@ -12,12 +12,12 @@ use usher_core::{Duration, Instant, ModelRng, Seed};
 use usher_sim::EventQueue;
 
 const PENDING: [usize; 3] = [1_000, 30_000, 1_000_000];
-/// Events taken out and put in, of one measurement.
+/// Events removed and inserted in one measurement.
 const STEPS: usize = 2_000_000;
-/// The mean time that an event lies ahead.
+/// The mean time until an event is due.
 const AHEAD: Duration = Duration::from_millis(20);
 
-/// A queue as the measurement uses it.
+/// The interface of a measured queue.
 trait BenchQueue {
     fn push(&mut self, at: Instant, event: u32);
     fn pop(&mut self) -> Option<(Instant, u32)>;
@@ -32,7 +32,7 @@ impl BenchQueue for EventQueue<u32> {
     }
 }
 
-/// The heap, with the number that keeps equal times in order.
+/// The heap, with a sequence number that keeps equal times in order.
 #[derive(Default)]
 struct HeapQueue {
     heap: BinaryHeap<Reverse<(Instant, u64, u32)>>,
@@ -49,7 +49,7 @@ impl BenchQueue for HeapQueue {
     }
 }
 
-/// Nanoseconds of one event, in and out. The times ahead are drawn beforehand.
+/// Returns the nanoseconds for an event, removed and inserted. The times are drawn beforehand.
 fn measure_event(queue: &mut impl BenchQueue, pending: usize, ahead: &[Duration]) -> f64 {
     let mut ahead = ahead.iter().cycle();
     let mut next = || *ahead.next().unwrap_or(&AHEAD);

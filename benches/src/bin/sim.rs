@@ -1,18 +1,17 @@
-//! The yardsticks: packet-hops per second and memory on the founding studies `bench-tcp-100` and
-//! `bench-radius-100`.
+//! Measures packet-hops per second and memory on the founding studies `bench-tcp-100` and `bench-radius-100`.
 
 use serde_json::json;
 use std::process::ExitCode;
 use usher_benches::{MeasuredRun, main as bench, median};
 
-/// A study and what it must reach.
+/// A study and its limits.
 struct StudyYardstick {
     study: &'static str,
-    /// Packet-hops per second.
+    /// The minimum of packet-hops per second.
     rate: f64,
-    /// Largest resident set, MiB.
+    /// The largest peak resident set in MiB.
     memory: Option<f64>,
-    /// The known mean delay and how far a run may be from it, milliseconds.
+    /// The known mean delay and the tolerance in milliseconds.
     delay: Option<(f64, f64)>,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn run_client_command(
     }
 }
 
-/// Those of the file, then those of the store; secrets are not shown.
+/// Lists the clients of the file, then those of the store, without their secrets.
 fn list_clients(output: &ConsoleOutput, config: &AaaConfigArgs) -> Result<(), CommandFailure> {
     let (place, mut store) = open_store(config)?;
     let mut rows: Vec<Vec<String>> = Vec::new();

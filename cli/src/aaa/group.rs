@@ -16,7 +16,7 @@ pub(super) fn run_group_command(output: &ConsoleOutput, command: GroupCommand) -
     let rows = UserRows { groups: vec![group.clone()], ..UserRows::default() };
     admin::check_rows(&rows, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
     store_of(&place)?.put_group(&group).map_err(CommandFailure::runtime_error)?;
-    // Whoever is of it may be remembered with what it said before.
+    // The cached rows of the group's users are stale.
     notify_server(output, &place, &ControlRequest::Forget { user: None, disconnect: false });
     print_result(output, &json!({ "group": name, "done": "set" }), &format!("{name} set\n"))
 }

@@ -1,4 +1,4 @@
-//! `usher aaa user import`, `client import`: FreeRADIUS's files into the store.
+//! `usher aaa user import`, `client import`: imports FreeRADIUS's files into the store.
 
 use super::args::{ImportArgs, UserImport};
 use super::notify_server;
@@ -10,7 +10,7 @@ use std::path::Path;
 use usher_control::ControlRequest;
 use usher_store::import::{ImportIssue, UsersImport, clients_conf};
 
-/// What was not taken over, with its line.
+/// Reports the lines that were not imported.
 fn report_skipped_lines(output: &ConsoleOutput, import: &ImportArgs, left: &[ImportIssue]) {
     for complaint in left.iter().filter(|_| !output.json) {
         let file = complaint.file.as_deref().map_or_else(|| import.file.to_string_lossy(), Into::into);
@@ -18,7 +18,7 @@ fn report_skipped_lines(output: &ConsoleOutput, import: &ImportArgs, left: &[Imp
     }
 }
 
-/// Nothing is taken over where without some line more would be let in.
+/// Rejects an import if an unsupported line would have restricted access.
 fn reject_unsafe_import(
     output: &ConsoleOutput,
     import: &ImportArgs,
@@ -50,7 +50,7 @@ fn print_import_json(
     output.print_json(&json!({ what: taken, "left": left }))
 }
 
-/// What was taken over, and what was not.
+/// Reports the imported and the skipped entries.
 fn report_import(
     output: &ConsoleOutput,
     import: &ImportArgs,
@@ -78,7 +78,7 @@ pub(super) fn import_users(output: &ConsoleOutput, import: &UserImport) -> Resul
     let whole = read_foreign(&import.file).map_err(CommandFailure::runtime_error)?;
     let (place, mut store) = open_store(&import.config)?;
     let mut open = |file: &Path| read_foreign(file);
-    // By which name it is given must make no difference to the groups' names.
+    // The groups' names must not depend on how the path is written.
     let file = import.file.canonicalize().unwrap_or_else(|_| import.file.clone());
     let reader = UsersImport {
         file,

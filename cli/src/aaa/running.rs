@@ -1,4 +1,4 @@
-//! `usher aaa status`, `reload` and `trace`: what the running server is asked.
+//! `usher aaa status`, `reload` and `trace`: requests to the running server.
 
 use super::args::{AaaConfigArgs, TraceArgs};
 use super::{open_installation, query_server};
@@ -45,7 +45,7 @@ pub(super) fn show_status(output: &ConsoleOutput, config: &AaaConfigArgs) -> Res
     ))
 }
 
-/// How long a revocation list holds, in a line.
+/// Formats a revocation list's validity, in a line.
 fn revocation_list(list: &ListStatus) -> String {
     let ListStatus { from, issuer, ends, .. } = list;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -57,7 +57,7 @@ fn revocation_list(list: &ListStatus) -> String {
     format!("{from} of {issuer} {end}")
 }
 
-/// How a home server is, in a line.
+/// Formats a home server's state, in a line.
 fn home_server(home: &HomeServerStatus) -> String {
     let HomeServerStatus { name, service, address, state, requests, timeouts, round_trip } = home;
     let took = round_trip.map(|ms| format!(", {ms:.1} ms an answer")).unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn reload_server(output: &ConsoleOutput, config: &AaaConfigArgs) -> R
     }
 }
 
-/// Twelve hexadecimal digits, whatever stands between them.
+/// True if the text has twelve hexadecimal digits, with any separators.
 fn is_mac(text: &str) -> bool {
     let digits = text.chars().filter(char::is_ascii_hexdigit).count();
     digits == 12 && text.chars().all(|c| c.is_ascii_hexdigit() || ":-.".contains(c))

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use usher_config::disk;
 
-/// A password or secret: of a file that others cannot read, of standard input where that is `-` or no terminal, or asked for.
+/// Reads a password or secret from a private file, from standard input (`-`, or no terminal), or from a prompt.
 pub(super) fn read_secret(file: Option<&Path>, what: &str) -> Result<String, CommandFailure> {
     let text = match file {
         Some(path) if path != Path::new("-") => {
@@ -24,7 +24,8 @@ pub(super) fn read_secret(file: Option<&Path>, what: &str) -> Result<String, Com
     Ok(text)
 }
 
-/// Refuses a file that others can read or change; a pipe, such as a shell makes of a command, has no mode that matters.
+/// Rejects a file that others can read or change. The mode of a pipe, such as a shell's process substitution, does
+/// not matter.
 pub(super) fn require_private_file(path: &Path) -> Result<(), CommandFailure> {
     if path.is_file() { disk::check_private(path).map_err(CommandFailure::usage_error) } else { Ok(()) }
 }
@@ -36,14 +37,14 @@ fn read_stdin_line() -> Result<String, CommandFailure> {
     Ok(text)
 }
 
-/// Asks on the terminal, without showing what is typed.
+/// Prompts on the terminal without echo.
 fn prompt_secret(what: &str) -> Result<String, CommandFailure> {
     let echo = |how: &str| {
         let done = Command::new("stty").arg(how).stdin(Stdio::inherit()).stderr(Stdio::null()).status();
         done.is_ok_and(|s| s.success())
     };
     let mut out = io::stderr();
-    // Nobody can be told that standard error is closed.
+    // A closed standard error cannot be reported.
     let _ = write!(out, "{what}: ");
     let _ = out.flush();
     let hidden = echo("-echo");

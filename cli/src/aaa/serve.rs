@@ -18,7 +18,7 @@ pub(crate) fn serve_aaa(output: &ConsoleOutput, config: &AaaConfigArgs) -> Resul
     })
 }
 
-/// Tells what is wrong with a configuration, or that nothing is; `connect`: of its database, too.
+/// Reports the faults of a configuration, or that there are none. With `connect`, also those of its database.
 pub(crate) fn check_aaa_config(
     output: &ConsoleOutput,
     file: Option<&Path>,
@@ -51,7 +51,7 @@ pub(crate) fn check_aaa_config(
     }
 }
 
-/// What is to be said of the database, and what it lacks.
+/// Returns remarks about the database, and its faults.
 fn examine_database(
     place: &ServerInstallation,
     connect: bool,

@@ -59,7 +59,7 @@ fn report_session_change(
     output.print_text(&format!("{session} {text}\n"))
 }
 
-/// From the running server, or, where none runs, from the store.
+/// Fetches the sessions from the running server, or from the store if none runs.
 fn fetch_sessions(
     output: &ConsoleOutput,
     place: &ServerInstallation,
@@ -125,7 +125,7 @@ fn show_session(output: &ConsoleOutput, name: &str, config: &AaaConfigArgs) -> R
     output.print_text(&format_columns(&rows.map(|(what, value)| vec![what.to_owned(), value])))
 }
 
-/// The open sessions of the store.
+/// Loads the open sessions of the store.
 fn load_stored_sessions(place: &ServerInstallation) -> Result<Vec<SessionRow>, CommandFailure> {
     let (mut store, mut all) = (place.open_store().map_err(CommandFailure::runtime_error)?, Vec::new());
     store.open_sessions(&mut |row| all.push(row)).map_err(CommandFailure::runtime_error)?;
@@ -136,14 +136,14 @@ fn no_session(name: &str) -> CommandFailure {
     CommandFailure::runtime_error(format!("there is no open session {name}; see: usher aaa session list"))
 }
 
-/// What is told of a session, with its short id.
+/// Converts a session to JSON, with its short id.
 fn session_json((session, short): (&SessionSummary, &String)) -> Value {
     let mut value = json!(session);
     value["short"] = json!(short);
     value
 }
 
-/// By what sessions are named.
+/// Returns the ids of each session.
 fn session_names(all: &[SessionSummary]) -> Vec<SessionNames> {
     let names = |s: &SessionSummary| {
         let about = format!("{}  NAS {}  port {}  {}", s.user, s.nas, s.port, s.mac);
@@ -152,7 +152,7 @@ fn session_names(all: &[SessionSummary]) -> Vec<SessionNames> {
     all.iter().map(names).collect()
 }
 
-/// The acctuniqueid of a session of the running server.
+/// Finds a session of the running server and returns its acctuniqueid.
 fn running_session(place: &ServerInstallation, name: &str) -> Result<String, CommandFailure> {
     let ControlReply::Sessions { sessions } = query_server(place, &ControlRequest::Sessions { user: None })?
     else {
@@ -162,7 +162,7 @@ fn running_session(place: &ServerInstallation, name: &str) -> Result<String, Com
     found.map(|n| sessions[n].unique.clone()).ok_or_else(|| no_session(name))
 }
 
-/// Which sessions are to be forgotten.
+/// The sessions to forget.
 struct SessionSelection {
     ids: Vec<String>,
     nas: Option<String>,
@@ -198,7 +198,8 @@ impl SessionSelection {
     }
 }
 
-/// The addresses of a NAS: itself, or those of the client of this name, in the configuration or the store.
+/// Returns a NAS's addresses: its own address, or the networks of the client of this name in the configuration or the
+/// store.
 fn networks_of(place: &ServerInstallation, nas: &str) -> Result<Vec<Prefix>, CommandFailure> {
     if let Ok(address) = nas.parse::<IpAddr>() {
         let address = address.to_canonical();
@@ -262,7 +263,7 @@ fn close_sessions(
     output.print_text(&format_columns(&found.iter().zip(&short).map(row).collect::<Vec<_>>()))
 }
 
-/// Closes sessions in the store of a server that does not run; which were open.
+/// Closes sessions in the store while no server runs. Returns the sessions that were open.
 fn close_stored_sessions(
     place: &ServerInstallation,
     found: &[SessionSummary],
@@ -284,7 +285,7 @@ fn close_stored_sessions(
     Ok(ended)
 }
 
-/// A moment to the second, in UTC, as RFC 3339 has it.
+/// Formats a time in UTC, to the second (RFC 3339).
 fn format_date(unix_secs: Option<u64>) -> String {
     let written = |secs| WallTime::from_unix_secs(secs).to_string().replace(".000000Z", "Z");
     unix_secs.map_or_else(|| "not known".to_owned(), written)

@@ -1,4 +1,4 @@
-//! `usher aaa test`: one login, explained.
+//! `usher aaa test`: runs one login and explains its result.
 
 use super::args::LoginTestArgs;
 use super::{open_installation, secret};
@@ -14,11 +14,11 @@ use usher_crypto::fault::TlsFault;
 use usher_daemon::ServerInstallation;
 use usher_daemon::probe::{self, DiameterBy, ProbeLogin, ProbeOutcome, ProbeResult, ProbeTransport};
 
-/// How long a login may take.
+/// The timeout of a login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the server may take to say what it made of a login that is over.
+/// The longest wait for the server's trace lines after a login has ended.
 const WORDS: Duration = Duration::from_millis(300);
-/// The same of a login that it did not answer: home servers are asked for half a minute.
+/// The same after a login without a reply: the server tries home servers for half a minute.
 const LAST_WORDS: Duration = Duration::from_secs(30);
 
 pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Result<(), CommandFailure> {
@@ -90,7 +90,7 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
         if output.json {
             steps.push(step.to_owned());
         } else {
-            // A reader that went away is no fault of the login.
+            // A closed pipe does not affect the login.
             let _ = output.print_text(&format!("{step}\n"));
         }
     });
@@ -99,12 +99,12 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
     while let Some(lines) = &heard
         && said.last().is_none_or(|line| line.cause.is_none())
     {
-        // A server that has the request and does not answer says why when it gives up itself.
+        // A server that received the request but does not reply reports the cause when it gives up.
         let owes = outcome == ProbeOutcome::Silence && !said.is_empty();
         let Ok(line) = lines.recv_timeout(if owes { LAST_WORDS } else { WORDS }) else { break };
         said.push(line);
     }
-    // The server hears what this side complains of, and so knows both sides' reasons.
+    // The server receives this side's alerts, so its cause covers both sides.
     let cause = said.iter().rev().find_map(|line| line.cause.as_deref());
     let seen = tls.map(TlsFault::name);
     if !output.json {
@@ -138,14 +138,14 @@ pub(super) fn run_login_test(output: &ConsoleOutput, test: &LoginTestArgs) -> Re
     }
 }
 
-/// What the server says of a login.
+/// A line of the server's trace of a login.
 struct ServerTraceLine {
     text: String,
     cause: Option<String>,
 }
 
-/// What the running server makes of this user's logins, line by line; `None` where it cannot be asked: it does not run, it
-/// is another user's, or as many trace already as may.
+/// Follows the running server's trace of this user's logins, line by line. Returns `None` if the server does not run,
+/// belongs to another user, or has the maximum number of traces.
 fn follow_login_trace(place: &ServerInstallation, user: &str) -> Option<Receiver<ServerTraceLine>> {
     let (path, user) = (place.control_socket(), user.to_owned());
     let (sender, lines) = channel();
@@ -157,8 +157,8 @@ fn follow_login_trace(place: &ServerInstallation, user: &str) -> Option<Receiver
             ControlReply::Line { text, cause, .. } => sender.send(ServerTraceLine { text, cause }).is_ok(),
             _ => true,
         };
-        // A trace that has just ended is noticed within half a second. Without one the login is explained from this side
-        // alone.
+        // The server notices within half a second that a trace has ended. Without a trace, only this side explains
+        // the login.
         for _ in 0..5 {
             match control::follow_replies(&path, &request, &mut each) {
                 Err(ControlError::Failed(_)) => std::thread::sleep(WORDS),
@@ -170,7 +170,7 @@ fn follow_login_trace(place: &ServerInstallation, user: &str) -> Option<Receiver
     Some(lines)
 }
 
-/// The first address at which the local server can be asked so.
+/// Returns the local server's first address for this transport.
 fn first_server_address(
     place: &ServerInstallation,
     test: &LoginTestArgs,
@@ -196,7 +196,7 @@ fn first_server_address(
     Ok(address)
 }
 
-/// The secret that the local configuration has for this machine.
+/// Returns the shared secret for this machine from the local configuration.
 fn local_shared_secret(place: &ServerInstallation, server: SocketAddr) -> Result<String, CommandFailure> {
     if !server.ip().is_loopback() {
         return Err(CommandFailure::usage_error("name the secret shared with that server by --secret-file"));

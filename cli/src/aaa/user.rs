@@ -10,7 +10,7 @@ use usher_aaa::store::{AttributeRow, GroupRows, Store, UserRows};
 use usher_control::{self as control, ControlError, ControlReply, ControlRequest};
 use usher_daemon::{ServerInstallation, admin};
 
-/// Names that are asked for at once.
+/// Names per query.
 const PAGE: u32 = 1000;
 
 pub(super) fn run_user_command(output: &ConsoleOutput, command: UserCommand) -> Result<(), CommandFailure> {
@@ -24,7 +24,7 @@ pub(super) fn run_user_command(output: &ConsoleOutput, command: UserCommand) -> 
     }
 }
 
-/// The store, with its folder made where there is none.
+/// Opens the store. Creates its folder if needed.
 pub(super) fn open_store(
     config: &AaaConfigArgs,
 ) -> Result<(ServerInstallation, Box<dyn Store>), CommandFailure> {
@@ -33,7 +33,7 @@ pub(super) fn open_store(
     Ok((place, store))
 }
 
-/// The store of a place, with its folder made where there is none: what is typed is looked at before.
+/// Opens the store of an installation. Creates its folder if needed. Callers validate their arguments first.
 pub(super) fn store_of(place: &ServerInstallation) -> Result<Box<dyn Store>, CommandFailure> {
     place.create_state_dir().map_err(CommandFailure::runtime_error)?;
     place.open_store().map_err(CommandFailure::runtime_error)
@@ -50,7 +50,7 @@ pub(super) fn parse_rows(texts: &[String]) -> Result<Vec<AttributeRow>, CommandF
     texts.iter().map(read).collect()
 }
 
-/// The name that a user is kept by.
+/// Returns the form of a user name that the store uses.
 fn canonical_user_name(name: &str) -> String {
     usher_aaa::name_spellings(name).into_iter().next().unwrap_or_else(|| name.to_owned())
 }
@@ -106,7 +106,7 @@ fn change_user(
     let mut user = found.ok_or_else(|| {
         CommandFailure::usage_error(format!("there is no user {name}; add it with: usher aaa user add"))
     })?;
-    // The rows of groups are the groups' own.
+    // Rows of groups belong to the groups.
     user.groups
         .iter_mut()
         .for_each(|group| *group = GroupRows { name: group.name.clone(), ..GroupRows::default() });
@@ -136,13 +136,13 @@ fn change_user(
     propagate_user_change(output, &place, &name, "changed", open)
 }
 
-/// Puts rows in the place of those of the same attributes.
+/// Replaces the rows of the new rows' attributes.
 fn replace_attribute_rows(rows: &mut Vec<AttributeRow>, new: Vec<AttributeRow>) {
     rows.retain(|row| !new.iter().any(|new| new.attribute.eq_ignore_ascii_case(&row.attribute)));
     rows.extend(new);
 }
 
-/// Puts a user into the store, in one spelling alone.
+/// Stores a user, and removes the entry of the other spelling.
 fn put_user_rows(
     place: &ServerInstallation,
     store: &mut dyn Store,
@@ -150,7 +150,7 @@ fn put_user_rows(
     mut user: UserRows,
 ) -> Result<(), CommandFailure> {
     if user.check.is_empty() && user.reply.is_empty() && user.groups.is_empty() {
-        // The tables know only whoever has a row; this one says what holds without it.
+        // A user exists in the tables only with a row. This row states the default.
         user.reply.extend(usher_aaa_config::parse_row("Fall-Through = Yes"));
     }
     admin::check_rows(&user, &place.loaded.dictionary).map_err(CommandFailure::usage_error)?;
@@ -161,7 +161,7 @@ fn put_user_rows(
     Ok(())
 }
 
-/// Has the running server, where there is one, forget a user, and says what was done.
+/// Drops a user from the running server's cache, if a server runs, and reports the result.
 fn propagate_user_change(
     output: &ConsoleOutput,
     place: &ServerInstallation,

@@ -1,4 +1,4 @@
-//! `usher load ... --calibrate FILE`: what one login costs a server of ours, as a profile.
+//! `usher load ... --calibrate FILE`: measures the cost of a login on our server and writes it as a profile.
 
 use super::SilentObserver;
 use super::args::LoadArgs;
@@ -22,7 +22,7 @@ use usher_load::calibrate::{
 use usher_load::{FrontConfig, IkeConfig, try_each_method};
 use usher_profile::{ServerConfiguration, ServerProfile, StoreKind as ProfileStore};
 
-/// Measures, and writes the profile.
+/// Measures the costs and writes the profile.
 pub(super) fn run_calibration(
     output: &ConsoleOutput,
     load: &LoadArgs,
@@ -133,14 +133,14 @@ fn hex_fingerprint(text: &str) -> String {
         .collect()
 }
 
-/// `2026-11-26`.
+/// Today's date, as `2026-11-26`.
 fn today() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let date = usher_observe::manifest::format_rfc3339(WallTime::from_unix_secs(now.as_secs()));
     date.get(..10).unwrap_or(&date).to_owned()
 }
 
-/// What one IKE_SA costs a gateway. Its AAA server is not measured, and has to be another process.
+/// Measures the cost of an IKE_SA on a gateway. The AAA server must be a separate process, which is not measured.
 fn of_gateway(
     load: &LoadArgs,
     front: &IkeConfig,
@@ -188,12 +188,13 @@ fn of_gateway(
     })
 }
 
-/// As many shards as a server begins without being told.
+/// The number of cores: a server's default number of shards.
 fn core_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1))
 }
 
-/// What a profile calls a method of a command: as `--mix` of `usher load eap` does, and over Diameter or IKEv2 with that in front.
+/// Returns the profile's name of a command's method: the name of `--mix` in `usher load eap`, with a prefix for
+/// Diameter or IKEv2.
 fn profile_name(command: &str, method: &str) -> String {
     match (command, method) {
         ("eap", "md5" | "gtc" | "mschapv2" | "tls") => format!("eap-{method}"),
@@ -237,7 +238,7 @@ fn profile_to_json(file: &ServerProfile, to: &Path) -> serde_json::Value {
     })
 }
 
-/// What a unit of each kind of work costs, and how far that is known.
+/// Formats the cost per unit of each kind of work, with its uncertainty.
 fn format_work_costs(file: &ServerProfile) -> String {
     let us = |seconds: f64| format!("{:.2}", seconds * 1e6);
     let mut rows = vec![["work", "us a unit", "within us (95 %)"].map(str::to_owned).to_vec()];

@@ -1,4 +1,4 @@
-//! The figures while they come, and the table at the end.
+//! The progress line of a load, and the table at its end.
 
 use crate::output::{format_columns, format_rounded};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use usher_load::report::{RunDescription, describe_findings, verdict_text};
 use usher_load::{LatencyHistogram, LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RampStep, quantile};
 
-/// A line that is written anew with each interval; none where it is not to be drawn.
+/// A line that is redrawn at each interval. It is absent if progress is not drawn.
 pub(super) struct LoadProgress<'a> {
     bar: ProgressBar,
     interrupted: &'a AtomicBool,
@@ -81,7 +81,7 @@ impl LoadObserver for LoadProgress<'_> {
     }
 }
 
-/// The table at the end.
+/// Formats the table of results.
 pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> String {
     let t = &outcome.tally;
     let mut text = format!("{} on {}, {:.1} s measured", about.method, about.server, outcome.measured_s);
@@ -155,7 +155,7 @@ pub(super) fn summary_table(about: &RunDescription, outcome: &LoadOutcome) -> St
     text
 }
 
-/// A ramp's steps, in the order in which they were taken.
+/// Formats the steps of a ramp, in the order of the run.
 fn ramp_steps_table(steps: &[RampStep]) -> String {
     let title = [
         "rate/s",

@@ -1,4 +1,4 @@
-//! MIH messages for people and for programs: as much of their parameters as this program asks for.
+//! Formats MIH messages for people and for programs. Only the parameters that this program queries are shown.
 
 use serde_json::{Map, Value, json};
 use usher_mih::{
@@ -46,12 +46,12 @@ fn link_tuple_json(of: &LinkTupleId) -> Value {
     value
 }
 
-/// A measurement's name, with its unit, and its value.
+/// Returns a measurement's name with its unit, and its value.
 fn measurement_entry(of: &LinkParam) -> Option<(&'static str, Value)> {
     let LinkParamValue::Number(number) = of.value else { return None };
     Some(match of.kind {
         LinkParamType::DATA_RATE => ("data_rate_kbps", number.into()),
-        // The number is that of a signed one.
+        // The number is signed.
         LinkParamType::SIGNAL_STRENGTH => ("signal_dbm", number.cast_signed().into()),
         LinkParamType::RSSI_80211 => ("rssi_dbm", number.cast_signed().into()),
         _ => return None,
@@ -72,7 +72,7 @@ fn link_status_json(of: &LinkStatus) -> Value {
     value
 }
 
-/// A parameter's name and value; `None`: it is one of those that are not shown.
+/// Returns a parameter's name and value, or `None` if it is not shown.
 fn parameter_entry(tlv: &Tlv) -> Option<(&'static str, Value)> {
     Some(match tlv {
         Tlv::Status(status) => ("status", status.to_string().into()),
@@ -112,7 +112,7 @@ fn parameter_entry(tlv: &Tlv) -> Option<(&'static str, Value)> {
     })
 }
 
-/// A message for programs.
+/// Converts a message to JSON.
 pub(super) fn message_json(message: &MihfMessage) -> Value {
     let mut value = json!({ "message": message.id.name(), "kind": message.id.opcode.to_string() });
     for (name, of) in message.params.iter().filter_map(parameter_entry) {
@@ -121,7 +121,7 @@ pub(super) fn message_json(message: &MihfMessage) -> Value {
     value
 }
 
-/// A value in words.
+/// Formats a value for people.
 fn value_words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -138,7 +138,7 @@ fn value_words(value: &Value) -> String {
     }
 }
 
-/// A message for people: its name, and a line for each parameter; lists of links have a line each.
+/// Formats a message for people: its name, and a line for each parameter and for each link of a list.
 pub(super) fn message_text(message: &MihfMessage) -> String {
     let mut text = format!("{}\n", message.id);
     for (name, value) in message.params.iter().filter_map(parameter_entry) {
@@ -155,7 +155,7 @@ pub(super) fn message_text(message: &MihfMessage) -> String {
     text
 }
 
-/// A message for people, in one line.
+/// Formats a message for people, in one line.
 pub(super) fn message_line(message: &MihfMessage) -> String {
     let name = message.id.name().unwrap_or("an unknown message");
     let params = message.params.iter().filter_map(parameter_entry);

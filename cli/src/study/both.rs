@@ -1,4 +1,4 @@
-//! `usher study run NAME --on both`: the simulator and the lab's kernel held against each other.
+//! `usher study run NAME --on both`: compares the simulator with the lab's kernel.
 
 use crate::output::{CommandFailure, ConsoleOutput, format_columns, format_rounded};
 use serde_json::{Value, json};
@@ -16,25 +16,25 @@ use usher_report::{
 use usher_runner::sweep::key;
 use usher_scenario::{Study, StudyPlan, metrics};
 
-/// Folders of the two, and the file of their differences.
+/// The folders of both runs, and the file of their differences.
 pub(super) const SIM: &str = "sim";
 pub(super) const LAB: &str = "lab";
 const FILE: &str = "agreement.csv";
 const LEVEL: f64 = 0.95;
-/// What is shown first, of studies that have it.
+/// The metric shown first, if the study has it.
 const DELAY: &str = "delay.mean";
 
-/// A difference up to this share of the simulator's mean is agreement.
+/// A difference up to this share of the simulator's mean counts as agreement.
 const CLOSE: f64 = 0.1;
 
-/// What two means say of each other.
+/// The comparison of two means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AgreementVerdict {
-    /// The whole interval of the difference is within a tenth.
+    /// The whole confidence interval of the difference is within a tenth.
     Agree,
-    /// None of it is.
+    /// The whole confidence interval is outside.
     Differ,
-    /// The replications do not tell.
+    /// The replications do not decide.
     Open,
 }
 
@@ -59,7 +59,7 @@ impl AgreementVerdict {
     }
 }
 
-/// A difference as a share of the simulator's mean, with its half-width.
+/// Returns the difference as a share of the simulator's mean, with its half-width.
 fn relative_difference(compared: &MetricComparison) -> Option<(f64, f64)> {
     let of = compared.a.mean.abs();
     (of > 0.0).then(|| (compared.difference.mean / of, compared.difference.half_width / of))
@@ -72,7 +72,7 @@ fn format_percent((mean, half): (f64, f64)) -> String {
     }
 }
 
-/// Compares what the two folders below this one hold, and writes it there.
+/// Compares the runs in the two folders below this one, and writes the result here.
 pub(super) fn compare_backends(
     output: &ConsoleOutput,
     path: &Path,
@@ -82,7 +82,7 @@ pub(super) fn compare_backends(
     let rows = |name: &str| -> Result<Vec<ResultRow>, CommandFailure> {
         csv::read_csv(&path.join(name).join("results.csv")).map_err(CommandFailure::runtime_error)
     };
-    // Replication i of both has the same arrivals, and its links the same chance.
+    // Replication i has the same arrivals and the same random streams of links in both.
     let compared = compare_rows(&rows(SIM)?, &rows(LAB)?, true, LEVEL);
     let first = plan.points.first();
     let delays = compared.both.iter().any(|c| &*c.metric == DELAY);
@@ -201,7 +201,8 @@ fn comparison_table(title: &str, compared: &[&MetricComparison]) -> ReportTable 
     }
 }
 
-/// A metric over the plan's first axis of numbers, a series of each network for each combination of the others.
+/// Draws a metric over the plan's first numeric axis, with a series for each network and combination of the other
+/// axes.
 fn agreement_figure(plan: &StudyPlan, compared: &[&MetricComparison], metric: &str) -> ReportFigure {
     let share =
         plan.points.first().and_then(|p| metrics::find_metric(metric, &p.scenario)).is_some_and(|m| m.share);

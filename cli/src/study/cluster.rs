@@ -1,4 +1,4 @@
-//! `usher study run NAME --backend`: replications by a cluster of Ray's or Dask's, which the Python package `usher` asks.
+//! `usher study run NAME --backend`: runs replications on a Ray or Dask cluster, by the Python package `usher`.
 
 use crate::args::{ClusterEngine, StudyRunArgs};
 use crate::output::{CommandFailure, ConsoleOutput, INTERRUPTED};
@@ -14,28 +14,28 @@ use std::time::{Duration, Instant};
 use usher_runner::sweep::RunRequest;
 use usher_scenario::StudyMode;
 
-/// The program that has the package.
+/// The Python interpreter.
 const PYTHON: &str = "python3";
-/// The version that has to be there: replications are computed by the package, and it is to be this program's own.
+/// The required version of the package, which computes the replications: this program's version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// How often is looked whether there was an interrupt.
+/// The interval of checks for an interrupt.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long lines may take that the package has written before it ended. What it has started may hold its output open, and write on.
+/// The longest wait for the package's output after its exit. Its children may hold the output open and write on.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A study for the package.
 pub(super) struct ClusterSweep {
-    /// What the user called it.
+    /// The user's name for it.
     pub(super) name: String,
-    /// Its name, or its file.
+    /// The study's name or file.
     pub(super) study: String,
-    /// How it is asked to run.
+    /// The settings of the run.
     pub(super) request: RunRequest,
     /// The folder for its results.
     pub(super) folder: PathBuf,
 }
 
-/// Has each study run by the package, one after another.
+/// Runs each study by the package, one after another.
 pub(super) fn run_sweeps(
     output: &ConsoleOutput,
     run: &StudyRunArgs,
@@ -69,7 +69,7 @@ pub(super) fn run_sweeps(
             .map_err(|e| CommandFailure::runtime_error(format!("{PYTHON}: {e}")))?;
         interrupted = ended.interrupted || interrupt.load(Ordering::Relaxed);
         if ended.code != 0 {
-            // Where nothing is said here, the package has said it.
+            // Without a cause here, the package has printed it.
             let why = ended.why.map_or_else(String::new, |why| format!(": {why}"));
             return Err(CommandFailure {
                 code: ended.code,
@@ -89,7 +89,7 @@ pub(super) fn run_sweeps(
     ended
 }
 
-/// A flag that Ctrl-C, or a request to terminate, sets.
+/// Returns a flag that SIGINT and SIGTERM set.
 fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::<AtomicBool>::default();
@@ -99,24 +99,25 @@ fn interrupt_flag() -> io::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// How the package ended.
+/// The result of the package's process.
 struct PackageExit {
     code: u8,
-    /// Whether it was asked to end. It may have been done by then.
+    /// True if the package was asked to end. It may have finished first.
     interrupted: bool,
-    /// Its standard output, where that is ours to read.
+    /// Its standard output, if captured.
     stdout: String,
-    /// Why it failed, where it has told that to a program.
+    /// The cause of its failure, if reported as JSON.
     why: Option<String>,
 }
 
-/// A line of the package's, without its end.
+/// A line of the package's output, without its end.
 enum PackageLine {
     Out(String),
     Error(String),
 }
 
-/// Runs the package. An interrupt has it end its sweep and the cluster that it has begun, another one ends it at once.
+/// Runs the package. The first interrupt makes it end its sweep and the cluster that it started. The second ends it
+/// at once.
 fn run_package(
     output: &ConsoleOutput,
     mut command: Command,
@@ -158,7 +159,7 @@ fn run_package(
     Ok(ended)
 }
 
-/// Has the package end.
+/// Asks the package to end.
 fn stop_package(output: &ConsoleOutput, child: &mut Child, interrupts: u32) -> io::Result<()> {
     if interrupts > 1 {
         return child.kill();
@@ -166,11 +167,11 @@ fn stop_package(output: &ConsoleOutput, child: &mut Child, interrupts: u32) -> i
     if !output.json {
         output.print_note("ending the sweep and the cluster that was begun for it; Ctrl-C again ends now");
     }
-    // It has not been waited for, so that its number is nobody else's.
+    // The child has not been reaped, so the process id is still its own.
     Ok(kill_process(Pid::from_child(child), Signal::TERM)?)
 }
 
-/// Reads what the package writes, on a thread of its own.
+/// Reads the package's output on a separate thread.
 fn forward_lines(
     from: Option<impl Read + Send + 'static>,
     tell: &Sender<PackageLine>,
@@ -207,7 +208,7 @@ impl PackageExit {
     }
 }
 
-/// Looks for the package.
+/// Checks that the package is installed.
 fn check_package(engine: ClusterEngine) -> Result<(), CommandFailure> {
     let install = format!(
         "--backend needs the Python package usher {VERSION} with {0}: pip install '.[{0}]' from this program's source, or its \
@@ -224,7 +225,7 @@ fn check_package(engine: ClusterEngine) -> Result<(), CommandFailure> {
     }
 }
 
-/// What the package is asked.
+/// Returns the package's arguments.
 fn package_arguments(
     output: &ConsoleOutput,
     run: &StudyRunArgs,

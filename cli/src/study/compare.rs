@@ -12,7 +12,7 @@ use usher_scenario::{Study, StudyPlan};
 
 const LEVEL: f64 = 0.95;
 
-/// Compares two runs' folders, and draws both into one report where one is asked for.
+/// Compares the folders of two runs. Draws both into one report if requested.
 pub(crate) fn compare_runs(
     output: &ConsoleOutput,
     a: &Path,
@@ -41,7 +41,7 @@ pub(crate) fn compare_runs(
     output.print_text(&(as_text(&compared, output.verbose) + &report))
 }
 
-/// Writes a report of both runs, with the figures that both have, and gives its path.
+/// Writes a report with the figures that both runs have, and returns its path.
 fn write_comparison_report(
     runs: [(&Path, &Vec<ResultRow>); 2],
     compared: &RunComparison,
@@ -101,7 +101,7 @@ fn write_comparison_report(
     report.write_files(out).map_err(CommandFailure::runtime_error)
 }
 
-/// How many values differ, in a sentence.
+/// Summarizes in a sentence how many values differ.
 fn summarize_differences(compared: &RunComparison) -> String {
     let differing = compared.both.iter().filter(|c| c.significant).count();
     format!(

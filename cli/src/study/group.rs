@@ -1,4 +1,4 @@
-//! The folder of several studies that were run together: a folder each, a report of all, their claims.
+//! The folder of several studies that run together: a folder for each study, a common report and their claims.
 
 use crate::args::StudyRunArgs;
 use crate::output::{CommandFailure, ConsoleOutput};
@@ -9,7 +9,7 @@ use usher_observe::ResultRow;
 use usher_observe::manifest::RunManifest;
 use usher_report::{HtmlReport, MessageFlow, ReportColumn, ReportSection, ReportTable, TableCell};
 
-/// What the studies of a group have given so far.
+/// The results of a group's studies so far.
 pub(crate) struct StudyGroup {
     path: PathBuf,
     title: String,
@@ -19,15 +19,15 @@ pub(crate) struct StudyGroup {
     ladders: Vec<MessageFlow>,
     notes: Vec<String>,
     warnings: Vec<String>,
-    /// Of each study: its title, its folder, and how its statements were judged.
+    /// For each study: its title, its folder, and the verdicts of its claims.
     study_verdicts: Vec<[String; 3]>,
 }
 
 impl StudyGroup {
-    /// Chooses the folder: the one asked for, or `out/NAMES-MODE`.
+    /// Chooses the folder: the requested one, or `out/NAMES-MODE`.
     ///
     /// # Errors
-    /// It holds something else.
+    /// The folder holds something else.
     pub(crate) fn open(run: &StudyRunArgs, mode: &str) -> Result<Self, CommandFailure> {
         let stem = |name: &String| {
             let stem = Path::new(name).file_stem().map(|s| s.to_string_lossy().into_owned());
@@ -56,12 +56,12 @@ impl StudyGroup {
         })
     }
 
-    /// Its folder.
+    /// Returns the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes in what one study gave, and how its statements were judged.
+    /// Adds the results of one study and the verdicts of its claims.
     pub(crate) fn add_study(
         &mut self,
         path: &Path,
@@ -76,7 +76,7 @@ impl StudyGroup {
         for figure in drawn.iter_mut().flat_map(|s| &mut s.figures) {
             figure.name = format!("{}-{}", manifest.study, figure.name);
         }
-        // Details are a click away here, and open in the study's own report.
+        // Tables are folded here. The study's own report shows them open.
         drawn.iter_mut().flat_map(|s| &mut s.tables).for_each(|table| table.folded = true);
         if let Some(first) = drawn.first_mut() {
             first.title = report.title.clone();
@@ -96,7 +96,7 @@ impl StudyGroup {
         self.studies.push(manifest);
     }
 
-    /// Writes the report and the list of claims. `whole` is false where a study did not come to its end.
+    /// Writes the report and the list of claims. `whole` is false if a study did not finish.
     ///
     /// # Errors
     /// A file cannot be written.

@@ -1,4 +1,4 @@
-//! What `--on lab` needs beside what every run does: rights, whether the study fits, and what the kernel does otherwise.
+//! The additional steps of `--on lab`: rights, the study's fitness, and differences of the kernel.
 
 use crate::args::StudyRunArgs;
 use crate::output::{CommandFailure, ConsoleOutput};
@@ -11,12 +11,12 @@ use usher_runner::sweep::{SweepEstimate, SweepResults};
 use usher_runner::world::{LabSettings, sctp_config, tcp_config};
 use usher_scenario::{StudyPlan, lab};
 
-/// Replications that run at once on so many cores: one is left for the relays and what else the machine does.
+/// Returns how many replications run at once on `cores`. One core is left for the relays and the rest of the machine.
 pub(super) fn default_job_count(cores: usize) -> usize {
     cores.saturating_sub(1).max(1)
 }
 
-/// Takes what of the command is the lab's, and the rights that it needs.
+/// Returns the lab's settings from the command line, and acquires the rights that the lab needs.
 pub(super) fn lab_settings(run: &StudyRunArgs, stop: Arc<AtomicBool>) -> Result<LabSettings, CommandFailure> {
     let kernel = kernel_settings(run)?;
     usher_lab::acquire_rights().map_err(|e| CommandFailure::runtime_error(e.to_string()))?;
@@ -24,7 +24,7 @@ pub(super) fn lab_settings(run: &StudyRunArgs, stop: Arc<AtomicBool>) -> Result<
     Ok(LabSettings { registry, kernel, perf: run.perf, stop })
 }
 
-/// The settings of the kernel that a command gives.
+/// Returns the kernel settings from the command line.
 pub(super) fn kernel_settings(run: &StudyRunArgs) -> Result<KernelSettings, CommandFailure> {
     let mut kernel = KernelSettings::default();
     for argument in &run.kernel {
@@ -33,7 +33,7 @@ pub(super) fn kernel_settings(run: &StudyRunArgs) -> Result<KernelSettings, Comm
     Ok(kernel)
 }
 
-/// Why a plan cannot run on a lab.
+/// Returns why a plan cannot run on a lab, if it cannot.
 pub(super) fn unfit_reason(plan: &StudyPlan) -> Option<String> {
     let mut reasons: Vec<String> = Vec::new();
     for reason in plan.points.iter().flat_map(|point| lab::lab_obstacles(&point.scenario)) {
@@ -50,7 +50,7 @@ pub(super) fn unfit_reason(plan: &StudyPlan) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("{} cannot run on the lab: {}", plan.study, reasons.join("; ")))
 }
 
-/// What of the study's transport settings the kernel does otherwise, each once.
+/// Lists the study's transport settings that the kernel implements differently, each once.
 pub(super) fn kernel_differences(plan: &StudyPlan) -> Vec<String> {
     let mut all = BTreeSet::new();
     for point in plan.points.iter().filter(|point| lab::needs_sctp(&point.scenario)) {
@@ -74,14 +74,14 @@ pub(super) fn kernel_differences(plan: &StudyPlan) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// Tells them.
+/// Reports these differences.
 pub(super) fn report_differences(output: &ConsoleOutput, plan: &StudyPlan) {
     for difference in kernel_differences(plan) {
         output.print_note(&format!("on the lab, {difference}"));
     }
 }
 
-/// How long a plan takes at most: its time is real.
+/// Returns a plan's longest duration. A lab runs in real time.
 pub(super) fn estimate_time(plan: &StudyPlan, jobs: usize) -> SweepEstimate {
     let times =
         plan.points.iter().map(|point| (&point.scenario.run.replications, lab::real_time(&point.scenario)));
@@ -100,13 +100,13 @@ pub(super) fn estimate_time(plan: &StudyPlan, jobs: usize) -> SweepEstimate {
     }
 }
 
-/// What binds a journal to where its rows come from, beside the plan.
+/// Returns a mark that, beside the plan, ties a journal to the source of its rows.
 pub(super) fn journal_mark(kernel: &KernelSettings) -> String {
     let settings: String = kernel.sysctls.iter().map(|(name, value)| format!(" {name}={value}")).collect();
     format!(" on lab, {}{settings}", MachineInfo::detect().kernel)
 }
 
-/// What is to be known of replications that were not on the network that was asked for, or not in time.
+/// Lists the replications whose network or timing deviated from the plan.
 pub(super) fn disturbance_warnings(results: &SweepResults) -> Vec<String> {
     let count = |name: &str| results.facts.lab.sums.get(name).copied().unwrap_or(0.0);
     let (runs, disturbed, late) = (count("runs"), count("runs_disturbed"), count("runs_late"));
@@ -126,12 +126,12 @@ pub(super) fn disturbance_warnings(results: &SweepResults) -> Vec<String> {
     all
 }
 
-/// By what processor time was divided among libraries, in the words of `perf`; none where it was not.
+/// Returns the `perf` event that divided processor time among libraries, if one did.
 fn sampled_by(results: &SweepResults) -> Option<&str> {
     results.facts.lab.sums.keys().find_map(|name| name.strip_prefix("sampled_by."))
 }
 
-/// Where each group of hosts spent its processor time, a line for each.
+/// Lists the processor time of each group of hosts by library, a line for each.
 pub(super) fn library_times(results: &SweepResults) -> Vec<String> {
     let sums = &results.facts.lab.sums;
     let Some(event) = sampled_by(results) else {
@@ -162,7 +162,7 @@ pub(super) fn library_times(results: &SweepResults) -> Vec<String> {
     all
 }
 
-/// What the manifest says of a run on a lab.
+/// Returns the manifest's facts about a run on a lab.
 pub(super) fn lab_facts(
     plan: &StudyPlan,
     kernel: &KernelSettings,

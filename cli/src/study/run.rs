@@ -26,31 +26,31 @@ use usher_runner::world::LabSettings;
 use usher_runner::{LabRunner, SimRunner, capture, captured_links};
 use usher_scenario::{Study, StudyMode, StudyPlan, founding};
 
-/// How long a dry run tries points for.
+/// The duration for which a dry run tries points.
 const TRIAL: Duration = Duration::from_secs(5);
-/// The most ladders that a run draws.
+/// The maximum number of message flows that a run draws.
 const MOST_LADDERS: usize = 12;
-/// Failures that are printed in full.
+/// The maximum number of failures printed in full.
 const MAX_SHOWN_FAILURES: usize = 5;
-/// Points at their limit of replications that are named.
+/// The maximum number of listed points that reached their limit of replications.
 const MAX_SHOWN_POINTS: usize = 5;
 
 /// One study to run.
 struct StudyJob<'a> {
-    /// What the user called it, for lines that run it again.
+    /// The user's name for it, for commands that run it again.
     name: String,
-    /// Its name, or its file.
+    /// The study's name or file.
     file: String,
     study: Study,
     plan: StudyPlan,
-    /// How it is asked to run.
+    /// The settings of the run.
     request: RunRequest,
-    /// Where it runs from the folder of an earlier run, that folder.
+    /// The folder of the earlier run, if the study is taken from one.
     earlier_run: Option<PathBuf>,
     run: &'a StudyRunArgs,
-    /// Where it runs: on a lab, or else on the simulator.
+    /// The lab on which it runs. `None`: the simulator.
     lab: Option<LabSettings>,
-    /// The folder for its results, where it is not the command's.
+    /// The folder for its results, if not the command's.
     results_folder: Option<PathBuf>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn run_studies(output: &ConsoleOutput, run: &StudyRunArgs) -> Result<
     ended
 }
 
-/// Runs each study on the simulator and on the lab, and holds what they gave against each other.
+/// Runs each study on the simulator and on the lab, and compares the results.
 fn run_on_both(output: &ConsoleOutput, jobs: Vec<StudyJob<'_>>) -> Result<(), CommandFailure> {
     let mut done = Vec::new();
     let several = jobs.len() > 1;
@@ -110,7 +110,7 @@ fn run_on_both(output: &ConsoleOutput, jobs: Vec<StudyJob<'_>>) -> Result<(), Co
     if output.json { output.print_json(&Value::Array(done)) } else { Ok(()) }
 }
 
-/// Loads all studies and makes their plans: if one is faulty, nothing is run.
+/// Loads all studies and plans them. If one is faulty, none is run.
 fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<StudyJob<'a>>, CommandFailure> {
     if run.on == RunTarget::Sim && !run.kernel.is_empty() {
         return Err(CommandFailure::usage_error(
@@ -142,7 +142,7 @@ fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<St
         let alone = group.is_empty();
         let members = if alone { vec![name.as_str()] } else { group };
         for name in members {
-            // Of several groups, or named twice.
+            // The study is in several groups, or was named twice.
             if jobs.iter().any(|job| job.name == name) {
                 continue;
             }
@@ -152,7 +152,7 @@ fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<St
                 Study::open(&file).and_then(|study| Ok((study.build_plan(mode, &overrides)?, study)));
             match loaded {
                 Err(error) => faults.push(error.to_string()),
-                // A group's other studies have choices.
+                // Other studies of the group have choices.
                 Ok((_, study)) if mode == StudyMode::Sensitivity && study.file().choices.is_empty() => {
                     if alone {
                         faults.push(format!("{name}: has no [[choices]], which --sensitivity goes through"));
@@ -191,8 +191,8 @@ fn plan_jobs<'a>(output: &ConsoleOutput, run: &'a StudyRunArgs) -> Result<Vec<St
     if faults.is_empty() { Ok(jobs) } else { Err(CommandFailure::usage_error(faults.join("\n"))) }
 }
 
-/// The study that a name stands for, how it is asked to run, and where it is the folder of an earlier run, that: what was
-/// asked then holds as far as nothing else is asked now.
+/// Resolves a name to a study and its settings. If the name is the folder of an earlier run, its settings apply
+/// unless the command line overrides them.
 fn resolve_request(
     run: &StudyRunArgs,
     name: &str,
@@ -233,7 +233,7 @@ fn resolve_request(
     Ok((file, asked, again))
 }
 
-/// A link that is to be captured and that none of the studies has.
+/// Returns the first link to capture that none of the studies has.
 fn unknown_link(run: &StudyRunArgs, jobs: &[StudyJob<'_>]) -> Option<String> {
     let first = jobs.first()?;
     let wrong = run.pcap.iter().find(|l| !l.is_empty() && !jobs.iter().any(|job| job.has_link(l)))?;
@@ -274,7 +274,8 @@ fn dry_run(output: &ConsoleOutput, jobs: &[StudyJob<'_>]) -> Result<(), CommandF
 }
 
 impl StudyJob<'_> {
-    /// What runs its replications, and gives up those under way when `stop` is set. A lab has its own.
+    /// Creates the runner of the study's replications. It abandons replications in progress when `stop` is set. A lab
+    /// has its own runner.
     fn create_runner(&self, stop: Option<Arc<AtomicBool>>) -> Box<dyn ReplicationRunner + '_> {
         let links = self.captured_links();
         match &self.lab {
@@ -289,7 +290,7 @@ impl StudyJob<'_> {
         }
     }
 
-    /// The links that captures are asked of and that this study has, if certain ones are.
+    /// Returns the links to capture that this study has, if the command names links.
     fn captured_links(&self) -> Vec<String> {
         self.run.pcap.iter().filter(|link| self.has_link(link)).cloned().collect()
     }
@@ -299,13 +300,13 @@ impl StudyJob<'_> {
         first.is_some_and(|point| point.scenario.link_names().any(|name| name == link))
     }
 
-    /// Whether packets are captured. Of several studies, one that has no link that is asked for is run without.
+    /// True if packets are captured. Of several studies, those without a named link run without a capture.
     fn is_captured(&self) -> bool {
         let asked = &self.run.pcap;
         !asked.is_empty() && (asked.iter().all(String::is_empty) || !self.captured_links().is_empty())
     }
 
-    /// What is to be known of its captures.
+    /// Returns remarks about the captures.
     fn capture_remarks(&self) -> Vec<String> {
         let replays = self.plan.points.iter().any(|point| point.scenario.replays_handshakes());
         match (self.run.pcap.is_empty(), self.is_captured()) {
@@ -317,7 +318,7 @@ impl StudyJob<'_> {
         }
     }
 
-    /// What is to be run; rows of a lab are not taken for the simulator's, nor for another kernel's.
+    /// Returns the sweep to run. Its journal keeps rows of the simulator and of each kernel apart.
     fn full_sweep(&self) -> SweepPlan {
         let mut sweep = SweepPlan::from_plan(&self.plan);
         if let Some(lab) = &self.lab {
@@ -326,20 +327,20 @@ impl StudyJob<'_> {
         sweep
     }
 
-    /// Threads that share one replication.
+    /// The number of threads that share one replication.
     fn thread_count(&self) -> usize {
         self.run.threads.map_or(1, usize::from)
     }
 
-    /// How many replications run at once: threads that share one are not busy with others.
+    /// The number of replications that run at once. Threads that share a replication take no other.
     fn job_count(&self) -> usize {
         let available = || std::thread::available_parallelism().map_or(1, usize::from);
         let cores = || if self.lab.is_some() { on::default_job_count(available()) } else { available() };
-        // Of those that share one two are busy.
+        // About two of the threads that share a replication are busy.
         self.run.jobs.map_or_else(|| (cores() / self.thread_count().min(2)).max(1), usize::from)
     }
 
-    /// The command that runs this study with these settings, and these further arguments.
+    /// Returns the command that runs this study with these settings and further arguments.
     fn command_line(&self, more: &[&str]) -> String {
         let mut words =
             vec!["usher".to_owned(), "study".to_owned(), "run".to_owned(), shell_quote(&self.name)];
@@ -364,7 +365,7 @@ impl StudyJob<'_> {
         self.command_line(&["--point", &key::format_point(point), "--replication", &replication.to_string()])
     }
 
-    /// The command that goes on with a run that did not come to its end.
+    /// Returns the command that resumes an unfinished run.
     fn resume_command(&self, folder: &Path) -> String {
         let mut more: Vec<String> = Vec::new();
         more.extend(self.run.replications.iter().flat_map(|n| ["--replications".to_owned(), n.to_string()]));
@@ -402,7 +403,7 @@ impl StudyJob<'_> {
         }
     }
 
-    /// What a cluster is asked, where it is one of several studies or the only one.
+    /// Returns the sweep for a cluster. `several`: it is one of several studies.
     fn cluster_sweep(&self, several: bool) -> cluster::ClusterSweep {
         let mut folder = self.result_folder(None);
         if several && self.run.out.is_some() {
@@ -469,7 +470,7 @@ impl StudyJob<'_> {
         output.print_text(&text)
     }
 
-    /// The messages of one dialogue of a replication, which is given up when `stop` is set.
+    /// Draws the messages of one dialogue of a replication. Abandons it when `stop` is set.
     fn draw_message_flow(
         &self,
         index: usize,
@@ -486,8 +487,8 @@ impl StudyJob<'_> {
         }))
     }
 
-    /// The ladders that a run draws: of each combination of named cases, where axes of numbers have their first values. False where
-    /// an interrupt left some out.
+    /// Draws the message flows of a run: one for each combination of named values, at the first value of each numeric
+    /// axis. Returns false if an interrupt left some out.
     fn draw_message_flows(
         &self,
         output: &ConsoleOutput,
@@ -518,7 +519,7 @@ impl StudyJob<'_> {
         Ok((ladders, true))
     }
 
-    /// Runs the whole grid, and writes the folder. After an interrupt nothing is begun.
+    /// Runs the whole sweep and writes the folder. Starts no replication after an interrupt.
     fn run_sweep(
         &self,
         output: &ConsoleOutput,
@@ -662,7 +663,7 @@ impl StudyJob<'_> {
         }))
     }
 
-    /// How many replications were divided between threads, where that was asked for.
+    /// Returns how many replications were divided among threads, if requested.
     fn describe_division(&self, results: &SweepResults) -> Option<String> {
         let (halved, undecided) = (results.facts.halved, results.facts.undecided);
         let tried = match undecided {
@@ -750,7 +751,7 @@ fn map_folder_error(error: FolderError) -> CommandFailure {
     }
 }
 
-/// A flag that Ctrl-C (or a request to terminate) sets, for all studies of a run; a second one ends the program at once.
+/// Returns a flag that SIGINT and SIGTERM set, for all studies of a run. A second signal ends the program at once.
 fn interrupt_flag() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag;
@@ -760,17 +761,17 @@ fn interrupt_flag() -> std::io::Result<Arc<AtomicBool>> {
     }
     let set = FLAG.get_or_init(Arc::default).clone();
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds the flag down, and sets it.
+        // The order matters: at the first signal the flag is still clear, and is then set.
         flag::register_conditional_shutdown(signal, INTERRUPTED.into(), set.clone())?;
         flag::register(signal, set.clone())?;
     }
     Ok(set)
 }
 
-/// How often is looked whether there was an interrupt.
+/// The interval of checks for an interrupt.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs this, and tells at once that an interrupt was heard: what is under way may take its time to end.
+/// Runs `run`, and reports an interrupt at once. Replications in progress may take time to end.
 fn notify_on_interrupt<T>(interrupt: &AtomicBool, tell: impl Fn() + Sync, run: impl FnOnce() -> T) -> T {
     let (running, ended) = mpsc::channel::<()>();
     let tell = &tell;

@@ -9,7 +9,7 @@ use usher_scenario::{LoadError, PlanOverrides, Study, StudyMode, StudyPlan, TEMP
 
 const MODES: [StudyMode; 3] = [StudyMode::Quick, StudyMode::Default, StudyMode::Full];
 
-/// Lists the studies that come with the program.
+/// Lists the built-in studies.
 pub(crate) fn list_studies(output: &ConsoleOutput) -> Result<(), CommandFailure> {
     let open = |f: &founding::FoundingStudy| Study::open(f.name).map_err(CommandFailure::runtime_error);
     let studies = founding::founding_studies().iter().map(open).collect::<Result<Vec<_>, _>>()?;

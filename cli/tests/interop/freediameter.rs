@@ -1,16 +1,16 @@
-//! freeDiameter logs in at us and is logged in at, over TCP and TLS; connections begin, are watched and end.
+//! freeDiameter as client and as server, over TCP and TLS: connections start, exchange watchdogs and end.
 
 use crate::certificates::write_host_certificates;
 use crate::namespace::{ADDRESS, NetworkNamespace};
 use crate::place::{RunningProgram, TempDir, USHER, run_program};
 use std::path::Path;
 
-/// Who we are, who freeDiameter is, who the load generator is.
+/// The Origin-Hosts of our server, freeDiameter and the load generator.
 pub(crate) const HOSTS: [&str; 3] = ["aaa.example.org", "peer.example.org", "load.example.org"];
-/// Its ports; ours are the next ones.
+/// freeDiameter's ports. Ours are the next ones.
 pub(crate) const PORTS: [u16; 2] = [3868, 5658];
 
-/// What freeDiameter does with the messages of `usher_peer`.
+/// The role of freeDiameter with the messages of `usher_peer`.
 pub(crate) enum FreeDiameterRole<'a> {
     /// Connects to us and logs `user` in with this password.
     Client { password: &'a str },
@@ -40,7 +40,7 @@ impl DiameterTestNetwork {
         Self { temp_dir: place, space: NetworkNamespace::new(), tls }
     }
 
-    /// Starts our server, whose watchdog comes after so many seconds.
+    /// Starts our server with this watchdog interval in seconds.
     #[track_caller]
     pub(crate) fn start_server(&self, watchdog: u32) -> RunningProgram {
         let (tcp, tls) = (PORTS[0] + 1, PORTS[1] + 1);
@@ -83,7 +83,7 @@ password = "password"
         self.space.start_server(&self.temp_dir, &text)
     }
 
-    /// Starts freeDiameter, whose watchdog comes after so many seconds.
+    /// Starts freeDiameter with this watchdog interval in seconds.
     #[track_caller]
     pub(crate) fn start_freediameter(&self, role: &FreeDiameterRole<'_>, watchdog: u32) -> RunningProgram {
         let folder = self.temp_dir.path_text("");
@@ -128,7 +128,7 @@ LoadExtension = "{folder}usher_peer.so" : "{does}";
         self.temp_dir.start_program("freediameter", &mut command, "freeDiameterd daemon initialized")
     }
 
-    /// Loads whoever calls himself `peer` at this port, or the next one, and answers the result.
+    /// Loads the server that calls itself `peer`, at this port or the next one, and returns the result.
     #[track_caller]
     pub(crate) fn load_peer(&self, peer: &str, next: u16, more: &[&str]) -> serde_json::Value {
         let at = format!("{ADDRESS}:{}", PORTS[usize::from(self.tls)] + next);
@@ -146,7 +146,7 @@ LoadExtension = "{folder}usher_peer.so" : "{does}";
     }
 }
 
-/// How often freeDiameter has received (`RCV`) or sent (`SND`) this message.
+/// Counts how often freeDiameter received (`RCV`) or sent (`SND`) this message.
 fn count_messages(log: &str, way: &str, message: &str) -> usize {
     let lines: Vec<&str> = log.lines().collect();
     let heading = format!("NOTI   {way} ");
@@ -187,7 +187,7 @@ fn either_side_disconnects() {
         peer.wait_for("usher_peer: RESULT 2001");
         let code = peer.terminate();
         let log = peer.log();
-        // On a busy machine it gives up on its own threads, with everything said.
+        // On a busy machine it may abort in its own threads at the end.
         assert!(code == Some(0) || log.contains("fd_fifo_del: Assertion"), "{code:?}: {log}");
         assert!(count_messages(&log, "RCV", "Disconnect-Peer-Answer") > 0, "we answer before it goes: {log}");
         usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
@@ -202,7 +202,7 @@ fn either_side_disconnects() {
 
 #[test]
 fn each_watches_the_other() {
-    /// How often it is tried where a program on a busy machine did not answer in time.
+    /// The number of attempts if a program on a busy machine did not answer in time.
     const TRIES: u32 = 5;
     let asked_by = |ours: u32, theirs: u32, asked: &str, answered: &str| {
         let mut tries = 0;
@@ -215,7 +215,7 @@ fn each_watches_the_other() {
             peer.wait_for("usher_peer: RESULT 2001");
             waits_for(&mut peer, asked, "Device-Watchdog-Request");
             waits_for(&mut peer, answered, "Device-Watchdog-Answer");
-            // It is up still, and would not be if the answer had not been taken.
+            // The connection is still up, so the answer was accepted.
             peer.wait_until("a second watchdog", |log| {
                 count_messages(log, asked, "Device-Watchdog-Request") > 1
             });
@@ -224,7 +224,7 @@ fn each_watches_the_other() {
             }
             assert!(tries < TRIES, "{}", usher.log());
         };
-        // Who hears nothing any more gives the connection up.
+        // A peer without answers closes the connection.
         if asked == "RCV" {
             peer.signal("STOP");
             usher.wait_for("a Diameter peer is not connected any more peer=\"peer.example.org\"");
@@ -257,7 +257,7 @@ fn freediameter_is_loaded() {
         let value = world.load_peer(HOSTS[1], 0, &wrong);
         assert_eq!((&value["succeeded"], &value["failed"]), (&100.into(), &0.into()), "{value:#}");
         assert!(value["expected_rejects"].as_u64() > Some(20), "{value:#}");
-        // Its end is said.
+        // The end is announced.
         waits_for(&mut peer, "RCV", "Disconnect-Peer-Request");
     }
 }

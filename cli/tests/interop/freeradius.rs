@@ -1,4 +1,4 @@
-//! FreeRADIUS as home server behind our proxy, and as proxy in front of us.
+//! FreeRADIUS as the home server behind our proxy, and as the proxy in front of our server.
 
 use crate::certificates::write_chain;
 use crate::methods::{expect_accept, expect_reject};
@@ -6,7 +6,7 @@ use crate::place::{AaaServer, RunningProgram, SECRET, TempDir, find_program, udp
 use crate::radius::run_radclient;
 use std::process::Command;
 
-/// A FreeRADIUS on loopback that knows one user, and sends the realm `usher.test` to `next` where there is one.
+/// A FreeRADIUS on loopback with one user. It proxies the realm `usher.test` to `next`, if given.
 pub(crate) struct FreeRadius {
     _running: RunningProgram,
     pub(crate) port: u16,
@@ -172,7 +172,7 @@ fn freeradius_is_the_home_server_behind_our_proxy() {
     let md5 = |password: &str| format!("eap=MD5\nidentity=\"user@example.org\"\npassword=\"{password}\"");
     expect_accept(&place, &server, "md5", &md5("password"), &["-n"]);
     expect_reject(&place, &server, "md5-wrong", &md5("wrong"));
-    // Keys are hidden anew for each hop: eapol_test compares them with its own.
+    // Each hop encrypts the keys again. eapol_test compares them with its own.
     let ttls = "eap=TTLS\nidentity=\"user@example.org\"\nanonymous_identity=\"x@example.org\"\npassword=\"password\"\n\
                 ca_cert=\"root.pem\"\nphase2=\"auth=PAP\"";
     expect_accept(&place, &server, "ttls", ttls, &[]);

@@ -1,11 +1,12 @@
-//! A handover between two real links: the mobile node's controller is the study's, its links are veth, and its flow goes on.
+//! A handover between two real links. The mobile node runs the study's controller, its links are veth, and its flow
+//! continues.
 
 use crate::namespace::NetworkNamespace;
 use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir, USHER, run_program};
 use std::time::{Duration, Instant};
 
-/// The mobile node has `w0` and `e0`; their other ends are the two networks, whose points of service and the correspondent have
-/// addresses of their own there.
+/// The mobile node has `w0` and `e0`. Their other ends are the two networks. The points of service and the
+/// correspondent have addresses there.
 struct HandoverTestNetwork {
     temp_dir: TempDir,
     node: NetworkNamespace,
@@ -18,7 +19,7 @@ const CORRESPONDENT: &str = "10.97.9.9";
 const MACS: [&str; 4] = ["02:00:00:97:01:02", "02:00:00:97:01:01", "02:00:00:97:02:02", "02:00:00:97:02:01"];
 
 impl HandoverTestNetwork {
-    /// `retransmission`: how long the functions wait for an acknowledgement.
+    /// `retransmission`: the functions' timeout of an acknowledgement.
     fn new(transport: &str, retransmission: &str) -> Self {
         let (place, node, net) = (TempDir::new(), NetworkNamespace::new(), NetworkNamespace::new());
         for (n, (own, other)) in [("w0", "w1"), ("e0", "e1")].into_iter().enumerate() {
@@ -34,7 +35,7 @@ impl HandoverTestNetwork {
         for address in [POS1, POS2, CORRESPONDENT] {
             net.run_ip(&["addr", "add", address, "dev", "lo"]);
         }
-        // What comes by a link that the default route does not lead to is wanted all the same.
+        // Packets that arrive by a link without the default route must be accepted.
         let loose = "for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done";
         assert!(node.run_program(&place, "sh", &["-c", loose], "").0);
         let pos = |id: &str, address: &str, poa: &str, more: &str| {
@@ -87,7 +88,7 @@ impl HandoverTestNetwork {
     }
 }
 
-/// A number behind a key of a line of the log that has this text.
+/// Returns the number behind a key in the log line with this text.
 #[track_caller]
 fn log_number(log: &str, line: &str, key: &str) -> f64 {
     let found = log.lines().find(|l| l.contains(line)).unwrap_or_else(|| panic!("no {line}: {log}"));
@@ -112,7 +113,7 @@ fn run_handover(transport: &str, foreseen: bool) {
         world.temp_dir.write_private("signal", "-80\n");
         node.wait_for("handover done");
         pos2.wait_for("arrived");
-        // Only now the link goes, and nothing is lost by that.
+        // The link goes down only now, and nothing is lost.
         world.net.run_ip(&["link", "set", "w1", "down"]);
     } else {
         world.net.run_ip(&["link", "set", "w1", "down"]);
@@ -137,12 +138,12 @@ fn run_handover(transport: &str, foreseen: bool) {
         // The old link carries the flow until the new one does.
         assert!(lost <= 1.0, "{log}");
     }
-    // The kernel hands captured packets over in blocks, each a while after its first.
+    // The kernel delivers captured packets in blocks, with a delay.
     let messages = if foreseen { 8 } else { 4 };
     let begun = Instant::now();
     let captured = || {
         let words = ["-n", "-r", "handover.pcapng", "-Y", "mih", "-T", "fields", "-e", "frame.protocols"];
-        // The file may end in the middle of a frame, which tshark says, too.
+        // The file may end in the middle of a frame, which tshark reports.
         run_program(&world.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()

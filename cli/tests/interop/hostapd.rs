@@ -1,4 +1,4 @@
-//! A whole wired port: wpa_supplicant behind a virtual cable, hostapd as its NAS, and our server behind that.
+//! A whole wired port: wpa_supplicant behind a virtual cable, hostapd as its NAS, and our server.
 
 use crate::certificates::write_chain;
 use crate::namespace::NetworkNamespace;
@@ -7,10 +7,10 @@ use crate::place::{RunningProgram, SECRET, TempDir, USHER, run_program};
 /// The common name of the repository's client certificates.
 pub(crate) const CLIENT: &str = "station@usher.test";
 
-/// Where a station is spoken to.
+/// The control socket of the station.
 const SOCKET: &str = "control";
 
-/// hostapd and our server in one network, a station in another, and the cable between them.
+/// hostapd and our server in one network, a station in another, and their cable.
 pub(crate) struct HostapdTestNetwork {
     pub(crate) usher: RunningProgram,
     pub(crate) hostapd: RunningProgram,
@@ -80,12 +80,12 @@ name = "{CLIENT}"
         command.args(["-d", "hostapd.conf"]);
         let hostapd = place.start_program("hostapd", &mut command, "AP-ENABLED");
         let mut port = Self { usher, hostapd, nas, station, temp_dir: place };
-        // It begins with nobody's sessions.
+        // hostapd starts without sessions.
         port.usher.wait_for("accounting status=On");
         port
     }
 
-    /// Plugs a station in, which logs in as its network block says.
+    /// Starts a station, which logs in by its network block.
     #[track_caller]
     pub(crate) fn start_station(&self, name: &str, network: &str) -> RunningProgram {
         let socket = self.temp_dir.path_text(SOCKET);
@@ -99,7 +99,7 @@ name = "{CLIENT}"
         self.temp_dir.start_program(name, &mut command, "Successfully initialized")
     }
 
-    /// Lets the station say that it goes.
+    /// Logs the station off.
     #[track_caller]
     pub(crate) fn log_off(&self) {
         let words = ["-p", SOCKET, "-i", "cable", "logoff"];
@@ -107,7 +107,7 @@ name = "{CLIENT}"
         assert!(right && said.contains("OK"), "{said}");
     }
 
-    /// What our server is asked by its administrator.
+    /// Runs an administrator's command on our server.
     #[track_caller]
     pub(crate) fn run_admin_command(&self, words: &[&str]) -> (bool, String) {
         run_program(
@@ -118,7 +118,7 @@ name = "{CLIENT}"
         )
     }
 
-    /// Open sessions, as our server tells them.
+    /// Returns the open sessions of our server.
     #[track_caller]
     pub(crate) fn open_sessions(&self) -> Vec<serde_json::Value> {
         let (right, said) = self.run_admin_command(&["session", "list", "--json"]);
@@ -152,7 +152,7 @@ fn a_station_behind_hostapd_logs_in_and_its_session_is_kept() {
         let sessions = port.open_sessions();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         assert_eq!((&sessions[0]["user"], &sessions[0]["nas"]), (&user.into(), &"127.0.0.1".into()));
-        // The station says that it goes, and hostapd that its session has ended.
+        // The station logs off, and hostapd reports the end of its session.
         port.log_off();
         port.usher.wait_for(&format!("accounting status=Stop user=\"{user}\""));
         assert!(port.open_sessions().is_empty());
@@ -181,7 +181,7 @@ fn a_session_is_ended_from_here() {
     station.wait_for("CTRL-EVENT-CONNECTED");
     port.usher.wait_for("accounting status=Start user=\"ann\"");
     let id = port.open_sessions()[0]["id"].as_str().unwrap().to_owned();
-    // hostapd changes next to nothing of a session, and says so.
+    // hostapd rejects most changes of a session.
     let (right, said) = port.run_admin_command(&["session", "change", &id, "Session-Timeout = 100"]);
     assert!(!right && said.contains("Error-Cause 401"), "{said}");
     let (right, said) = port.run_admin_command(&["session", "disconnect", &id]);

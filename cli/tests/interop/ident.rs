@@ -1,5 +1,5 @@
-//! IDENT: oidentd asked by us; Net::Ident and PostgreSQL, which admits by it, asking us. Each in a network of its own, where
-//! port 113 is free.
+//! IDENT: our client with oidentd, and our server with Net::Ident and PostgreSQL. Each test has its own network,
+//! where port 113 is free.
 
 use crate::namespace::{ADDRESS, NetworkNamespace};
 use crate::place::{RunningProgram, TEST_TIMEOUT, TempDir, USHER, run_program};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Accepts connections, and asks for each who is at its other end.
+/// Accepts connections and queries the user of each.
 const SERVER: &str = r#"use IO::Socket::INET; use Net::Ident; $| = 1;
 my $listener = IO::Socket::INET->new(LocalAddr => "10.99.0.1:7000", Listen => 5, ReuseAddr => 1) or die $!;
 print "listening\n";
@@ -18,7 +18,7 @@ while (my $stream = $listener->accept) {
     push @open, $stream;
 }
 "#;
-/// Connects there and stays.
+/// Connects there and stays connected.
 const CLIENT: &str = r#"use IO::Socket::INET; $| = 1;
 my $stream = IO::Socket::INET->new(PeerAddr => "10.99.0.1:7000") or die $!;
 printf "from port %d\n", $stream->sockport;
@@ -52,7 +52,7 @@ impl IdentTestNetwork {
         self.temp_dir.start_program("ident", &mut command, "started")
     }
 
-    /// Has nobody connect to who asks, and answers the connection's port.
+    /// Connects as the user nobody and returns the connection's port.
     #[track_caller]
     fn open_connection(&self, name: &str) -> (RunningProgram, u16) {
         let mut command = self.space.command("runuser");
@@ -63,7 +63,7 @@ impl IdentTestNetwork {
         (client, port.unwrap_or_else(|| panic!("{log}")))
     }
 
-    /// Asks who has a connection from this port to port 7000.
+    /// Queries the user of a connection from this port to port 7000.
     fn query_port(&self, port: u16) -> (bool, String) {
         let ports = format!("{port},7000");
         self.space.run_program(
@@ -116,7 +116,7 @@ fn net_ident_hears_from_us_who_connects() {
     }
 }
 
-/// PostgreSQL in the world's network, which admits whoever IDENT says it is.
+/// PostgreSQL in the test's network, with authentication by IDENT.
 struct PostgresServer<'a> {
     world: &'a IdentTestNetwork,
     programs: PathBuf,
@@ -134,7 +134,7 @@ impl<'a> PostgresServer<'a> {
             let (right, said) = run_program(&folder, name, words, "");
             assert!(right, "{name}: {said}");
         };
-        // The server refuses to run as root; Debian's package brings a user for it.
+        // The server rejects root. Debian's package creates a user for it.
         root("install", &["-d", "-o", "postgres", &data]);
         let initdb = programs.join("initdb").display().to_string();
         root("runuser", &["-u", "postgres", "--", &initdb, "-A", "trust", "-D", &data]);
@@ -150,7 +150,7 @@ impl<'a> PostgresServer<'a> {
         postgres
     }
 
-    /// What a user of the system hears who wants to be a user of the database.
+    /// Connects as a system user who requests a database role, and returns the output.
     fn run_psql(&self, user: &str, host: &str, role: &str, sql: &str) -> (bool, String) {
         let psql = self.programs.join("psql").display().to_string();
         let words = [

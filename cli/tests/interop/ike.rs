@@ -1,5 +1,5 @@
-//! The IKEv2 gateway and client against strongSwan's charon, each side in both roles, in a network namespace where both are: charon at
-//! 127.0.0.1, ours at 127.0.0.2. charon takes a NAT to be between them, as it does whenever it protects packets in user space.
+//! The IKEv2 gateway and client with strongSwan's charon, in both roles and in one network namespace: charon at
+//! 127.0.0.1, ours at 127.0.0.2. charon assumes a NAT, as always with ESP in user space.
 
 mod certificates;
 mod life;
@@ -11,7 +11,7 @@ use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir, USHER, find_pr
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// charon begins to us: by these ways of authenticating.
+/// charon as initiator, with each authentication method.
 fn initiator_config(local: &str) -> String {
     format!(
         r#"
@@ -46,7 +46,7 @@ secrets {{
     )
 }
 
-/// charon waits for us.
+/// charon as responder.
 fn responder_config(remote: &str) -> String {
     format!(
         r#"
@@ -80,7 +80,7 @@ secrets {{
     )
 }
 
-/// A program in charon's namespace.
+/// Returns a command in charon's namespace.
 fn charon_command(charon: &CharonNamespace, name: &str) -> Command {
     let mut command = find_program("ip");
     command.args(["netns", "exec", charon.name(), name]);
@@ -96,7 +96,7 @@ fn start_gateway(charon: &CharonNamespace, place: &TempDir, text: &str) -> Runni
     place.start_program("gateway", &mut command, "started")
 }
 
-/// A connection to charon that says this besides.
+/// Returns a connection to charon with these further settings.
 fn home_connection(text: &str) -> String {
     let connection = "[[connection]]\nname = \"home\"\nremote_id = \"gw.test\"\nremote_address = \"127.0.0.1\"\n\
                       remote_port = 4500\naddress = true\n";
@@ -125,7 +125,7 @@ const PSK_GATEWAY: &str = "[[connection]]\nname = \"site\"\nlocal_id = \"gw.test
                            [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
 const POOL: &str = "[[pool]]\nname = \"inner\"\nranges = [\"10.9.0.0/24\"]\n";
 
-/// What ike-scan shows of a gateway on loopback with these proposals: of IKEv2, of IKEv2 with a prime of 2048 bits, and of IKEv1.
+/// Runs ike-scan on a gateway with these proposals: IKEv2, IKEv2 with a 2048-bit group, and IKEv1.
 fn scan_gateway(place: &TempDir, proposals: &str) -> [String; 3] {
     let free = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (port, nat_port) = (free(), free());
@@ -138,7 +138,7 @@ fn scan_gateway(place: &TempDir, proposals: &str) -> [String; 3] {
     let mut command = find_program(USHER);
     command.args(["ike", "serve", "--config", "scanned.toml"]);
     let _gateway = place.start_program("scanned", &mut command, "started");
-    // A busy gateway is waited for where it is to answer.
+    // A busy gateway gets more time where it must respond.
     let patient = "--timeout=60000";
     [&["--ikev2", patient][..], &["--ikev2", "--dhgroup=14", patient], &["--retry=1", "--timeout=300"]].map(
         |how| {
@@ -153,7 +153,7 @@ fn scan_gateway(place: &TempDir, proposals: &str) -> [String; 3] {
 #[test]
 fn ike_scan_gets_sane_answers() {
     let place = TempDir::new();
-    // It proposes SHA-1 and MD5 alone.
+    // ike-scan proposes only SHA-1 and MD5.
     let [refused, again, old] = scan_gateway(&place, "");
     assert!(refused.contains("Notify message 14 (NO_PROPOSAL_CHOSEN)"), "{refused}");
     assert!(again.contains("NO_PROPOSAL_CHOSEN"), "{again}");
@@ -174,7 +174,7 @@ fn charon_logs_in_by_shared_key_and_gets_a_virtual_address() {
     ours.wait_for("established");
     let listed = charon.run_swanctl(&["--list-sas"]);
     assert!(listed.contains("[10.9.0."), "it has an inner address: {listed}");
-    // We replace both kinds, and end it.
+    // We rekey both kinds of SA, and end the IKE_SA.
     let ask = |words: &[&str]| {
         let mut command = charon_command(&charon, USHER);
         command.args(["ike"]).args(words).args(["--config", "gateway.toml"]).current_dir(place.path(""));
@@ -220,7 +220,7 @@ fn our_client_logs_in_to_charon_by_a_shared_key_and_by_eap() {
             let listed = charon.run_swanctl(&["--list-sas"]);
             listed.contains("ESTABLISHED") && listed.contains("INSTALLED")
         });
-        // charon replaces the IKE_SA, and ends it.
+        // charon rekeys the IKE_SA, and ends it.
         charon.run_swanctl(&["--rekey", "--ike", "in"]);
         ours.wait_for("replaced");
         let ended = charon.start_swanctl(&["--terminate", "--ike", "in", "--timeout", "120"]);
@@ -234,7 +234,7 @@ const EAP_GATEWAY: &str = "[[connection]]\nname = \"users\"\nlocal_id = \"gw.tes
                            secret = \"a shared secret\"\npools = [\"inner\"]\n\
                            [[connection.child]]\nname = \"net\"\nlocal = [\"10.2.0.0/16\"]\nproposals = [\"aes128gcm16-x25519\"]\n";
 
-/// A gateway that asks a RADIUS server there.
+/// Returns a gateway that uses a RADIUS server at these ports.
 fn radius_gateway_config(port: u16, acct: u16) -> String {
     format!(
         "{EAP_GATEWAY}{POOL}[aaa]\nnas_identifier = \"gw.test\"\naccounting = true\n[[aaa.radius]]\naddress = \"127.0.0.1:{port}\"\n\
@@ -306,7 +306,7 @@ fn charon_logs_in_by_eap_at_freeradius_behind_our_gateway() {
     let local = "auth = eap-md5\n id = user@example.org\n eap_id = user@example.org";
     let charon = CharonNamespace::new(&initiator_config(local));
     let radius = FreeRadius::start_by(&place, None, charon_command(&charon, "freeradius"));
-    // It keeps no records: nobody listens there.
+    // Without accounting: no server listens there.
     let text = radius_gateway_config(radius.port, radius.port + 1).replace("accounting = true\n", "");
     let mut ours = start_gateway(&charon, &place, &text);
     let said = charon.run_swanctl(&["--initiate", "--child", "net", "--ike", "out", "--timeout", "120"]);

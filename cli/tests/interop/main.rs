@@ -1,6 +1,8 @@
-//! The servers held against real programs: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter, hostapd,
-//! wpa_supplicant, oidentd, charon, Net::Ident, PostgreSQL, ngIRCd, Squid, exim and vsftpd, with tshark to read along. A program that is missing is a failure;
-//! `scripts/setup test` installs them, and root may make the networks that some need.
+//! Interoperability with other implementations: radclient, eapol_test, FreeRADIUS, radsecproxy, freeDiameter,
+//! hostapd, wpa_supplicant, oidentd, charon, Net::Ident, PostgreSQL, ngIRCd, Squid, exim and vsftpd. tshark checks
+//! the packets.
+//!
+//! A missing program is a failure. `scripts/setup test` installs them. Some tests create networks, which needs root.
 
 mod accounting;
 mod certificates;

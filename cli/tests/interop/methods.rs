@@ -1,4 +1,4 @@
-//! Every EAP method by eapol_test, wpa_supplicant's own client, which compares the keys of both sides too.
+//! Every EAP method with eapol_test, wpa_supplicant's test client, which also compares the keys of both sides.
 
 use crate::certificates::write_chain;
 use crate::place::{AaaServer, SECRET, TempDir, run_program};
@@ -10,7 +10,7 @@ key = "server.key"
 ca = "root.pem"
 "#;
 
-/// User, and the same whose passwords are kept as hashes.
+/// A user, and users whose passwords are stored as hashes.
 fn user_tables() -> String {
     let nt = "8846f7eaee8fb117ad06bdd830b7586c";
     format!(
@@ -28,7 +28,7 @@ password = "password"
     )
 }
 
-/// Logs in once; what the network block says is as in wpa_supplicant.conf.
+/// Logs in once, with a network block as in wpa_supplicant.conf.
 #[track_caller]
 fn run_eapol_test(
     place: &TempDir,
@@ -172,6 +172,6 @@ fn a_certificate_admits_nobody_but_the_one_whose_name_it_bears() {
     };
     expect_accept(&place, &server, "own", &network(CLIENT), &[]);
     expect_reject(&place, &server, "other", &network("boss"));
-    // The answer leaves before the line is written.
+    // The reply leaves before the line is logged.
     server.running.wait_for("cause=\"certificate-other-name\"");
 }

@@ -1,5 +1,5 @@
-//! The MIH function on real links: what the kernel says of an interface reaches who subscribed, what others ask is done to it,
-//! and tshark reads along.
+//! The MIH function on real links: events of the kernel's interfaces reach subscribers, commands of others are
+//! carried out, and tshark checks the messages.
 
 use crate::namespace::NetworkNamespace;
 use crate::place::{TEST_TIMEOUT, TempDir, USHER, run_program};
@@ -9,7 +9,7 @@ const SERVER: &str = "10.98.0.1";
 const ASKER: &str = "10.98.0.2";
 const MAC: &str = "02:00:00:00:98:01";
 
-/// A host with a function, a link `w0` that can be lost (its other end is `w1`), and another host that asks.
+/// A host with a function and a link `w0` (its other end is `w1`), and another host as the client.
 struct MihTestNetwork {
     temp_dir: TempDir,
     host: NetworkNamespace,
@@ -37,7 +37,7 @@ impl MihTestNetwork {
         Self { temp_dir: place, host, asker }
     }
 
-    /// Asks, and answers what was printed.
+    /// Sends a query and returns the output.
     #[track_caller]
     fn send_query(&self, words: &[&str]) -> (bool, String) {
         self.asker.run_program(
@@ -91,7 +91,7 @@ fn link_events_reach_subscribers_and_tshark_decodes_them() {
         world.temp_dir.write_private("signal", "-80\n");
         heard("within ms 1000, reason link parameter degrading", 1);
         world.temp_dir.write_private("signal", "-60\n");
-        // What others ask: now, and after a while, of which it is told at once.
+        // Commands: at once, and after a delay with an immediate response.
         let act = |action: &str, more: &[&str]| {
             let (right, said) =
                 world.send_query(&[transport, &[SERVER, "act", action, "--link", MAC], more].concat());
@@ -111,12 +111,12 @@ fn link_events_reach_subscribers_and_tshark_decodes_them() {
         server.wait_until("the end of the subscription", |log| log.contains("MIH_Event_Unsubscribe request"));
     }
     assert_eq!(server.terminate(), Some(0));
-    // The kernel hands captured packets over in blocks, each a while after its first.
+    // The kernel delivers captured packets in blocks, with a delay.
     let begun = Instant::now();
     let captured = |carrier: &str| {
         let filter = format!("mih && {carrier}");
         let words = ["-n", "-r", "mih.pcapng", "-Y", &filter, "-T", "fields", "-e", "frame.protocols"];
-        // The file may end in the middle of a frame, which tshark says, too.
+        // The file may end in the middle of a frame, which tshark reports.
         run_program(&world.temp_dir.path(""), "tshark", &words, "")
             .1
             .lines()
@@ -147,7 +147,7 @@ fn link_events_reach_subscribers_and_tshark_decodes_them() {
     assert!(flaws.is_empty(), "{flaws:?}");
 }
 
-/// What the client that follows has printed.
+/// Returns the output of the following client.
 fn follow_log(place: &TempDir) -> String {
     std::fs::read_to_string(place.path("follow.log")).unwrap()
 }

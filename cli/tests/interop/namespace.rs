@@ -1,13 +1,13 @@
-//! Network namespaces: a test's own network, in which all ports are free and nobody else is heard. Root may make them.
+//! Network namespaces: a separate network for a test, with all ports free. They need root.
 
 use crate::place::{RunningProgram, TempDir, USHER, find_program, run_program};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Loopback's further address in each namespace.
+/// A second loopback address in each namespace.
 pub(crate) const ADDRESS: &str = "10.99.0.1";
 
-/// A namespace with loopback up, removed at its end; what runs in it has to end before.
+/// A namespace with loopback up, removed when dropped. Its programs must end first.
 pub(crate) struct NetworkNamespace(String);
 
 impl NetworkNamespace {
@@ -23,7 +23,7 @@ impl NetworkNamespace {
         space
     }
 
-    /// Its name.
+    /// Returns its name.
     pub(crate) fn name(&self) -> &str {
         &self.0
     }
@@ -34,14 +34,14 @@ impl NetworkNamespace {
         run_ip(&[&["-n", &self.0], arguments].concat());
     }
 
-    /// A program to be run in it.
+    /// Returns a command that runs in it.
     pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = find_program("ip");
         command.args(["netns", "exec", &self.0, name]);
         command
     }
 
-    /// Runs a program in it to its end and answers all that it printed.
+    /// Runs a program in it to its end and returns its success and output.
     #[track_caller]
     pub(crate) fn run_program(
         &self,

@@ -1,4 +1,4 @@
-//! What these tests share: a folder and a network each, programs that end with the test, the server itself.
+//! Common parts of these tests: a folder and a network each, programs that end with the test, and the server.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::cell::Cell;
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// The program.
 pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
-/// The secret between all RADIUS programs here.
+/// The shared secret of all RADIUS programs here.
 pub(crate) const SECRET: &str = "testing123";
-/// How long a program may take to come up, or a login to end, on a busy machine.
+/// The timeout of a program's start or of a login on a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Moves this thread, with all that it starts, into a network of its own, whose ports no other test uses. The network goes with
-/// the last program in it. A user who may not make one stays in the machine's.
+/// Moves this thread and its children into a new network, whose ports no other test uses. The network ends with its
+/// last program. Without the right to create one, the thread stays in the machine's network.
 fn enter_own_network() {
     thread_local!(static HAS_OWN_NETWORK: Cell<bool> = const { Cell::new(false) });
     if HAS_OWN_NETWORK.replace(true) {
@@ -36,11 +36,11 @@ fn enter_own_network() {
     }
     let namespace = fs::File::open(format!("/run/netns/{name}")).unwrap();
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-    // It has no name from here on, so that nothing of it is left.
+    // Without a name, nothing of it remains.
     assert!(ip(&["netns", "del", &name]) && ip(&["link", "set", "lo", "up"]));
 }
 
-/// A folder of a test's own, removed at its end. The test has a network of its own from then on.
+/// The folder of a test, removed when dropped. Creating it moves the test into its own network.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -50,7 +50,7 @@ impl TempDir {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("usher-interop-{}-{n}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        // Servers that give up root's rights read their files here.
+        // Servers that drop root's rights read their files here.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         Self(path)
     }
@@ -59,12 +59,12 @@ impl TempDir {
         self.0.join(name)
     }
 
-    /// The path as text, for configuration files.
+    /// Returns the path as text, for configuration files.
     pub(crate) fn path_text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    /// Writes a file that only its owner reads.
+    /// Writes a file that only its owner can read.
     pub(crate) fn write_private(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -73,7 +73,7 @@ impl TempDir {
         path
     }
 
-    /// Starts a program in this folder, its output in `NAME.log`, and waits until that has `ready` in it.
+    /// Starts a program in this folder, with its output in `NAME.log`. Waits until the output contains `ready`.
     #[track_caller]
     pub(crate) fn start_program(&self, name: &str, command: &mut Command, ready: &str) -> RunningProgram {
         let log = self.path(&format!("{name}.log"));
@@ -108,24 +108,24 @@ pub(crate) struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// What it has printed.
+    /// Returns its output so far.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until it has printed this.
+    /// Waits until its output contains `text`.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) {
         self.wait_until(text, |log| log.contains(text));
     }
 
-    /// Waits until what it has printed fulfils this.
+    /// Waits until its output satisfies `fulfilled`.
     #[track_caller]
     pub(crate) fn wait_until(&mut self, what: &str, fulfilled: impl Fn(&str) -> bool) {
         let begun = Instant::now();
         while !fulfilled(&self.log()) {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // What it printed last may have come after the look.
+                // The last output may have arrived after the check.
                 if fulfilled(&self.log()) {
                     return;
                 }
@@ -136,14 +136,14 @@ impl RunningProgram {
         }
     }
 
-    /// Sends it a signal, such as `STOP`.
+    /// Sends a signal to it, such as `STOP`.
     #[track_caller]
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Asks it to end (SIGTERM) and answers its exit code.
+    /// Terminates it (SIGTERM) and returns its exit code.
     #[track_caller]
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         self.signal("TERM");
@@ -168,7 +168,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// A UDP port that is free on this test's loopback, and its neighbour above too.
+/// Returns a UDP port of the test's loopback that is free, with the next one.
 pub(crate) fn udp_ports() -> u16 {
     loop {
         let first = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -179,7 +179,7 @@ pub(crate) fn udp_ports() -> u16 {
     }
 }
 
-/// A TCP port that is free on this test's loopback.
+/// Returns a free TCP port of the test's loopback.
 pub(crate) fn tcp_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -187,18 +187,18 @@ pub(crate) fn tcp_port() -> u16 {
 /// A running `usher aaa serve`.
 pub(crate) struct AaaServer {
     pub(crate) running: RunningProgram,
-    /// Authentication; accounting is the next one.
+    /// The authentication port. The accounting port is the next one.
     pub(crate) port: u16,
 }
 
 impl AaaServer {
-    /// Starts it on loopback with one client there and what `more` says besides; one shard unless `more` says so.
+    /// Starts it on loopback with one client there, one shard and the settings in `more`.
     #[track_caller]
     pub(crate) fn start(place: &TempDir, more: &str) -> Self {
         Self::start_listening(place, "", more)
     }
 
-    /// The same, listening on more besides.
+    /// The same with more listeners.
     #[track_caller]
     pub(crate) fn start_listening(place: &TempDir, listen: &str, more: &str) -> Self {
         let port = udp_ports();
@@ -229,7 +229,7 @@ message_authenticator = "off"
     }
 }
 
-/// A program to be run, which may be in a folder for servers that is not on everybody's path.
+/// Returns the command of a program, which may be in a folder for servers outside of PATH.
 pub(crate) fn find_program(name: &str) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
@@ -237,7 +237,7 @@ pub(crate) fn find_program(name: &str) -> Command {
     command
 }
 
-/// Runs a program of Debian's to its end and answers all that it printed; `input` goes to its standard input.
+/// Runs a Debian program to its end with this standard input. Returns its success and output.
 #[track_caller]
 pub(crate) fn run_program(folder: &Path, name: &str, arguments: &[&str], input: &str) -> (bool, String) {
     use std::io::Write;

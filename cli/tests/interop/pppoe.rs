@@ -1,5 +1,5 @@
-//! `usher pppoe serve` and `usher pppoe connect` with a cable between them: a host shows who it is, gets an address, and reaches the
-//! concentrator; who it was is known as long as the log is kept, and after the concentrator was killed.
+//! `usher pppoe serve` and `usher pppoe connect` with a cable between them. A host authenticates, gets an address and
+//! reaches the concentrator. The log names its user as long as it is kept, also after the concentrator was killed.
 
 mod askers;
 mod capture;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// A concentrator's namespace and a host's, with a cable.
+/// The namespaces of a concentrator and a host, with a cable.
 struct PppoeTestNetwork {
     ac: NetworkNamespace,
     host: NetworkNamespace,
@@ -70,7 +70,7 @@ impl PppoeTestNetwork {
     fn connect_ann(&self, name: &str, protocol: &str, password: &str, ready: &str) -> RunningProgram {
         self.as_user(name, "ann", protocol, password, &["--keep"], ready)
     }
-    /// A client of this user's, with these options besides.
+    /// Starts a client of this user with further options.
     #[track_caller]
     fn as_user(
         &self,
@@ -86,7 +86,7 @@ impl PppoeTestNetwork {
         command.args(["--protocols", protocol, "--network", "0.0.0.0/0"]).args(more);
         self.temp_dir.start_program(name, &mut command, ready)
     }
-    /// What the program says, as JSON.
+    /// Runs the program and returns its JSON.
     fn run_json_command(&self, words: &[&str]) -> Value {
         let mut command = find_program(USHER);
         command.args(words).args(["--json", "--config", "pppoe.toml"]).current_dir(self.temp_dir.path(""));
@@ -94,13 +94,13 @@ impl PppoeTestNetwork {
         assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
         serde_json::from_slice(&done.stdout).unwrap()
     }
-    /// What the host reads of the concentrator by TCP, at its address of the link.
+    /// Reads the concentrator's health page by TCP, at its address of the link.
     fn read_health(&self) -> (bool, String) {
         let get =
             "exec 3<>/dev/tcp/10.0.0.1/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3";
         self.host.run_program(&self.temp_dir, "timeout", &["60", "bash", "-c", get], "")
     }
-    /// What is elsewhere, beyond a link of the concentrator's to which hosts' packets are routed.
+    /// Adds a remote namespace, to which the concentrator routes the hosts' packets.
     fn add_remote_namespace(&self) -> NetworkNamespace {
         let world = NetworkNamespace::new();
         self.ac.run_ip(&["link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", world.name()]);
@@ -113,7 +113,7 @@ impl PppoeTestNetwork {
         assert!(self.ac.run_program(&self.temp_dir, "sh", &["-c", forward], "").0);
         world
     }
-    /// A connection of the host's to a server elsewhere, whatever that speaks, and the port from which it comes there.
+    /// Opens a connection from the host to a remote server. Returns its translated port.
     #[track_caller]
     fn open_connection(&self, world: &NetworkNamespace) -> (RunningProgram, RunningProgram, u16) {
         let mut server = world.command(USHER);
@@ -132,13 +132,13 @@ impl PppoeTestNetwork {
         let port = line.split("016433C6:").nth(1).and_then(|rest| rest.get(..4)).unwrap();
         (server, user, u16::from_str_radix(port, 16).unwrap())
     }
-    /// What is in the files of the log that are called so, before the day.
+    /// Returns the contents of the log's files of this kind.
     fn read_log(&self, kind: &str) -> String {
         let all = std::fs::read_dir(self.temp_dir.path("log")).unwrap().map(|entry| entry.unwrap().path());
         let of = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(kind);
         all.filter(of).map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
-    /// The one session that there is, once there is one.
+    /// Waits for the only session and returns it.
     fn wait_for_session(&self) -> Value {
         let begun = Instant::now();
         loop {
@@ -166,7 +166,7 @@ fn an_authenticated_host_is_online_and_found_by_its_address() {
     let who = cable.run_json_command(&["who", &address]);
     assert_eq!((who["found"][0]["user"].as_str(), who["found"].as_array().unwrap().len()), (Some("ann"), 1));
     assert_eq!(who["found"][0]["until"], Value::Null, "it still has it");
-    // Told to end, the client comes again.
+    // After a disconnect, the client reconnects.
     assert_eq!(cable.run_json_command(&["pppoe", "disconnect", "ann"])["sessions"], 1);
     concentrator.wait_for("ended");
     let again = cable.wait_for_session();
@@ -174,7 +174,7 @@ fn an_authenticated_host_is_online_and_found_by_its_address() {
     assert_eq!(again["ipv4"].as_str(), Some(&*address), "and gets its address again");
     drop(client);
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
-    // Without a concentrator the files answer, and the audit has both questions.
+    // Without a concentrator the files answer, and the audit has both queries.
     let began = who["found"][0]["since"].as_str().unwrap();
     let later = cable.run_json_command(&["who", &address, "--at", began]);
     assert_eq!(later["found"][0]["user"].as_str(), Some("ann"), "{later}");
@@ -182,7 +182,7 @@ fn an_authenticated_host_is_online_and_found_by_its_address() {
     assert_eq!(audit.lines().count(), 2, "{audit}");
 }
 
-/// The same where packets of sessions never leave the kernel.
+/// The same with session packets that stay in the kernel.
 #[test]
 fn ebpf_carries_a_host_only_after_its_login() {
     let cable = PppoeTestNetwork::with_config(&format!("{SITE}[data]\nmode = \"ebpf\"\n"));
@@ -231,7 +231,7 @@ fn after_a_kill_lost_sessions_are_closed_and_hosts_come_back() {
     assert_eq!((found.len(), &found[0]["session"]), (1, &after["session"]), "{who}");
 }
 
-/// What somebody in a namespace hears of a connection by IDENT.
+/// Queries the user of a connection by IDENT, from a namespace.
 #[track_caller]
 fn query_ident(space: &NetworkNamespace, place: &TempDir, address: &str, ports: &str) -> String {
     space.run_program(place, USHER, &["ident", "ask", address, ports], "").1.trim().to_owned()
@@ -244,7 +244,7 @@ fn an_asker_hears_the_sessions_user_whatever_the_host_says() {
     let mut concentrator = cable.start_concentrator("ac");
     let client = cable.connect_ann("client", "chap", "password", "connected");
     let address = cable.wait_for_session()["ipv4"].as_str().unwrap().to_owned();
-    // What the host would say at its own port 113 nobody hears.
+    // The host's own IDENT server is not reached.
     assert_eq!(
         query_ident(&cable.ac, &cable.temp_dir, &address, "40000,25"),
         "ann (UNIX)",
@@ -276,7 +276,7 @@ fn ident_finds_the_user_of_a_connection_from_a_shared_address() {
     assert_eq!(said, "ann (UNIX)", "{}\n{}", concentrator.log(), client.log());
     let other = query_ident(&world, &cable.temp_dir, "198.51.100.1", &format!("{},7000", port ^ 1));
     assert!(other.contains("NO-USER"), "{other}\n{}", concentrator.log());
-    // The log says it, too, when the connection is long gone; of another port nobody knows. It is written a while later.
+    // The log also names the user after the connection's end, some time later. Other ports have no user.
     let outside = format!("198.51.100.1:{port}");
     let begun = Instant::now();
     while !cable.read_log("translations-").contains(&format!("\"outside\":\"{outside}\"")) {
@@ -293,7 +293,7 @@ fn ident_finds_the_user_of_a_connection_from_a_shared_address() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(counted("translations_missed"), 0, "{}", concentrator.log());
-    // Whoever has the address next is not named for a connection that the other end still has, now or later.
+    // The address's next user must not be named for a connection that the other end still has.
     client.terminate();
     let _eve = cable.as_user("eve", "eve", "chap", "password", &["--keep"], "connected");
     assert_eq!(cable.wait_for_session()["user"], "eve");
@@ -308,7 +308,7 @@ fn ident_finds_the_user_of_a_connection_from_a_shared_address() {
             "{said}\n{}",
             concentrator.log()
         );
-        // In the second in which it ended it was ann's.
+        // In the second in which it ended, it was ann's.
         done.status.code() == Some(1)
     };
     let begun = Instant::now();

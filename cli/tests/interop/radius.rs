@@ -2,7 +2,7 @@
 
 use crate::place::{AaaServer, SECRET, TempDir, run_program};
 
-/// Sends one request, again each five seconds until a busy server answers, and gives what came back.
+/// Sends a request, retransmitted every five seconds until a busy server replies. Returns the reply.
 #[track_caller]
 pub(crate) fn run_radclient(place: &TempDir, port: u16, kind: &str, attributes: &str) -> (bool, String) {
     let to = format!("127.0.0.1:{port}");

@@ -1,4 +1,4 @@
-//! radsecproxy between RADIUS over UDP and RadSec (RFC 6614), before our server and behind it.
+//! radsecproxy between RADIUS over UDP and RadSec (RFC 6614), in front of our server and behind it.
 
 use crate::certificates::{write_chain, write_host_certificates};
 use crate::freeradius::{FreeRadius, login_attributes};
@@ -6,13 +6,13 @@ use crate::methods::{expect_accept, expect_reject};
 use crate::place::{AaaServer, RunningProgram, SECRET, TempDir, find_program, tcp_port, udp_ports};
 use crate::radius::run_radclient;
 
-/// Who we are and who it is.
+/// The host names of our server and of radsecproxy.
 const HOSTS: [&str; 2] = ["aaa.example.org", "proxy.example.org"];
 
 const TLS: &str =
     "[tls]\ncertificate = \"aaa.example.org.pem\"\nkey = \"aaa.example.org.key\"\nca = \"ca.pem\"\n";
 
-/// Starts radsecproxy; its client and server come from `more`, where `PEER` is what its TLS peer must prove.
+/// Starts radsecproxy with the clients and servers in `more`. `PEER` there is the required identity of its TLS peer.
 #[track_caller]
 fn start_radsecproxy(place: &TempDir, more: &str) -> RunningProgram {
     let own = HOSTS[1];
@@ -67,7 +67,7 @@ fn it_brings_its_clients_to_us_by_radsec() {
         let (right, said) = run_radclient(&place, port, "auth", &login_attributes("ann", attribute, "wrong"));
         assert!(!right && said.contains("Received Access-Reject"), "{attribute}: {said}");
     }
-    // Through the proxy, as eapol_test sees it: keys are hidden anew for each hop, and compared by it.
+    // Through the proxy, as eapol_test sees it. Each hop encrypts the keys again, and eapol_test compares them.
     server.port = port;
     let peap = |password: &str| {
         format!(
@@ -84,9 +84,9 @@ fn it_brings_its_clients_to_us_by_radsec() {
         assert!(right && said.contains("Received Accounting-Response"), "{status}: {said}");
         server.running.wait_for(&format!("accounting status={told} user=\"ann\""));
     }
-    // It asks us whether we live, and hears that we do.
+    // It sends Status-Server and gets our reply.
     proxy.wait_for("got status server response from next");
-    // Nobody came by UDP.
+    // UDP is not served.
     let (right, said) = run_radclient(&place, ours, "status", "Message-Authenticator = 0x00\n");
     assert!(right, "{said}");
     assert_eq!(server.running.terminate(), Some(0));
@@ -178,7 +178,7 @@ fn it_brings_what_we_pass_on_to_freeradius_and_to_another_of_us() {
             let (right, said) = run_radclient(&place, server.port + 1, "acct", &record);
             assert!(right && said.contains("Received Accounting-Response"), "{said}");
         }
-        // It goes and comes back: the connection is opened anew.
+        // The proxy restarts, and the connection is opened again.
         proxy.terminate();
         let _proxy = start_radsecproxy(&place, &conf);
         let ask = login_attributes(user, "User-Password", "password");

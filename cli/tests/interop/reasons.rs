@@ -1,4 +1,4 @@
-//! Why wpa_supplicant's client was refused, or refuses: what the log says of devices that others wrote.
+//! Reject causes with wpa_supplicant's client: the log names why a login of another implementation failed.
 
 use crate::certificates::{write_chain, write_host_certificates};
 use crate::place::{AaaServer, SECRET, TempDir, run_program};
@@ -11,7 +11,7 @@ password = "password"
 name = "bob"
 "#;
 
-/// A server whose `[tls]` and what follows says this besides.
+/// Starts a server with these further settings from `[tls]` on.
 fn start_tls_server(place: &TempDir, more: &str) -> AaaServer {
     write_chain(place, "server", 2);
     write_chain(place, "client", 2);
@@ -22,7 +22,7 @@ fn start_tls_server(place: &TempDir, more: &str) -> AaaServer {
     AaaServer::start(place, &format!("reject_delay = \"0 s\"\n{tls}{more}{USERS}{hashed}"))
 }
 
-/// Logins for which the log names this cause.
+/// Counts the logins with this cause in the log.
 fn count_cause(server: &AaaServer, cause: &str) -> usize {
     server.running.log().matches(&format!("cause=\"{cause}\"")).count()
 }
@@ -33,7 +33,7 @@ fn expect_reject_cause(place: &TempDir, server: &mut AaaServer, cause: &str, net
     place.write_private("reason.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();
     let words = ["-c", "reason.conf", "-a", "127.0.0.1", "-p", &port, "-s", SECRET, "-t", "10"];
-    // Some leave at an alert of the server's, and are not turned away.
+    // Some clients leave at the server's alert, before a reject.
     let (_, said) = run_program(&place.path(""), "eapol_test", &words, "");
     assert!(!said.contains("(Access-Accept)"), "{cause}: {said}");
     let named = format!("cause=\"{cause}\"");
@@ -54,12 +54,12 @@ fn what_a_device_complains_of_or_lacks_is_named() {
     let root = "ca_cert=\"root.pem\"";
     let old = "phase1=\"tls_disable_tlsv1_3=1\"";
     for version in [old, "phase1=\"tls_disable_tlsv1_3=0\""] {
-        // It has another authority for the server's, or expects another server.
+        // The client expects another authority or another server.
         for (eap, phase2) in [("PEAP", "auth=MSCHAPV2"), ("TTLS", "auth=PAP")] {
             let other = tunnel_network(eap, "ann", phase2, &format!("ca_cert=\"ca.pem\"\n{version}"));
             expect_reject_cause(&place, &mut server, "alert-unknown-ca", &other);
         }
-        // The certificate is nobody's who is known under this name.
+        // The certificate's user is unknown under this name.
         let another = format!(
             "eap=TLS\nidentity=\"bob\"\n{root}\nclient_cert=\"client.pem\"\nprivate_key=\"client.key\"\n{version}"
         );

@@ -1,4 +1,4 @@
-//! TLS sessions that eapol_test takes up again, and what ends them; cryptobinding; the Extended Master Secret.
+//! TLS session resumption by eapol_test and its limits, cryptobinding, and the Extended Master Secret.
 
 use crate::certificates::write_chain;
 use crate::methods::{expect_accept, expect_reject};
@@ -33,8 +33,8 @@ fn certificate_network(phase1: &str) -> String {
     )
 }
 
-/// Between a client and the server: what the server says goes through, but what the client says behind the first
-/// Access-Accept waits until that is allowed.
+/// A relay between a client and the server. It passes all replies, but holds the client's packets after the first
+/// Access-Accept until they are released.
 struct AccessAcceptGate {
     port: u16,
     accepted: Receiver<()>,
@@ -69,7 +69,7 @@ impl AccessAcceptGate {
     }
 }
 
-/// Logs in, has something done, and logs in again by the same program; says whether both went well.
+/// Logs in, calls `between`, and logs in again by the same program. True if both logins succeed.
 #[track_caller]
 fn log_in_twice(place: &TempDir, server: &AaaServer, network: &str, between: impl FnOnce()) -> bool {
     place.write_private("twice.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
@@ -87,7 +87,7 @@ fn log_in_twice(place: &TempDir, server: &AaaServer, network: &str, between: imp
     child.wait().unwrap().success()
 }
 
-/// `usher aaa user` with this password.
+/// Runs `usher aaa user` with this password.
 #[track_caller]
 fn change_user(place: &TempDir, words: &[&str], password: &str) {
     let words = [&["aaa", "user"], words, &["--password-file", "-", "--config", "aaa.toml"]].concat();
@@ -95,7 +95,7 @@ fn change_user(place: &TempDir, words: &[&str], password: &str) {
     assert!(right, "{said}");
 }
 
-/// How many lines of the log say that a session was taken up again.
+/// Counts the resumed sessions in the log.
 fn count_resumptions(server: &AaaServer) -> usize {
     count_resumed_logins(&server.running.log())
 }
@@ -185,27 +185,27 @@ fn tls_1_2_without_extended_master_secret_needs_an_exception() {
             ]
         };
         for network in networks(VERSIONS[0].1) {
-            // With it, all is well.
+            // With it, the login succeeds.
             expect_accept(&place, &server, "with", &network, &[]);
             let (right, said) = log_in_without_ems(&place, &server, &network);
             assert_eq!(right, excepted, "{network}: {said}");
             assert!(excepted || said.contains("handshake failure"), "{said}");
         }
-        // A line comes after its answer.
+        // The line is logged after the reply.
         let cause = "cause=\"tls-extended-master-secret\"";
         let named = |log: &str| log.matches(cause).count();
         if !excepted {
             server.running.wait_until(cause, |log| named(log) >= 3);
         }
         assert_eq!(named(&server.running.log()), if excepted { 0 } else { 3 }, "{}", server.running.log());
-        // With TLS 1.3 there is nothing to be lacked.
+        // TLS 1.3 needs no Extended Master Secret.
         for network in networks(VERSIONS[1].1) {
             assert!(log_in_without_ems(&place, &server, &network).0, "{network}");
         }
     }
 }
 
-/// Logs in by a client that does not do Extended Master Secrets.
+/// Logs in by a client without the Extended Master Secret.
 fn log_in_without_ems(place: &TempDir, server: &AaaServer, network: &str) -> (bool, String) {
     place.write_private("without.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let cnf = format!("OPENSSL_CONF={}", place.path_text("openssl-without.cnf"));
@@ -217,7 +217,7 @@ fn log_in_without_ems(place: &TempDir, server: &AaaServer, network: &str) -> (bo
 
 #[test]
 fn cryptobinding_is_done_with_who_can() {
-    // What the server asks, and what eapol_test does: nothing, as asked, or only with it.
+    // The server's setting and eapol_test's behaviour.
     for (server_wants, takes) in
         [("off", [true, true, false]), ("optional", [true, true, true]), ("required", [false, true, true])]
     {
@@ -233,7 +233,7 @@ fn cryptobinding_is_done_with_who_can() {
                     let network = tunnel_network("PEAP", inner, &phase1, "password");
                     let name = format!("{server_wants}-{binding}-{method}-{version}");
                     if takes {
-                        // The same keys on both sides, also where the session is taken up again.
+                        // Both sides have the same keys, also after a resumption.
                         let (right, said) =
                             run_eapol_test(&place, &server, &network, &["-t", "120", "-r", "1"]);
                         assert!(right && said.contains("MPPE keys OK: 2  mismatch: 0"), "{name}: {said}");
@@ -246,14 +246,14 @@ fn cryptobinding_is_done_with_who_can() {
                     } else if server_wants == "required" {
                         expect_reject(&place, &server, &name, &network);
                     } else {
-                        // The client ends the conversation by itself.
+                        // The client ends the conversation.
                         assert!(!run_eapol_test(&place, &server, &network, &["-t", "3"]).0, "{name}");
                     }
                 }
             }
         }
         let logins = takes.iter().filter(|taken| **taken).count() * VERSIONS.len() * 3;
-        // A line comes after its answer.
+        // The line is logged after the reply.
         server
             .running
             .wait_until("each session is taken up again", |log| count_resumed_logins(log) >= logins);
@@ -261,7 +261,7 @@ fn cryptobinding_is_done_with_who_can() {
     }
 }
 
-/// Logs in, as often as `more` says; answers all that was said.
+/// Logs in as often as `more` says. Returns the success and the output.
 fn run_eapol_test(place: &TempDir, server: &AaaServer, network: &str, more: &[&str]) -> (bool, String) {
     place.write_private("bound.conf", &format!("network={{\nkey_mgmt=WPA-EAP\n{network}\n}}\n"));
     let port = server.port.to_string();

@@ -1,5 +1,4 @@
-//! What goes between our server and its clients, as tshark reads it live: every kind of message, and nothing wrong
-//! with any.
+//! Live captures between our server and its clients: tshark decodes every kind of message and finds no flaw.
 
 use crate::freediameter::{self, DiameterTestNetwork, FreeDiameterRole};
 use crate::freeradius::login_attributes;
@@ -9,12 +8,12 @@ use crate::place::{RunningProgram, SECRET, TEST_TIMEOUT, TempDir, run_program};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// What must not be. Checksums are not looked at: on loopback the system leaves them out.
+/// A filter of flaws. Checksums are not checked, since loopback leaves them out.
 const FLAWS: &str = "_ws.malformed || radius.authenticator.invalid == 1 || radius.Unknown_Attribute \
     || diameter.avp.unknown || diameter.avp.invalid-data || diameter.avp.invalid-len";
-/// From this on an expert's word is more than a note: warnings and errors.
+/// The severity of warnings. Errors are higher.
 const WARNING: u32 = 0x60_0000;
-/// The group of warnings about sequence numbers: what TCP does on a busy machine is the system's affair.
+/// The group of warnings about TCP's sequence numbers, which a busy machine causes.
 const SEQUENCE: &str = "33554432";
 /// Warnings about what is as it has to be: EAP-MD5 proves no server; an MS-CHAP-Error begins with an identifier
 /// (RFC 2548 §2.1.5), which tshark takes for text.
@@ -23,7 +22,7 @@ const EXEMPT: [&str; 2] =
 /// MS-CHAP-Error's number among Microsoft's attributes.
 const MS_CHAP_ERROR: &str = "2";
 
-/// All that passes a namespace's loopback.
+/// A capture of a namespace's loopback.
 struct LoopbackCapture<'a> {
     dumpcap: RunningProgram,
     temp_dir: &'a TempDir,
@@ -35,12 +34,12 @@ impl<'a> LoopbackCapture<'a> {
         // Datagrams that went to the system as one are seen as one unless it has to cut them before the device.
         space.run_ip(&["link", "set", "lo", "gso_max_segs", "1"]);
         let mut command = space.command("dumpcap");
-        // With room for what comes while it does not run.
+        // With a buffer for the time in which it does not run.
         command.args(["-q", "-B", "32", "-i", "lo", "-w", "capture.pcapng"]);
         Self { dumpcap: place.start_program("dumpcap", &mut command, "File: "), temp_dir: place }
     }
 
-    /// What tshark says of the frames that match, one line each.
+    /// Returns tshark's fields of the frames that match, one line each.
     fn run_tshark(&self, filter: &str, fields: &[&str]) -> (bool, String) {
         let secret = format!("radius.shared_secret:{SECRET}");
         let diameter = format!("tcp.port=={},diameter", freediameter::PORTS[0] + 1);
@@ -51,7 +50,7 @@ impl<'a> LoopbackCapture<'a> {
         run_program(&self.temp_dir.path(""), "tshark", &words, "")
     }
 
-    /// Such lines.
+    /// Returns these lines.
     #[track_caller]
     fn matching_lines(&self, filter: &str, fields: &[&str]) -> Vec<String> {
         let (right, said) = self.run_tshark(filter, fields);
@@ -59,13 +58,13 @@ impl<'a> LoopbackCapture<'a> {
         said.lines().filter(|line| !line.starts_with("Running as user")).map(str::to_owned).collect()
     }
 
-    /// How many frames match.
+    /// Returns the number of frames that match.
     #[track_caller]
     fn count_frames(&self, filter: &str) -> usize {
         self.matching_lines(filter, &["frame.number"]).len()
     }
 
-    /// Waits until so many frames like this are in the file, and ends.
+    /// Waits until the file has this many such frames, and ends the capture.
     #[track_caller]
     fn finish_capture(&mut self, frames: &str, count: usize) {
         let begun = Instant::now();

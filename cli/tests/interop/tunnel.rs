@@ -1,6 +1,6 @@
-//! Packets through CHILD_SAs of `usher ike`: with strongSwan's charon at the other end, which has ESP in user space
-//! (kernel-libipsec), and with ours. Two network namespaces with a cable between them, each with a network behind it that the
-//! other reaches through the tunnel alone. What goes in is counted, and so is what comes out.
+//! Packets through CHILD_SAs of `usher ike`, with strongSwan's charon (kernel-libipsec, ESP in user space) and with
+//! ours. A cable joins two network namespaces. Each has a network that the other reaches only through the tunnel. The
+//! test counts packets in and out.
 
 mod charon;
 mod messages;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Namespaces `a` and `b` with addresses 192.0.2.1 and 192.0.2.2, 2001:db8::1 and 2001:db8::2 on `eth0`.
 struct TunnelTestNetwork {
-    /// They go before charon's, which is charon's to remove.
+    /// Removed before charon's namespace, which charon removes.
     own: Vec<String>,
     a: String,
     b: String,
@@ -28,7 +28,7 @@ fn run_ip(arguments: &str) {
     assert!(done.success(), "ip {arguments}: this needs root");
 }
 
-/// The same where it may be done already, or not be possible any more.
+/// The same for commands that may fail.
 fn try_ip(arguments: &str) -> bool {
     find_program("ip").args(arguments.split(' ')).output().unwrap().status.success()
 }
@@ -42,7 +42,7 @@ fn add_namespace(end: &str) -> String {
 }
 
 impl TunnelTestNetwork {
-    /// Two of our own.
+    /// Creates two namespaces.
     #[track_caller]
     fn new() -> Self {
         let (a, b) = (add_namespace("a"), add_namespace("b"));
@@ -50,7 +50,7 @@ impl TunnelTestNetwork {
         cable.lay_cable();
         cable
     }
-    /// One of our own, and charon's as `b`.
+    /// Creates one namespace, with charon's as `b`.
     #[track_caller]
     fn with_charon(charon: &CharonNamespace) -> Self {
         let a = add_namespace("a");
@@ -70,13 +70,13 @@ impl TunnelTestNetwork {
             until_in_use(name, &format!("2001:db8::{n}"));
         }
     }
-    /// A program in one of them.
+    /// Returns a command in one of them.
     fn program_in(&self, space: &str, name: &str) -> Command {
         let mut command = find_program("ip");
         command.args(["netns", "exec", space, name]);
         command
     }
-    /// `usher ike` in one of them, by a file that is written.
+    /// Starts `usher ike` in one of them with a new file.
     #[track_caller]
     fn start_usher(
         &self,
@@ -105,7 +105,7 @@ impl Drop for TunnelTestNetwork {
     }
 }
 
-/// What a gateway that runs by a file says when it is asked.
+/// Queries a running gateway by its file.
 #[track_caller]
 fn query_gateway(place: &TempDir, name: &str, words: &[&str]) -> String {
     let mut command = find_program(USHER);
@@ -115,13 +115,13 @@ fn query_gateway(place: &TempDir, name: &str, words: &[&str]) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// The same as JSON.
+/// Returns its status as JSON.
 #[track_caller]
 fn gateway_status(place: &TempDir, name: &str) -> serde_json::Value {
     serde_json::from_str(&query_gateway(place, name, &["status", "--json"])).unwrap()
 }
 
-/// The kernel has an IPv6 address in use some time after it was given: what is sent to it before is lost.
+/// Waits until an IPv6 address is in use. Packets sent earlier are lost.
 #[track_caller]
 fn until_in_use(name: &str, address: &str) {
     wait_until("the address is in use", || {
@@ -139,7 +139,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A connection by a shared key: what both sides have in common.
+/// Returns the common part of a connection with a shared key.
 fn psk_connection(local: &str, remote: &str) -> String {
     format!(
         "[[connection]]\nname = \"site\"\nlocal_id = \"{local}\"\nremote_id = \"{remote}\"\nlocal_auth = \"psk\"\n\

@@ -1,5 +1,5 @@
-//! Every attribute of the built-in dictionary, held against FreeRADIUS: its client reads our replies by its own
-//! dictionaries, and its dictionaries hold what ours do.
+//! Compares every attribute of the built-in dictionary with FreeRADIUS: its client decodes our replies by its own
+//! dictionaries, and its dictionaries contain ours.
 
 use crate::place::{AaaServer, SECRET, TempDir, run_program};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use usher_radius::dictionary::{AttributeDefinition, AttributeEncryption, Include
 
 const THEIRS: &str = "/usr/share/freeradius/dictionary";
 
-/// FreeRADIUS's dictionaries as our reader has them.
+/// Loads FreeRADIUS's dictionaries by our parser.
 fn freeradius_dictionary() -> RadiusDictionary {
     let read = |path: &Path| std::fs::read(path).map(|octets| String::from_utf8_lossy(&octets).into_owned());
     let mut dictionary = RadiusDictionary::default();
@@ -23,7 +23,7 @@ fn freeradius_dictionary() -> RadiusDictionary {
     dictionary
 }
 
-/// Where we follow an RFC and FreeRADIUS does not.
+/// Attributes for which we follow an RFC and FreeRADIUS does not.
 const OTHERWISE: [&str; 5] = [
     "Framed-IPX-Network",
     "Login-LAT-Group",
@@ -50,7 +50,7 @@ fn what_we_ship_is_what_freeradius_has() {
         let same = theirs.vendor_by_name(&vendor.name).unwrap_or_else(|| panic!("{}", vendor.name));
         assert_eq!((vendor.number, vendor.framing), (same.number, same.framing), "{}", vendor.name);
     }
-    // Whatever they have for vendors, we have.
+    // Our dictionary has all vendors' attributes of theirs.
     let sent = |d: &&AttributeDefinition| {
         matches!(d.oid.parts(), [26, _, ..]) && theirs.attribute_number(d.oid).is_some()
     };
@@ -59,7 +59,8 @@ fn what_we_ship_is_what_freeradius_has() {
     }
 }
 
-/// A value that has no name, as it is written and as radclient prints it; `None`: it prints this type in its own way.
+/// Returns an unnamed value in its written form, and as radclient prints it. `None`: radclient prints the type
+/// differently.
 fn sample_value(d: &AttributeDefinition) -> (&'static str, Option<String>) {
     let same = |text: &'static str| (text, Some(text.to_owned()));
     match d.data_type {
@@ -102,7 +103,7 @@ fn freeradius_reads_every_attribute_that_we_ship() {
     let all: Vec<&AttributeDefinition> = ours.attributes().iter().filter(known).collect();
     assert!(all.len() > 5500, "{}", all.len());
 
-    // As many users as it takes, each with some of them.
+    // As many users as needed, each with some of the attributes.
     let users: BTreeMap<String, &[&AttributeDefinition]> =
         all.chunks(24).enumerate().map(|(i, part)| (format!("user{i}"), part)).collect();
     let (mut config, mut requests) = ("[users]\nstore = \"memory\"\n".to_owned(), String::new());

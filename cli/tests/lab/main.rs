@@ -1,8 +1,7 @@
-//! Studies on the lab, by the program: what it measures on this machine's kernel beside what the simulator says. What the machine adds
-//! to a delay, since it has other things to do, the lab measures in the same run; beyond that another network or another transport
-//! shows.
+//! Studies on the lab, run by the program: the measurements on this machine's kernel compared with the simulator. The
+//! lab measures the machine's own delays in the same run. Larger differences come from the network or the transport.
 //!
-//! Needs the lab's rights, as root has them. Runs in real time, so in a program of its own.
+//! Needs the lab's rights, as root has them. It runs in real time, so it is a separate test program.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use usher_lab::LabRegistry;
 
-/// How long a lab may take to be there, on a machine that is busy with something else.
+/// The timeout of a lab's start on a busy machine.
 const LAB_START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// One lab at a time, in whatever process: two would take the processor from each other. The turn ends with the value.
+/// Locks the lab among all processes until dropped. Two labs would compete for the processor.
 fn lock_lab() -> File {
     let file = File::create(std::env::temp_dir().join("usher-lab-study-turn")).unwrap();
     file.lock().unwrap();
@@ -49,21 +48,21 @@ fn lossy_text(bytes: &[u8]) -> String {
 /// Means of the simulator and of the kernel, by point and metric.
 type MetricMeans = BTreeMap<(String, String), [f64; 2]>;
 
-/// Links over which a packet goes from host to host, in any of these studies.
+/// The number of links between hosts in these studies.
 const HOPS: f64 = 3.0;
 
-/// What a study gave on both.
+/// The results of a study on both.
 struct LabComparison {
     means: MetricMeans,
-    /// How much longer a message takes on this machine than links and programs do, as the run itself has measured it: until the
-    /// relay has its turn at each link and the receiving host has its own. Mean, in seconds.
+    /// The mean machine delay of a message in seconds, as measured in the run: the wait for the relay at each link
+    /// and for the receiving host.
     turn: f64,
 }
 
 impl LabComparison {
-    /// Sees that a delay on the kernel is that of the simulator. No packet is faster than its links. Half of the dialogues take no longer
-    /// than a tenth more, `work` that the simulator does not charge as the kernel has it, and of what this machine adds to so many messages
-    /// twice the mean, beyond which at most half of anything is.
+    /// Checks that a delay on the kernel matches the simulator. It must not be below the links' delay. The median may
+    /// exceed the simulator's by a tenth, by `work` that the simulator does not charge, and by twice the mean machine
+    /// delay of `messages`. By Markov's inequality, at most half of the dialogues exceed that.
     #[track_caller]
     fn check_delay(&self, point: &str, [sim, lab]: [f64; 2], least: f64, (messages, work): (f64, f64)) {
         let most = 1.1 * sim + work + 2.0 * messages * self.turn;
@@ -75,13 +74,13 @@ impl LabComparison {
     }
 }
 
-/// Runs a study on both and reads what they gave.
+/// Runs a study on both and reads the results.
 fn compare_study(study: &str, sets: &[&str]) -> LabComparison {
     let _turn = lock_lab();
     let scratch = TempDir::new(study);
     let folder = scratch.0.display().to_string();
     let mut line = vec!["study", "run", study, "--on", "both", "--out", &folder];
-    // Two at a time where hardly anything is computed.
+    // Two at a time if there is little computation.
     line.extend(["--replications", "2", "--jobs", if study == "aaa-nagle" { "1" } else { "2" }]);
     line.extend(sets.iter().flat_map(|set| ["--set", set]));
     let done = run_usher(&line);
@@ -102,7 +101,7 @@ fn compare_study(study: &str, sets: &[&str]) -> LabComparison {
     LabComparison { means: table.lines().skip(1).filter_map(line).collect(), turn }
 }
 
-/// What a metric is at each point, in the order of their names.
+/// Returns a metric at each point, in the order of names.
 fn metric_means<'a>(means: &'a MetricMeans, metric: &'a str) -> impl Iterator<Item = (&'a str, [f64; 2])> {
     means.iter().filter(move |((_, m), _)| m == metric).map(|((point, _), both)| (point.as_str(), *both))
 }
@@ -114,7 +113,7 @@ fn kernel_logins_match_the_simulated_messages_and_delays() {
         &["loss=0 %", "run.duration=15 s", "run.drain=5 s", "hosts.station.count=20"],
     );
     let means = &compared.means;
-    // Messages between station and authenticator, and between that and the server.
+    // Messages between station and authenticator, and between authenticator and server.
     let messages = |point: &str| -> f64 {
         let over = |link| metric_means(means, link).find(|(at, _)| *at == point).unwrap().1[0];
         over("packets.wire") + over("packets.lan")
@@ -128,7 +127,7 @@ fn kernel_logins_match_the_simulated_messages_and_delays() {
     for (point, [sim, lab]) in
         metric_means(means, "packets.core").filter(|(point, _)| point.contains("RADIUS"))
     {
-        // A login that is under way when the counting begins or ends may be on either side of it.
+        // A login in progress at the start or end of counting may count on either side.
         assert!((sim - lab).abs() < 0.2, "{point}: {sim} packets of a login simulated, {lab} on the kernel");
     }
     for (point, [_, lab]) in metric_means(means, "failures") {
@@ -157,7 +156,7 @@ fn nagle_delays_dialogues_on_the_kernel_as_in_the_simulator() {
         ["=with Nagle", "=without Nagle"]
             .map(|nagle| metric_means(&means, metric).find(|(point, _)| point.contains(nagle)).unwrap().1)
     };
-    // Messages wait for an acknowledgement, which takes longer than any turn, and go on together.
+    // Messages wait for an acknowledgement, which takes longer than any machine delay, and then leave together.
     let ([with, without], [packets_with, packets_without]) = (of_both("delay.mean"), of_both("packets.core"));
     for (i, network) in ["simulator", "kernel"].into_iter().enumerate() {
         assert!(with[i] > 1.2 * without[i], "{network}: {with:?} s with, {without:?} s without");
@@ -166,7 +165,7 @@ fn nagle_delays_dialogues_on_the_kernel_as_in_the_simulator() {
     }
 }
 
-/// What a run's manifest has under the names that begin so.
+/// Returns the facts of a run's manifest whose names begin with `begin`.
 fn manifest_facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64> {
     let manifest = std::fs::read_to_string(folder.join("manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
@@ -183,7 +182,8 @@ fn manifest_facts(folder: &std::path::Path, begin: &str) -> BTreeMap<String, f64
     all
 }
 
-/// EAP-TLS with real handshakes: whose time it is shows in the library of its cryptography, and what was captured is read with its keys.
+/// EAP-TLS with real handshakes. Processor time is attributed to the cryptography library, and captures are decrypted
+/// with their keys.
 #[test]
 fn perf_splits_cpu_time_by_library_and_captures_carry_keys() {
     let _turn = lock_lab();
@@ -208,7 +208,7 @@ fn perf_splits_cpu_time_by_library_and_captures_carry_keys() {
         "protocol=RADIUS/UDP, RFC 5080",
         "method=eap-tls",
         "workload.eap_tls.handshake=real",
-        // Samples enough for a share: with a hundred and thirty it came out two standard deviations below what it is.
+        // Enough samples for a share: 130 samples gave a result two standard deviations too low.
         "workload.arrivals.rate=12 /s",
         "run.duration=10 s",
         "run.drain=2 s",
@@ -232,7 +232,7 @@ fn perf_splits_cpu_time_by_library_and_captures_carry_keys() {
                 libraries.iter().filter(|(name, _)| name.starts_with(host.as_str())).map(|(_, s)| s).sum();
             assert!((of - took).abs() < 1e-6 * took.max(1.0), "{host}: {libraries:?} {spent:?}");
         }
-        // How large its share is depends on how far the rest is optimised; what else enciphers has next to nothing to do.
+        // The share depends on how far the rest is optimised. Other cryptography takes almost no time.
         assert!(libraries["server.AWS-LC"] > 0.1 * spent["server"], "{libraries:?} {spent:?}");
         let other = libraries.get("server.RustCrypto").copied().unwrap_or_default();
         assert!(libraries["server.AWS-LC"] > 4.0 * other, "{libraries:?} {spent:?}");
@@ -249,7 +249,8 @@ fn perf_splits_cpu_time_by_library_and_captures_carry_keys() {
     assert!(keys > 5, "{keys} handshakes have their keys");
 }
 
-/// The same messages and octets as simulated, and about the same time, where no work is charged; and processor time of each role.
+/// The messages and octets match the simulation, and so does the time without charged work. Each role has processor
+/// time.
 #[test]
 fn ikev2_on_the_kernel_sends_the_messages_of_the_simulator() {
     for way in ["MD5", "TLS-2-2", "certificates, RSA"] {
@@ -261,8 +262,8 @@ fn ikev2_on_the_kernel_sends_the_messages_of_the_simulator() {
                 "run.duration=5 s",
                 "run.warmup=1 s",
                 "run.drain=1 s",
-                // An IKE_SA has ended, on a machine that is busy with something else, too, when the next is begun: its last messages are not
-                // taken for that one's.
+                // On a busy machine, too, an IKE_SA ends before the next begins. So its last messages are not counted
+                // for the next.
                 "workload.arrivals.interval=1 s",
                 "workload.lifetime=20 ms",
             ],
@@ -285,7 +286,7 @@ fn ikev2_on_the_kernel_sends_the_messages_of_the_simulator() {
             );
             work += took;
         }
-        // Each message of IKE may have one of RADIUS behind it. Of the work half may be another's than the mean.
+        // Each IKE message may be followed by one of RADIUS. The work may vary by half of the mean.
         let (_, [messages, _]) = metric_means(means, "ike.messages").next().unwrap();
         let (_, delays) = metric_means(means, "delay.p50").next().unwrap();
         compared.check_delay(&way, delays, 0.3, (2.0 * messages, 2.0 * work));

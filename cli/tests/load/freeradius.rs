@@ -1,4 +1,4 @@
-//! A FreeRADIUS of the test's own: its configuration is written here, its ports are those of the test's own address.
+//! A FreeRADIUS with its own configuration, at ports of the test's own address.
 
 use crate::own::{bound_command, own_socket, wait_or_fail};
 use std::fs;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) const SECRET: &str = "testing123";
 
-/// A server that ends with the value.
+/// A server, killed when dropped.
 pub(crate) struct FreeRadius {
     process: Child,
     pub(crate) folder: PathBuf,
@@ -21,7 +21,7 @@ fn certificate_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/certs")
 }
 
-/// Turns DER files into one PEM file.
+/// Converts DER files to one PEM file.
 fn write_pem(kind: &str, names: &[&str], to: &Path) {
     let mut text = String::new();
     for name in names {
@@ -49,7 +49,7 @@ fn encode_base64(octets: &[u8]) -> String {
     text
 }
 
-/// A folder that no other test has.
+/// Creates a new folder.
 pub(crate) fn new_folder() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ pub(crate) fn new_folder() -> PathBuf {
 }
 
 impl FreeRadius {
-    /// Users `user0` to `user99` with the passwords `pw0` to `pw99`; the chain sent has so many certificates.
+    /// Starts it with users `user0` to `user99`, passwords `pw0` to `pw99`, and a certificate chain of this length.
     pub(crate) fn start(eap: &str, chain: usize) -> Self {
         let (folder, auth, acct) = (new_folder(), own_socket(), own_socket());
         let authorities = ["ca1.der", "ca2.der", "ca3.der"];
@@ -109,17 +109,17 @@ impl FreeRadius {
         wait_or_fail(|| format!("freeradius does not start:\n{}", said()), is_ready);
     }
 
-    /// Where it is asked.
+    /// Returns its authentication address.
     pub(crate) fn auth_address(&self) -> String {
         self.auth.to_string()
     }
 
-    /// Where accounting goes.
+    /// Returns its accounting address.
     pub(crate) fn accounting_address(&self) -> String {
         self.acct.to_string()
     }
 
-    /// How many logins it has accepted.
+    /// Returns the number of accepted logins.
     pub(crate) fn accepted_logins(&self) -> usize {
         fs::read_to_string(self.folder.join("output")).unwrap_or_default().matches("Login OK").count()
     }
@@ -128,7 +128,7 @@ impl FreeRadius {
         self.process.id()
     }
 
-    /// A client's certificate with its chain, and its key, in this folder.
+    /// Writes a client's certificate chain and key to this folder.
     pub(crate) fn client_certificate(&self, chain: usize) -> (PathBuf, PathBuf) {
         let authorities = ["ca1.der", "ca2.der", "ca3.der"];
         let leaf = format!("client{chain}.der");
@@ -144,7 +144,7 @@ impl FreeRadius {
 
 impl Drop for FreeRadius {
     fn drop(&mut self) {
-        // It may have ended, which the test has noticed then.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! `usher load` against FreeRADIUS and our server: every method, every check, what is printed and what is written.
+//! `usher load` with FreeRADIUS and our server: every method and check, the printed output and the files.
 
 mod freeradius;
 mod mih;
@@ -20,7 +20,7 @@ fn run_usher(words: &[&str]) -> Output {
     command.args(words).output().expect("usher runs")
 }
 
-/// A run's JSON; it must have gone well.
+/// Runs a load that must succeed, and returns its JSON.
 fn run_load(words: &[&str]) -> Value {
     let output = run_usher(words);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -29,7 +29,7 @@ fn run_load(words: &[&str]) -> Value {
 }
 
 const USERS: [&str; 6] = ["--user", "user{}", "--password", "pw{}", "--users", "100"];
-/// FreeRADIUS 3.2.1 puts a Message-Authenticator in answers about EAP only.
+/// FreeRADIUS 3.2.1 adds a Message-Authenticator only to replies with EAP.
 const OLD: &str = "--no-message-authenticator";
 
 fn all_succeed(value: &Value, count: u64) {
@@ -194,7 +194,7 @@ fn what_is_wrong_is_said_before_anything_is_loaded() {
     let quick = ["--irt", "100ms", "--mrc", "2", "--mrd", "1s"];
     fails(&[&["load", "radius", &at, "--secret", "other"][..], &user, &quick].concat(), 1, "timeout");
     let right = ["--user", "user0", "--password", "pw0"];
-    // An answer is there to be told of if it comes in time: it is waited for longer and longer.
+    // A late reply is reported only if it arrives in time, so the timeout is raised step by step.
     let told_of = |irt: &&str| {
         let timers = ["--irt", irt, "--mrc", "2", "--mrd", "60s"];
         ends(&[&["load", "radius", &at, "--secret", SECRET][..], &right, &timers].concat(), 1).contains(OLD)
@@ -232,7 +232,7 @@ fn an_interrupt_ends_with_the_figures_so_far() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("usher runs");
-    // More than are under way at a time, and the one that is tried before.
+    // More than the maximum in flight, and the trial login.
     wait_until("logins are counted", || server.accepted_logins() > 100);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -248,7 +248,7 @@ fn a_ramp_finds_the_knee() {
     let at = server.auth_address();
     let mut words = vec!["load", "radius", &at, "--secret", SECRET, OLD, "--ramp", "--json"];
     words.extend(["--ramp-start", "50", "--ramp-most", "200", "--ramp-settle", "200ms", "--ramp-hold", "1s"]);
-    // No machine is too busy for that.
+    // A limit that any machine meets.
     words.extend(["--ramp-p99", "60s", "--ramp-success", "95%"]);
     words.extend(USERS);
     let value = run_load(&words);

@@ -1,4 +1,4 @@
-//! `usher load mih` against our own function.
+//! `usher load mih` with our own function.
 
 use crate::freeradius::new_folder;
 use crate::own::{bound_command, own_socket, wait_until};
@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-/// A function that ends with the value.
+/// A function, killed when dropped.
 struct MihFunction {
     process: Child,
     folder: PathBuf,
@@ -64,7 +64,7 @@ fn requests_and_indications_are_loaded_by_udp_and_tcp() {
             ];
             let instant = request == "indication" && !transport.is_empty();
             let pace: &[&str] = if instant { &["--rate", "2000"] } else { &[] };
-            // What is slow is not lost.
+            // Slow replies do not count as lost.
             let patience = ["--json", "--timeout", "60s"];
             let value = run_load(&[&words[..], &patience, transport, pace].concat());
             all_succeed(&value, 400);
@@ -107,7 +107,7 @@ fn start_relay(server: &str, count: usize) -> String {
 #[test]
 fn what_a_function_drops_or_refuses_is_counted() {
     let function = MihFunction::start();
-    // It is there at first, and then does not answer.
+    // It answers at first, and then no longer.
     let relay = start_relay(&function.address, 50);
     let mut words = vec!["load", "mih", &relay, "--concurrency", "8", "--count", "100", "--json"];
     words.extend(["--no-check", "--retransmission", "100ms", "--timeout", "500ms", "--patience", "2s"]);

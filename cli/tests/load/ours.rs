@@ -1,4 +1,4 @@
-//! `usher load` against our own server: access servers, certificates, expectations, and what it says of itself.
+//! `usher load` with our own server: access servers, certificates, expectations, and its self-checks.
 
 use crate::freeradius::new_folder;
 use crate::own::{TEST_TIMEOUT, bound_command, own_socket, wait_or_fail, wait_until};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const SECRET: &str = "a secret of the tests";
 
-/// A server that ends with the value, with users `user0` to `user9` and the passwords `pw0` to `pw9`.
+/// A server with users `user0` to `user9` and passwords `pw0` to `pw9`, killed when dropped.
 pub(crate) struct UsherServer {
     process: Child,
     folder: PathBuf,
@@ -61,24 +61,24 @@ impl UsherServer {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
-    /// A file in its folder.
+    /// Returns the path of a file in its folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
     pub(crate) fn file_text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
-    /// Writes a file there that holds a secret.
+    /// Writes a file with a secret there.
     pub(crate) fn write_private(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// The words of a load, with more behind them.
+    /// Returns the arguments of a load, with more appended.
     pub(crate) fn login_arguments<'a>(&'a self, command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         let mut words = vec!["load", command, &self.address, "--secret", SECRET, "--json"];
         words.extend(["--user", "user{}", "--password", "pw{}", "--users", "10"]);
@@ -86,12 +86,12 @@ impl UsherServer {
         words
     }
 
-    /// The words of a load of passwords, with more behind them.
+    /// Returns the arguments of a load of PAP logins, with more appended.
     fn pap_arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         self.login_arguments("radius", more)
     }
 
-    /// How many logins it has accepted, as its log says.
+    /// Returns the number of accepted logins in its log.
     fn accepted_logins(&self) -> usize {
         self.log().matches(" accept user=").count()
     }
@@ -99,14 +99,14 @@ impl UsherServer {
 
 impl Drop for UsherServer {
     fn drop(&mut self) {
-        // It may have ended, which the test has noticed then.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What a run that must end with this code says: its JSON, and standard error.
+/// Runs a load that must end with this code. Returns its JSON and standard error.
 pub(crate) fn expect_exit(words: &[&str], code: i32) -> (Value, String) {
     let output = run_usher(words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -170,7 +170,7 @@ fn each_user_shows_its_own_certificate() {
     let refused = value["expected_rejects"].as_u64().unwrap();
     assert!((1..30).contains(&refused), "logins with another user's certificate are refused: {refused}");
 
-    // By the file of users; user0 and user1 have each other's.
+    // By a file of users. user0 and user1 have swapped passwords.
     let csv = work.join("users.csv");
     let line = |user: u32, of: u32| format!("user{user},,pki/issued/user{of}.crt,pki/issued/user{of}.key\n");
     fs::write(&csv, line(0, 1) + &line(1, 0) + &line(2, 2)).unwrap();
@@ -243,7 +243,7 @@ fn methods_are_mixed_and_told_apart() {
     assert!(begun[0] > begun[1] && begun[1] > begun[2] && begun[2] > 30, "{begun:?}");
     assert_eq!(methods[1]["method"], "eap-md5");
     assert_eq!(value["method"], "pap 60 %, eap-md5 30 %, eap-mschapv2 10 %");
-    // What the server does not do is named before anything is loaded.
+    // Methods that the server rejects are named before the load starts.
     let (_, said) = expect_exit(&[&base[..], &["--mix", "pap=60,eap-gtc=40", "--count", "10"]].concat(), 1);
     assert!(said.contains("by eap-gtc"), "{said}");
     assert!(
@@ -258,7 +258,7 @@ fn methods_are_mixed_and_told_apart() {
 
 #[test]
 fn what_an_interrupt_cuts_off_is_counted() {
-    // It hears everybody, and answers nobody.
+    // It receives all requests and answers none.
     let silent = UdpSocket::bind(own_socket()).unwrap();
     silent.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let at = silent.local_addr().unwrap().to_string();
@@ -283,7 +283,7 @@ fn what_an_interrupt_cuts_off_is_counted() {
 #[test]
 fn a_generator_that_cannot_keep_its_pace_says_so() {
     let ours = UsherServer::start(None);
-    // However fast the machine is: for a second of its time, the generator is not let run.
+    // The generator is stopped for a second, on any machine.
     let stopped_for_a_second = |duration: &&str| {
         let before = ours.accepted_logins();
         let pace = ["--rate", "200", "--duration", duration, "--warmup", "0s", "--expect", "p99 < 1 us"];
@@ -293,11 +293,11 @@ fn a_generator_that_cannot_keep_its_pace_says_so() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // More than the one that is tried before.
+        // More than the trial login.
         wait_until("it logs users in", || ours.accepted_logins() > before + 20);
         kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
         std::thread::sleep(Duration::from_secs(1));
-        // Where this process had no turn before that one's end, it is tried once more.
+        // If the load ended before this process was scheduled, it is repeated.
         let runs = child.try_wait().unwrap().is_none();
         let _ = kill_process(Pid::from_child(&child), Signal::CONT);
         let output = child.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! `usher load --calibrate` and `usher plan`, from a server to the number of servers.
+//! `usher load --calibrate` and `usher plan`: from one server to the number of servers.
 
 use crate::ours::{UsherServer, expect_exit};
 use crate::run_usher;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use usher_profile::StoreKind;
 use usher_profile::testing::sample_profile_text;
 
-/// The profile, as this version would have written it, in a server's folder.
+/// Writes a profile of this version to a server's folder.
 fn write_profile(ours: &UsherServer) -> PathBuf {
     let path = ours.path("profile.toml");
     fs::write(&path, sample_profile_text(env!("CARGO_PKG_VERSION"), StoreKind::Memory)).unwrap();
     path
 }
 
-/// A plan for one method at a rate: its JSON.
+/// Plans one method at a rate and returns the JSON.
 fn run_plan(profile: &Path, method: &str, rate: &str) -> serde_json::Value {
     plan_for(profile, method, rate, &[])
 }

@@ -1,4 +1,4 @@
-//! A ramp at a server that forgets nothing: what is more than it can do waits, and is done all the same.
+//! A ramp at a server that drops nothing: excess requests wait, and are answered late.
 
 use crate::own::{TEST_TIMEOUT, own_socket};
 use crate::run_load;
@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const SECRET: &str = "a secret of the tests";
-/// How long each answer takes: 200 a second.
+/// The time for each reply: 200 a second.
 const EACH: Duration = Duration::from_millis(5);
 /// How long answers may take for a rate to be kept up with: longer than a machine that is busy with something else mostly keeps the server
 /// from its turn.

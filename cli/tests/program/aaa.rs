@@ -1,4 +1,4 @@
-//! The AAA server as a program, asked by clients that others wrote.
+//! The AAA server as a program, with clients of other projects.
 
 mod admin;
 pub(crate) mod daemon;

@@ -1,4 +1,4 @@
-//! `check` of each service loads what `serve` loads, and says what `serve` would say.
+//! `check` of each service loads the files that `serve` loads, and reports the same faults.
 
 use crate::aaa::daemon::{DaemonProcess, write_private};
 use crate::aaa::others::create_certificates;
@@ -6,14 +6,14 @@ use crate::place::{ProgramOutput, TempDir, USHER, own_address, own_port};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// A service with a file that is right, and what `serve` says of it.
+/// A service with a valid file, and the output of `serve`.
 struct ServiceCase<'a> {
     name: &'a str,
     right: String,
     serves: &'a str,
 }
 
-/// What is wrong: pieces of the file with what stands in their place, and what is said of it.
+/// A fault: replacements in the file, and the expected message.
 type FaultRow<'a> = (&'a [(&'a str, &'a str)], &'a str);
 
 impl ServiceCase<'_> {
@@ -23,7 +23,7 @@ impl ServiceCase<'_> {
     fn run_check(&self, place: &TempDir) -> ProgramOutput {
         place.run_usher(&[self.name, "check", &self.file_name()])
     }
-    /// Serves, and ends by itself: otherwise it is killed, which is a code of its own.
+    /// Runs `serve`, which must end by itself. A killed process has another exit code.
     fn run_serve(&self, place: &TempDir) -> ProgramOutput {
         let words = ["-s", "KILL", "100", USHER, self.name, "serve", "--config", &self.file_name()];
         ProgramOutput::from_output(
@@ -31,7 +31,7 @@ impl ServiceCase<'_> {
         )
     }
 
-    /// The right file passes both; each row fails by the same sentence, and `check` makes nothing.
+    /// The valid file passes both. Each fault gives the same message in both, and `check` creates nothing.
     fn check_rows(&self, place: &TempDir, rows: &[FaultRow<'_>]) {
         write_private(place, &self.file_name(), &self.right);
         self.run_check(place).with_code(0);
@@ -58,7 +58,7 @@ impl ServiceCase<'_> {
         }
     }
 
-    /// A file that is not right, or something beside it.
+    /// Expects this message for a faulty file, or for a fault beside it.
     #[track_caller]
     fn expect_failure(&self, place: &TempDir, text: &str, says: &str) {
         write_private(place, &self.file_name(), text);
@@ -70,7 +70,7 @@ impl ServiceCase<'_> {
     }
 }
 
-/// Certificates of an authority, with keys of all kinds of faults beside them, and other files that are none of what they seem.
+/// Writes an authority's certificates, keys with all kinds of faults, and other invalid files.
 fn write_fault_files() -> TempDir {
     let place = create_certificates();
     let key = "pki/issued/home.hotel.example.key";
@@ -145,7 +145,7 @@ fn an_aaa_server() {
             (&[("state_dir = \"state\"", "state_dir = \"none/state\"")], "none/state: Not a directory"),
         ],
     );
-    // Without a key in the configuration one is made there.
+    // Without a key in the configuration, `serve` creates one there.
     std::fs::create_dir(place.path("state/identity.key")).unwrap();
     let without = service.right.replace("identity_key_file = \"identity\"", "");
     service.expect_failure(&place, &without, "state/identity.key: Is a directory");
@@ -233,7 +233,7 @@ fn a_pppoe_concentrator() {
     let right = "[listen]\ninterfaces = [\"no-such-port\"]\ncontrol = \"pppoe.sock\"\n[service]\naddress = \"10.0.0.1\"\n\
                  pools = [\"p\"]\n[[pool]]\nname = \"p\"\nranges = [\"10.0.0.0/24\"]\n[tracking]\nfolder = \"log\"\n"
         .to_owned();
-    // It reaches the interface, which is not there.
+    // It gets as far as the interface, which does not exist.
     let service = ServiceCase { name: "pppoe", right, serves: "no-such-port" };
     let user = |file: &str| format!("[[user]]\nname = \"ann\"\npassword_file = \"{file}\"\n[tracking]");
     let gone = user("gone");
@@ -266,7 +266,7 @@ fn a_pppoe_concentrator() {
             (&[("pools = [\"p\"]", "pools = [\"q\"]")], "there is no [[pool]] \"q\""),
         ],
     );
-    // A day's file of the log that cannot be read.
+    // A daily file of the log that cannot be read.
     std::fs::create_dir_all(place.path("log/sessions-2026-03-01.jsonl")).unwrap();
     service.expect_failure(&place, &service.right, "[tracking]: the folder log: Is a directory");
 }
@@ -288,7 +288,7 @@ fn a_mih_function() {
             (&[("pos1.example.org", "")], "mih.toml:1:"),
         ],
     );
-    // A mobile node, which `usher mih node` is, listens at its own addresses.
+    // A mobile node (`usher mih node`) listens at its own addresses.
     let node = "id = \"mn@example.org\"\n[listen]\nudp = []\ntcp = []\n\
                 [[interface]]\nname = \"wlan0\"\nlink_type = \"802.11\"\npoa = \"02:00:00:97:01:01\"\n\
                 [[interface]]\nname = \"eth0\"\npoa = \"02:00:00:97:02:01\"\n\

@@ -1,9 +1,9 @@
-//! `usher claims`, and what runs write of it.
+//! `usher claims`, and the claims in the folders of runs.
 
 use crate::place::{STUDY, TempDir};
 use std::collections::BTreeSet;
 
-/// A small study by the name of a founding one, with the curves that claims ask for.
+/// A small study with the name of a founding one, and the curves that claims need.
 fn study_with_claims() -> String {
     STUDY
         .replace("axes.cases.\"TCP, plain\"", "axes.cases.\"Diameter/TCP\"")
@@ -82,12 +82,12 @@ fn without_a_run_nothing_is_judged() {
     let none = place.run_usher(&["claims", "--json"]).with_code(0);
     for o in none.stdout_json().as_array().unwrap() {
         let id = o["id"].as_str().unwrap();
-        // It is of the document's own numbers.
+        // It uses only the document's own numbers.
         if id == "ike.cpu.formula" {
             assert_eq!(o["verdict"], "reproduced", "{o}");
             continue;
         }
-        // What is measured on a machine's own sockets no study runs.
+        // Measurements on real sockets are in no study.
         let studied = ["pppoe.overhead", "pppoe.future"].contains(&id);
         let later = !studied && ["pppoe.", "ident."].iter().any(|one| id.starts_with(one));
         let verdict = if later { "not yet done" } else { "not run" };

@@ -1,4 +1,4 @@
-//! `usher ident`: a server on this host's connections, asked by the program itself and by hand.
+//! `usher ident`: a server for this host's connections, queried by the program and by hand.
 
 use crate::aaa::daemon::{DaemonProcess, write_private};
 use crate::place::{ProgramOutput, TEST_TIMEOUT, TempDir, own_address, own_port, wait_or_fail};
@@ -7,15 +7,15 @@ use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use usher_ident_service::config::LimitsTable;
 
-/// A server at a port of its own, and a connection of this process to ask about.
+/// A server with its own port, and a connection of this process for queries.
 struct IdentFixture {
     server: DaemonProcess,
     address: SocketAddr,
-    /// A connection's ends: that at the server's address, and the other.
+    /// The connection's ends: the one at the server's address, and the other.
     ends: (TcpStream, TcpStream),
 }
 
-/// A connection to this address, its end there first.
+/// Opens a connection to this address. Returns the end there first.
 fn open_connection(to: IpAddr) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((to, 0)).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl IdentFixture {
         Self { server, address: at, ends: open_connection(address) }
     }
 
-    /// The ports of the connection, that at the server's address first.
+    /// Returns the connection's ports, the one at the server's address first.
     fn port_pair(&self) -> String {
         let port = |end: &TcpStream| end.local_addr().unwrap().port();
         format!("{},{}", port(&self.ends.0), port(&self.ends.1))
@@ -47,17 +47,17 @@ impl IdentFixture {
         place.run_usher(&["ident", "ask", &host, ports, "--port", &port, "--json"])
     }
 
-    /// Speaks to the server by hand.
+    /// Sends a text to the server.
     fn send_text(&self, text: &str) -> (TcpStream, BufReader<TcpStream>) {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        // Who has been turned away already is reset; what is read shows that.
+        // A rejected connection may be reset already. Reading shows that.
         let _ = stream.write_all(text.as_bytes());
         (stream.try_clone().unwrap(), BufReader::new(stream))
     }
 }
 
-/// This process's user, by its name and number.
+/// Returns this process's user by name and number.
 fn current_user(place: &TempDir) -> (String, String) {
     let id = |option| place.run_shell(&format!("id {option}")).with_code(0).out.trim().to_owned();
     (id("-un"), id("-u"))
@@ -81,13 +81,13 @@ fn a_connections_owner_is_told_by_ipv4_and_ipv6() {
         let port = world.address.port().to_string();
         let asked = ["ident", "ask", "--connection", &connection, "--port", &port];
         assert_eq!(place.run_usher(&asked).with_code(0).out, format!("{name} (UNIX)\n"));
-        // Of a connection that is not there.
+        // The connection does not exist.
         let nobody = world.run_query(&place, "1,2");
         assert_eq!((nobody.code, nobody.stdout_json()["error"].as_str()), (Some(1), Some("NO-USER")));
         assert!(nobody.err.contains("NO-USER: there is no such connection"), "{}", nobody.err);
         world.server.wait_for_log(&format!("answer={name} (UNIX)"));
         assert_eq!(world.server.terminate(), Some(0));
-        // And where nobody serves.
+        // No server listens.
         let refused = place.run_usher(&asked);
         assert_eq!(refused.code, Some(1));
         assert!(refused.err.contains("no IDENT server listens there"), "{}", refused.err);
@@ -134,12 +134,12 @@ fn disclosure_follows_the_configuration_of_a_running_server() {
     assert!(refused.code == Some(1) && refused.err.contains("no token of this key"), "{refused:?}");
     changed(&world, "[[asker]]\nprefix = \"192.0.2.0/24\"\ndisclose = \"user-name\"\n");
     assert!(told(&world).err.contains("closed the connection without a reply"));
-    // A file that is wrong changes nothing.
+    // A faulty file changes nothing.
     write_private(&place, "ident.toml", "lisen = []\n");
     world.server.send_signal("HUP");
     world.server.wait_for_log("is not taken up");
     assert!(told(&world).err.contains("closed the connection without a reply"));
-    // A connection that has ended is nobody's.
+    // A closed connection has no user.
     changed(&world, &asker_tables("user-name"));
     let ports = world.port_pair();
     world.ends = open_connection(own_address().into());
@@ -167,12 +167,12 @@ fn whoever_asks_badly_is_answered_or_closed_within_limits() {
     // A line without an end.
     let (_stream, mut replies) = world.send_text(&"9".repeat(5000));
     assert!(!matches!(replies.read(&mut [0]), Ok(1..)));
-    // More at once than may wait.
+    // More queries at once than may wait.
     let (_stream, mut replies) = world.send_text(&format!("{ports}\n").repeat(100));
     let mut all = String::new();
     replies.read_to_string(&mut all).unwrap();
     assert!((1..=100).contains(&all.lines().count()) && all.ends_with("\r\n"), "{all}");
-    // And more connections.
+    // More connections than allowed.
     let held: Vec<_> = (0..3).map(|_| world.send_text("")).collect();
     let (_stream, mut replies) = world.send_text(&format!("{ports}\n"));
     assert!(!matches!(replies.read(&mut [0]), Ok(1..)), "a fourth of the same address is refused");
@@ -208,7 +208,7 @@ fn an_idle_connection_closes_after_the_configured_timeout() {
     let world = IdentFixture::new(&place, own_address().into(), "[limits]\nidle_timeout = \"1 s\"\n");
     let begun = Instant::now();
     let (stream, mut replies) = world.send_text(&format!("{}\n", world.port_pair()));
-    // Half of what it would have without that setting.
+    // Half of the default timeout.
     let default = LimitsTable::default().idle_timeout.get().as_secs_f64();
     stream.set_read_timeout(Some(Duration::from_secs_f64(default / 2.0))).unwrap();
     replies.read_line(&mut String::new()).unwrap();

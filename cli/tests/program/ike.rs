@@ -1,11 +1,11 @@
-//! `usher ike`: a gateway and clients on loopback, each a program of its own.
+//! `usher ike`: a gateway and clients on loopback, each a separate process.
 
 use crate::aaa::daemon::{DaemonProcess, write_private};
 use crate::place::{TempDir, own_address, own_port, own_socket, wait_until};
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 
-/// A gateway on loopback. Others reach it at the second of its ports.
+/// A gateway on loopback. Clients use the second of its ports.
 pub(crate) struct GatewayProcess {
     pub(crate) daemon: DaemonProcess,
     nat_port: u16,
@@ -29,12 +29,12 @@ impl GatewayProcess {
         Self { daemon, nat_port }
     }
 
-    /// Where others reach it.
+    /// Returns the address that clients use.
     pub(crate) fn nat_address(&self) -> SocketAddrV4 {
         SocketAddrV4::new(own_address(), self.nat_port)
     }
 
-    /// A client's file.
+    /// Writes a client's file.
     pub(crate) fn write_client_config(&self, place: &TempDir, name: &str, more: &str) {
         let (host, port, nat_port) = (own_address(), own_port(), own_port());
         let text = format!(
@@ -88,7 +88,7 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
     let people = ask(&["status"]).with_code(0).out;
     assert!(people.starts_with("1 IKE_SAs, 0 half open; pool inner: 1 of 254\n#"), "{people}");
     assert!(people.contains("10.2.0.0/16"), "{people}");
-    // What Prometheus sees.
+    // The metrics for Prometheus.
     let mut stream = TcpStream::connect(metrics).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
     let mut text = String::new();
@@ -97,7 +97,7 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
         text.contains("usher_ike_sas 1\n") && text.contains("usher_ike_pool_used{pool=\"inner\"} 1\n"),
         "{text}"
     );
-    // Both kinds of SAs are replaced.
+    // Both kinds of SAs are rekeyed.
     assert_eq!(ask(&["rekey", "ini.test"]).with_code(0).out, "1 to be replaced\n");
     wait_until("it is replaced", || status()["sas"][0]["spis"] != sa["spis"]);
     assert_eq!(ask(&["rekey", "--children", "--json"]).with_code(0).stdout_json()["sas"], 1);
@@ -112,7 +112,7 @@ fn a_client_connects_and_the_gateway_lists_rekeys_and_ends_sas() {
     client.wait_for_log("the other side ended it");
     assert_eq!(client.terminate(), Some(0), "it had been there");
     assert_eq!(status()["sas"].as_array().unwrap().len(), 0);
-    // SPIs, keys and algorithms of the first IKE_SA and of the one that replaced it, for Wireshark.
+    // SPIs, keys and algorithms of the first IKE_SA and of its successor, for Wireshark.
     let keys = std::fs::read_to_string(place.path("keys")).unwrap();
     assert_eq!(keys.lines().count(), 2, "{keys}");
     assert!(keys.contains("\"AES-GCM-256 with 16 octet ICV [RFC5282]\",,,\"NONE [RFC4306]\""), "{keys}");
@@ -141,7 +141,7 @@ fn a_running_gateway_starts_connections_and_ends_them_on_exit() {
     let gateway = GatewayProcess::new(&place, PSK_GATEWAY);
     let (host, port) = (own_address(), gateway.nat_port);
     let start = "start = true\nretry = \"1 s\"\n";
-    // The gateway takes no such proposal, so that this one is begun again each second.
+    // The gateway rejects this proposal, so the client retries each second.
     let vain = format!(
         "[[connection]]\nname = \"vain\"\nremote_id = \"gw.test\"\nremote_address = \"{host}\"\nremote_port = {port}\n\
          {PSK}{start}proposals = [\"3des-sha1-modp1024\"]\n"
@@ -154,7 +154,7 @@ fn a_running_gateway_starts_connections_and_ends_them_on_exit() {
     let sas = || ask(&["status", "--json"]).with_code(0).stdout_json()["sas"].as_array().unwrap().len();
     ask(&["down", "home"]).with_code(0);
     wait_until("it has ended", || sas() == 0);
-    // What was told to end is not begun again by itself: the other one is meanwhile, after the same time each.
+    // A connection that was ended does not restart by itself. The other one does meanwhile, at the same interval.
     let attempts = || client.log().matches("no proposal is acceptable to both sides").count();
     let before = attempts();
     wait_until("the other is begun again", || attempts() >= before + 3);
@@ -178,7 +178,7 @@ fn users_log_in_at_an_aaa_server_in_the_gateways_own_program() {
     users_log_in(true);
 }
 
-/// By EAP, at an AAA server that is a program of its own, or `within` the gateway's.
+/// Users log in by EAP, with an AAA server in a separate process or in the gateway's (`within`).
 fn users_log_in(within: bool) {
     let place = TempDir::new();
     let (auth, acct) = (own_socket(), own_socket());
@@ -248,10 +248,10 @@ fn users_log_in(within: bool) {
 #[test]
 fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
     let place = TempDir::new();
-    // Keys of [listen] go on with these.
+    // These are further keys of [listen].
     let more =
         PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "").replace("10.9.0.0/24", "10.9.0.1-10.9.0.8");
-    // Clients that are gone without a word are soon given up.
+    // Clients that vanish are soon detected.
     let limits = "[limits]\nretransmission = \"200 ms\"\nretransmissions = 2\n";
     let gateway = GatewayProcess::new(&place, &format!("shards = 2\n{more}{limits}"));
     let ask = |words: &[&str]| place.run_usher(&[&["ike"], words, &["--config", "gateway.toml"]].concat());
@@ -274,7 +274,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
     };
     assert_eq!(all(&|sa| sa["addresses"][0].to_string()).len(), 8, "{status}");
     assert_eq!(all(&|sa| sa["id"].to_string()).len(), 8, "{status}");
-    // The first octet of the gateway's SPI is of its thread: each of the two has some.
+    // The first octet of the gateway's SPI is its thread's. Each of the two has some IKE_SAs.
     let thread = |sa: &serde_json::Value| {
         let own = u8::from_str_radix(&sa["spis"][1].as_str().unwrap()[..2], 16).unwrap();
         (own % 2).to_string()
@@ -282,7 +282,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
     assert_eq!(all(&thread).len(), 2, "{status}");
     assert_eq!(status["pools"][0]["used"].as_u64(), Some(8), "{status}");
     assert_eq!(ask(&["rekey"]).with_code(0).out, "8 to be replaced\n");
-    // One that comes again by another thread has what it had, and leaves nothing behind.
+    // A client that reconnects by another thread keeps its address and leaves nothing behind.
     drop(clients);
     for n in 0..8 {
         let (name, own) = (format!("again{n}.toml"), PSK.replace("ini.test", "ini0.test"));
@@ -291,7 +291,7 @@ fn a_gateway_on_several_threads_is_one_to_whoever_asks() {
             &mut place.usher_command(&["ike", "connect", "home", "--config", &name]),
         );
         client.wait_for_log("given");
-        // It dies without a word.
+        // It is killed.
         drop(client);
         wait_until("the one before is gone", || {
             let status = ask(&["status", "--json"]).with_code(0).stdout_json();

@@ -1,4 +1,4 @@
-//! `usher load ike` at our gateway, by each way of showing who one is.
+//! `usher load ike` with our gateway, by each authentication method.
 
 use crate::aaa::daemon::{DaemonProcess, write_private};
 use crate::ike::GatewayProcess;
@@ -8,7 +8,7 @@ use serde_json::Value;
 const SECRET: &str = "a secret of RADIUS";
 const USERS: usize = 4;
 
-/// A gateway with a certificate, whose users an AAA server in its own program judges; beside them machines with certificates and
+/// Starts a gateway with a certificate and an AAA server in its process, for users, machines with certificates, and
 /// sites with a key.
 fn start_gateway(place: &TempDir) -> GatewayProcess {
     let cert = |words: &[&str]| {
@@ -65,7 +65,7 @@ fn initiators_prove_who_they_are_by_each_method() {
         assert_eq!((&value["succeeded"], &value["failed"]), (&12.into(), &0.into()), "{method}: {value:#}");
         assert_eq!(value["settings"]["gateway proves itself by"], "certificate", "{value:#}");
     }
-    // All of them in one load, each counted by itself.
+    // All methods in one load, each counted separately.
     let mix = ["--mix", "certificate=1,eap-md5=1,eap-tls=1", "--count", "60", "--concurrency", "8"];
     let value = run_load(&place, &gateway, &mix);
     assert_eq!((&value["succeeded"], &value["failed"]), (&60.into(), &0.into()), "{value:#}");
@@ -74,7 +74,7 @@ fn initiators_prove_who_they_are_by_each_method() {
     assert_eq!(gateway.daemon.terminate(), Some(0));
 }
 
-/// A gateway with a key for everybody, whose users an AAA server in a program of its own judges.
+/// Starts a gateway with a shared key for all, and an AAA server in a separate process.
 fn start_separate_aaa(place: &TempDir) -> (DaemonProcess, GatewayProcess) {
     let (auth, metrics) = (own_socket(), own_socket());
     let users: String = (0..USERS)
@@ -114,18 +114,18 @@ fn start_separate_aaa(place: &TempDir) -> (DaemonProcess, GatewayProcess) {
 
 const USERS_OF_THE_SERVER: [&str; 6] = ["--user", "user{}@usher.test", "--password", "pw{}", "--users", "4"];
 
-/// Initiators at such a gateway, for `usher load`.
+/// Returns the arguments of `usher load` for initiators at this gateway.
 fn initiator_arguments<'a>(at: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [
         &["load", "ike", at, "--gateway-id", "gw.test", "--secret-file", "psk", "--json"][..],
-        // What is slow is not to be asked twice.
+        // A slow gateway must not get retransmissions.
         &["--retransmission", "20s"],
         more,
     ]
     .concat()
 }
 
-/// What studies charge, and profiles have a price for, is what a gateway really does for an IKE_SA.
+/// A gateway's real work for an IKE_SA is the work that studies charge and profiles price.
 #[test]
 fn a_gateway_tells_the_work_of_its_ike_sas() {
     const LOGINS: u64 = 6;
@@ -148,11 +148,11 @@ fn a_gateway_tells_the_work_of_its_ike_sas() {
             .stdout_json();
         KINDS.map(|kind| status["work"][kind].as_u64().unwrap_or(0))
     };
-    // Requests and responses of IKE: IKE_SA_INIT, an IKE_AUTH for each packet of EAP and one for the proof, the deletion; all but the first
-    // are protected. Requests of RADIUS: who it is, that another method is wanted, and what the method has.
+    // IKE: IKE_SA_INIT, an IKE_AUTH for each EAP packet and one for the proof, and the deletion. All but the first
+    // are protected. RADIUS: the identity, the Nak, and the method's own requests.
     for (method, exchanges, asked) in [("psk", 3, 0), ("eap-md5", 5, 2), ("eap-mschapv2", 7, 4)] {
         let before = done();
-        // By a key alone initiators are no users.
+        // With a shared key, initiators are not users.
         let users = if method == "psk" { &[][..] } else { &USERS_OF_THE_SERVER[..] };
         let words = initiator_arguments(
             &at,
@@ -190,7 +190,7 @@ fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
         .concat(),
     );
     let said = place.run_usher(&words);
-    // An unoptimised program on a shared machine does not measure well each time; then it must say so, and write nothing.
+    // A debug build on a shared machine may measure badly. Then it must report that and write no profile.
     if said.code != Some(0) {
         assert!(said.err.contains("calibrate again") && !place.path("profile.toml").exists(), "{said:?}");
         let each = said.err.contains("  ike-psk at ") && said.err.contains("  ike-eap-md5 at ");
@@ -200,9 +200,9 @@ fn calibration_prices_an_ike_sa_by_several_methods_or_refuses() {
     let told = said.stdout_json();
     let messages = ["ike-psk", "ike-eap-md5", "ike-psk-probed"]
         .map(|method| told["methods"][method]["received_messages"].as_f64().unwrap().round());
-    // Of IKE three and five requests; by EAP two answers of the AAA server. Who asks whether the gateway lives does so eight times.
+    // IKE has three and five requests. EAP adds two replies of the AAA server, and DPD eight.
     assert_eq!(messages, [3.0, 7.0, 11.0], "{told}");
-    // What no login has without the other has no price of its own; the others say how well they are known.
+    // Kinds of work that always occur together have no separate price. The others state their uncertainty.
     let apart = |kind: &str| told["not_told_apart"].as_array().unwrap().contains(&kind.into());
     assert_eq!(["ike.open", "ike.protect", "ike.derive"].map(apart), [true; 3], "{told}");
     for kind in ["ike.message", "ike.sa", "radius.request"] {
@@ -233,7 +233,7 @@ fn what_does_not_go_together_is_said_before_anything_is_sent() {
     );
     refused(&["--secret-file", "psk", "--method", "eap-md5"], "who is to log in?");
     refused(&["--secret-file", "psk", "--user", "ann"], "--method has users");
-    // What cannot be calibrated.
+    // These gateways cannot be calibrated.
     let gateway = |name: &str, listen: &str, aaa: &str| {
         let text = format!(
             "[listen]\naddresses = [\"127.0.0.1\"]\n{listen}[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\n\

@@ -1,4 +1,4 @@
-//! Peers of an IKEv2 gateway whose certificates are taken back: by lists, in a file and fetched, and by OCSP.
+//! Peers of an IKEv2 gateway with revoked certificates: by lists (from files or fetched) and by OCSP.
 
 use crate::aaa::daemon::DaemonProcess;
 use crate::aaa::lists::{counting_publisher, start_publisher};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Who both are, by certificates of the folder's authority.
+/// Returns both identities, with certificates of the folder's authority.
 fn certificate_identity(pki: &TempDir, own: &str) -> String {
     let pki = pki.path("pki");
     let pki = pki.display();
@@ -20,23 +20,23 @@ fn certificate_identity(pki: &TempDir, own: &str) -> String {
     )
 }
 
-/// A gateway that looks at this.
+/// Starts a gateway with this revocation policy.
 fn start_gateway(place: &TempDir, pki: &TempDir, revocation: &str) -> GatewayProcess {
     let own = certificate_identity(pki, "home.hotel.example");
     GatewayProcess::new(place, &format!("[[connection]]\nname = \"site\"\n{own}[revocation]\n{revocation}"))
 }
 
-/// Whether ann is let in, who is there for a moment then.
+/// True if the gateway accepts ann, who then stays connected for a moment.
 fn lets_in(gateway: &GatewayProcess, place: &TempDir, pki: &TempDir) -> bool {
     admits_ann_with(gateway, place, pki, "")
 }
 
-/// The same with something in her file.
+/// The same with further settings in her file.
 fn admits_ann_with(gateway: &GatewayProcess, place: &TempDir, pki: &TempDir, more: &str) -> bool {
     lets_user_in(gateway, place, pki, ("ann@hotel.example", more))
 }
 
-/// The same of any user.
+/// The same for any user.
 fn lets_user_in(
     gateway: &GatewayProcess,
     place: &TempDir,
@@ -46,7 +46,7 @@ fn lets_user_in(
     lets_in_by(gateway, place, (&certificate_identity(pki, name), more))
 }
 
-/// The same of whoever shows this.
+/// The same with these credentials.
 fn lets_in_by(gateway: &GatewayProcess, place: &TempDir, (own, more): (&str, &str)) -> bool {
     gateway.write_client_config(place, "user.toml", own);
     let file = std::fs::read_to_string(place.path("user.toml")).unwrap();
@@ -83,7 +83,7 @@ fn a_renewed_list_refuses_revoked_users_without_a_restart() {
     let log = gateway.daemon.log();
     let line = log.lines().find(|line| line.contains("a certificate is not taken")).unwrap_or_default();
     assert!(line.contains("ann@hotel.example") && line.to_lowercase().contains("revoked"), "{log}");
-    // One that cannot be read is told, and the last one stays.
+    // An unreadable list is reported, and the last one stays in use.
     std::fs::write(&list, "no list").unwrap();
     gateway.daemon.wait_for_log("no new revocation list");
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
@@ -92,7 +92,7 @@ fn a_renewed_list_refuses_revoked_users_without_a_restart() {
     assert!(!lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
 }
 
-/// Who is there while a list is made anew that names her is put out.
+/// A new list that revokes a connected user ends her IKE_SA.
 #[test]
 fn who_is_put_on_a_list_while_she_is_there_is_put_out() {
     let (pki, place) = (create_certificates(), TempDir::new());
@@ -115,7 +115,7 @@ fn who_is_put_on_a_list_while_she_is_there_is_put_out() {
 fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
     let (pki, place) = (create_certificates(), TempDir::new());
     let read = |name: &str| Some(std::fs::read(pki.path(name)).unwrap());
-    // Somebody else's, first.
+    // First, another authority's list.
     pki.run_usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
     let given = Arc::new(Mutex::new(read("made/ca.crl")));
     let url = start_publisher(&given, "ca.crl");
@@ -131,7 +131,7 @@ fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
     first.daemon.wait_for_log("revoked=1");
     assert!(!lets_in(&first, &place, &pki), "{}", first.daemon.log());
     assert_eq!(first.daemon.terminate(), Some(0));
-    // The publisher goes, and the gateway comes again.
+    // The publisher goes down, and the gateway restarts.
     *given.lock().unwrap() = None;
     let again = start_gateway(&place, &pki, &text);
     assert!(!lets_in(&again, &place, &pki), "{}", again.daemon.log());
@@ -140,7 +140,7 @@ fn a_list_is_fetched_kept_and_believed_of_the_authority_alone() {
 #[test]
 fn an_authority_is_asked_whether_a_certificate_holds() {
     let (pki, place) = (create_certificates(), TempDir::new());
-    // What the responder says, the policy, and whether ann is let in.
+    // The responder's status, the policy, and whether ann is accepted.
     for (entry, policy, lets) in [
         ("V", "hard", true),
         ("R", "soft", false),
@@ -165,7 +165,7 @@ fn an_authority_is_asked_whether_a_certificate_holds() {
     }
 }
 
-/// Nobody has vouched for what a certificate of an unknown authority says, the address of a responder among it.
+/// The URL of a responder in a certificate of an unknown authority cannot be trusted.
 #[test]
 fn for_a_certificate_of_nobodys_no_responder_is_asked() {
     let (pki, stranger, place) = (create_certificates(), create_certificates(), TempDir::new());
@@ -180,7 +180,7 @@ fn for_a_certificate_of_nobodys_no_responder_is_asked() {
     assert!(silent.accept().is_err(), "it was asked");
 }
 
-/// The responder takes questions and says nothing: whoever needs no answer is not kept waiting.
+/// The responder accepts requests and does not answer. Clients that need no response are not delayed.
 #[test]
 fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
     let (pki, place) = (create_certificates(), TempDir::new());
@@ -200,7 +200,7 @@ fn a_silent_responder_keeps_nobody_waiting_who_needs_no_answer() {
     let begun = Instant::now();
     assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
     assert!(begun.elapsed() >= Duration::from_secs(3) && asked() > 0, "somebody was waited for");
-    // Once it is known to be silent it is not asked, and so nobody waits. It is known for ten seconds: whoever comes later asks again.
+    // A silent responder is not asked again for ten seconds, so logins are not delayed then.
     wait_until("a login comes soon enough", || {
         let before = asked();
         assert!(lets_in(&gateway, &place, &pki), "{}", gateway.daemon.log());
@@ -218,9 +218,9 @@ fn an_answer_that_the_other_side_shows_spares_asking() {
     let shows = format!("[revocation]\nocsp_url = \"{}\"\n", responder.url());
     let text = format!("ocsp = \"hard\"\nocsp_url = \"http://{}\"\n", own_socket());
     let gateway = start_gateway(&place, &pki, &text);
-    // Each time by a client that asks anew: OpenSSL may take longer than the client waits.
+    // Each attempt uses a new client with a new OCSP request. OpenSSL may take longer than the client's timeout.
     wait_until("an answer is shown", || admits_ann_with(&gateway, &place, &pki, &shows));
-    // Who does not show it, or has none to show, is as unknown as before.
+    // Without a shown response, the status stays unknown.
     let silent = "[revocation]\nocsp_response = false\n";
     assert!(!admits_ann_with(&gateway, &place, &pki, silent), "{}", gateway.daemon.log());
     drop(responder);
@@ -228,7 +228,7 @@ fn an_answer_that_the_other_side_shows_spares_asking() {
     assert!(gateway.daemon.log().contains("its status is not known"), "{}", gateway.daemon.log());
 }
 
-/// A certificate of a user that names where the list of its issuer is.
+/// Creates a user's certificate with the URL of its issuer's list.
 fn names_its_list(pki: &TempDir, (user, serial): (&str, &str), url: &str) {
     pki.write(
         "ext.cnf",
@@ -247,7 +247,7 @@ fn names_its_list(pki: &TempDir, (user, serial): (&str, &str), url: &str) {
     pki.run_shell(&script).with_code(0);
 }
 
-/// The list of that authority, with what has this number on it.
+/// Creates that authority's list with this serial number.
 fn revocation_list(pki: &TempDir, serial: &str, number: &str) -> Vec<u8> {
     pki.write("index.txt", &format!("R\t361231235959Z\t260101000000Z\t{serial}\tunknown\t/CN=x\n"));
     pki.write("number", &format!("{number}\n"));
@@ -271,7 +271,7 @@ fn a_list_that_a_peer_names_is_fetched_only_from_listed_hosts() {
     names_its_list(&pki, ("ann", "1001"), &url);
     names_its_list(&pki, ("bob", "1003"), &url);
     *given.lock().unwrap() = Some(revocation_list(&pki, "1001", "02"));
-    // Of a host that is not named nothing is fetched.
+    // Lists are only fetched from configured hosts.
     {
         let elsewhere = start_gateway(&place, &pki, "crl_from_peers = [\"crl.example.org\"]\n");
         assert!(lets_in(&elsewhere, &place, &pki), "{}", elsewhere.daemon.log());
@@ -294,12 +294,12 @@ fn a_list_that_a_peer_names_is_fetched_only_from_listed_hosts() {
         assert!(lets_in(&named, &place, &pki), "{}", named.daemon.log());
         fetched() > 0
     });
-    // A later list has her; an older one that somebody shows again is not believed.
+    // A later list revokes her. An older list that is shown again is ignored.
     *given.lock().unwrap() = Some(revocation_list(&pki, "1001", "03"));
     wait_until("a later list is fetched", || !lets_in(&named, &place, &pki));
     assert!(named.daemon.log().to_lowercase().contains("revoked"), "{}", named.daemon.log());
     *given.lock().unwrap() = Some(first);
-    // Bob, who is on none of them, has it fetched; she has nothing looked at any more.
+    // Bob, who is on no list, triggers a fetch. She no longer does.
     let before = fetched();
     wait_until("an older list is fetched", || {
         assert!(lets_user_in(&named, &place, &pki, ("bob@hotel.example", "")), "{}", named.daemon.log());

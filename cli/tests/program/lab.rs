@@ -1,4 +1,4 @@
-//! `usher lab`: what a machine offers, and what is left of a lab that was killed.
+//! `usher lab`: the machine's capabilities, and the remains of a killed lab.
 
 use crate::place::TempDir;
 
@@ -28,11 +28,11 @@ fn the_machine_is_checked_and_the_relay_measured() {
 fn what_was_left_is_removed_once() {
     let place = TempDir::new();
     let clean = || place.run_usher(&["lab", "clean", "--list", "list"]).with_code(0).out;
-    // Programs of other labs on this machine may be found by whoever looks first.
+    // Another process may find the remains of other labs on this machine first.
     let removed =
         || clean().lines().filter(|line| line.starts_with("removed")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(removed(), [""; 0]);
-    // A lab of this test's process number, which began at another time.
+    // A lab with this test's process id and another start time.
     let space = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata("/proc/self/ns/pid").unwrap());
     let entry = format!("list/{space}-{}-1-0.json", std::process::id());
     place.write(&entry, r#"{"process":1,"name":"my study","hosts":[],"links":[]}"#);

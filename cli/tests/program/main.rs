@@ -1,4 +1,4 @@
-//! The program as a user sees it: what it prints, what it writes, with which code it ends.
+//! The program from a user's view: its output, its files and its exit codes.
 
 mod aaa;
 mod check;

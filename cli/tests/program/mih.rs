@@ -1,4 +1,4 @@
-//! `usher mih`: a function on loopback, asked by the program itself.
+//! `usher mih`: a function on loopback, with the program as its client.
 
 use crate::aaa::daemon::DaemonProcess;
 use crate::place::{TempDir, own_socket};
@@ -37,7 +37,7 @@ fn a_function_answers_discovery_registration_and_queries() {
         assert_eq!(granted["answers"][1]["events"], serde_json::json!(["link-up", "link-down"]));
         ask(&["unsubscribe", "--events", "link-up"]).with_code(0);
         ask(&["deregister"]).with_code(0);
-        // The kernel has no such interface, and the configuration lets nobody act.
+        // The kernel has no such interface, and the configuration allows no commands.
         let unknown = ask(&["parameters"]);
         assert!(unknown.code == Some(1) && unknown.err.contains("unspecified failure"), "{unknown:?}");
         let refused = ask(&["act", "power-down", "--link", "02:00:00:00:00:01"]);
@@ -49,7 +49,7 @@ fn a_function_answers_discovery_registration_and_queries() {
     assert!(people.contains("pos1.example.org") && people.contains("02:00:00:00:00:01 Ethernet"), "{people}");
     server.wait_for_log("registered peer=mn1@example.org");
     server.wait_for_log("MIH_Event_Subscribe request");
-    // Other rights hold at once; a file that is wrong changes nothing.
+    // New rights apply at once. A faulty file changes nothing.
     place.write("mih.toml", &mih_config(at, ""));
     server.send_signal("HUP");
     server.wait_for_log("the configuration was read again");

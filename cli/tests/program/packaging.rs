@@ -1,4 +1,4 @@
-//! Manual pages, and the Debian package.
+//! The manual pages and the Debian package.
 
 use crate::place::{TempDir, USHER};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn every_command_has_a_manual_page() {
     }
 }
 
-/// Makes the package of the program under test by a compressor of dpkg-deb; its path.
+/// Builds the package of the program under test with this compressor, and returns its path.
 fn build_package(place: &TempDir, compressor: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let made = Command::new(root.join("scripts/deb"))
@@ -38,21 +38,21 @@ fn the_service_runs_as_a_user_who_can_read_what_root_wrote() {
         "User=usher",
         "Group=usher",
         "StateDirectory=usher",
-        // Without --config: a first start has no configuration.
+        // Without --config: the first start has no configuration.
         "ExecStart=/usr/bin/usher aaa serve",
     ] {
         assert_eq!(says(line), 1, "{line}");
     }
     assert!(!unit.contains("DynamicUser"), "its files would belong to a user without a name");
-    // The page that it names is one that the package has.
+    // The package contains the page that it names.
     let place = TempDir::new();
     place.run_usher(&["man", "man1"]).with_code(0);
     let page = unit.lines().find_map(|l| l.strip_prefix("Documentation=man:")?.strip_suffix("(1)")).unwrap();
     assert!(place.path("man1").join(format!("{page}.1")).is_file(), "{page}");
 }
 
-/// What runs a script of a test on a copy of this system that lasts as long as the test: an overlay in a namespace of its
-/// own. It has the package as /usher.deb. No index of all manual pages is made whenever it is installed.
+/// Runs a test's script on a temporary copy of this system: an overlay in its own namespace, with the package as
+/// /usher.deb. The index of manual pages is not rebuilt at each installation.
 const ON_A_COPY: &str = "set -e\n\
     mkdir over; mount -t tmpfs tmpfs over; cd over; mkdir upper work root\n\
     mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root\n\
@@ -62,9 +62,9 @@ const ON_A_COPY: &str = "set -e\n\
     ip link set lo up\n\
     exec chroot root bash /within.sh\n";
 
-/// Runs a script there; what it says.
+/// Runs a script there and returns its output.
 fn on_a_copy(place: &TempDir, within: &str) -> String {
-    // It is unpacked at once, some of them several times.
+    // Without compression, since some scripts unpack it several times.
     let package = build_package(place, "none");
     place.write("install.sh", ON_A_COPY);
     place.write("within.sh", within);
@@ -79,8 +79,8 @@ fn on_a_copy(place: &TempDir, within: &str) -> String {
     said
 }
 
-/// systemd does not run there: its program does what files alone do, and tells of the rest. The package calls itself a later
-/// version, since to come from 0.2.0 is a case of its own.
+/// systemd does not run there: its tool only handles files, and warns about the rest. The package has a later version
+/// number, since upgrading from 0.2.0 is a separate case.
 #[test]
 fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
     let said = on_a_copy(
@@ -110,7 +110,7 @@ fn the_timer_of_the_list_is_after_a_removal_as_it_was_before() {
     );
 }
 
-/// Without systemd the service's user and state folder are set as its unit says.
+/// Without systemd, the test sets up the service's user and state folder as its unit does.
 #[test]
 fn an_installed_package_starts_with_and_without_configuration() {
     let said = on_a_copy(
@@ -167,7 +167,7 @@ fn an_installed_package_starts_with_and_without_configuration() {
     }
 }
 
-/// The relative links of the pages in a folder that lead nowhere.
+/// Returns the dead relative links of the pages in a folder.
 fn dead_links(folder: &Path) -> Vec<String> {
     let mut dead = Vec::new();
     let mut folders = vec![folder.to_owned()];

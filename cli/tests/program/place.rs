@@ -1,4 +1,4 @@
-//! What the tests of the program share.
+//! Common parts of the program's tests.
 
 pub(crate) use crate::own::{
     TEST_TIMEOUT, bound_command, own_address, own_port, own_socket, wait_or_fail, wait_until,
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The program.
 pub(crate) const USHER: &str = env!("CARGO_BIN_EXE_usher");
 
-/// A folder of a test's own, in which the program is run; removed at its end.
+/// The folder of a test, in which the program runs. Removed when dropped.
 pub(crate) struct TempDir(PathBuf);
 
 impl TempDir {
@@ -22,7 +22,7 @@ impl TempDir {
             let path = std::env::temp_dir().join(format!("usher-cli-{}-{n}", std::process::id()));
             match std::fs::create_dir(&path) {
                 Ok(()) => return Self(path),
-                // A test that was killed has left it, whose process had this number.
+                // A killed test of a process with this id left it.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", path.display()),
             }
@@ -37,7 +37,7 @@ impl TempDir {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// The program with these arguments, not yet begun.
+    /// Returns the command of the program with these arguments.
     pub(crate) fn usher_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(USHER);
         command.args(arguments).current_dir(&self.0);
@@ -58,7 +58,7 @@ impl TempDir {
         )
     }
 
-    /// The bytes of a run's rows, as CSV and as Parquet.
+    /// Returns the rows of a run as CSV and as Parquet.
     pub(crate) fn result_files(&self, folder: &str) -> [Vec<u8>; 2] {
         ["results.csv", "results.parquet"].map(|name| std::fs::read(self.path(folder).join(name)).unwrap())
     }
@@ -70,7 +70,7 @@ impl Drop for TempDir {
     }
 }
 
-/// What the program said at its end.
+/// The output of a finished program.
 #[derive(Debug)]
 pub(crate) struct ProgramOutput {
     pub(crate) code: Option<i32>,
@@ -84,14 +84,14 @@ impl ProgramOutput {
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// Its standard output, after it ended with this code.
+    /// Checks the exit code and returns the output.
     #[track_caller]
     pub(crate) fn with_code(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         self
     }
 
-    /// Its standard output as JSON.
+    /// Returns the standard output as JSON.
     pub(crate) fn stdout_json(&self) -> serde_json::Value {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }

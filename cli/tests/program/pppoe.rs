@@ -1,5 +1,5 @@
-//! `usher pppoe` and `usher who` without a network: files, the log, and what is said when nobody runs. Sessions are in
-//! `cli/tests/interop/pppoe.rs`, which needs namespaces.
+//! `usher pppoe` and `usher who` without a network: files, the log, and the messages without a running concentrator.
+//! Sessions are tested in `cli/tests/interop/pppoe.rs`, which needs namespaces.
 
 use crate::aaa::daemon::write_private;
 use crate::place::TempDir;
@@ -49,7 +49,7 @@ fn what_is_not_there_is_said() {
     assert!(none.err.contains("start it with: usher pppoe serve"), "{}", none.err);
     let serve = place.run_usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
     assert!(serve.err.contains("no-such-port"), "{}", serve.err);
-    // One that runs is not touched by another start, which has not read its log by then.
+    // A second start does not disturb a running concentrator. It fails before it reads the log.
     std::fs::remove_dir_all(place.path("log")).unwrap();
     let _runs = UnixListener::bind(place.path("pppoe.sock")).unwrap();
     let another = place.run_usher(&["pppoe", "serve", "--config", "pppoe.toml"]).with_code(1);
@@ -59,7 +59,7 @@ fn what_is_not_there_is_said() {
     assert!(address.err.contains("is no address"), "{}", address.err);
 }
 
-/// Whoever has an authority prove who the server is speaks no protocol that proves nothing of it.
+/// A client with an authority for the server must not use a protocol without server authentication.
 #[test]
 fn an_authority_goes_with_eap_alone() {
     let place = TempDir::new();

@@ -57,7 +57,7 @@ fn the_same_bytes_where_threads_share_a_replication() {
 #[test]
 fn a_study_whose_dialogues_fail_says_so_first() {
     let place = TempDir::new();
-    // An answer takes 14.6 ms, and longer where it has to wait for others on the line.
+    // A reply takes 14.6 ms, and longer if it waits for others on the link.
     let hasty = STUDY.replace("transport = \"tcp\"\n", "transport = \"tcp\"\ngive_up = \"16 ms\"\n");
     place.write("hasty.toml", &hasty);
     let run = &["study", "run", "hasty.toml", "--set", "loss=0 %", "--out", "h"];
@@ -124,8 +124,8 @@ fn the_rehearsal_gives_the_numbers_of_the_readme() {
     }
 }
 
-/// Begins a run and ends it by Ctrl-C when its journal has so many lines. Where it has come to its end by then, since this process had
-/// no turn, it is begun again with twice as much to do. What it said, and how much it had to do.
+/// Starts a run and interrupts it when its journal has this many lines. If it ended first, it is started again with
+/// twice the work. Returns its output and its amount of work.
 #[track_caller]
 fn interrupt_run(
     place: &TempDir,
@@ -187,7 +187,7 @@ fn an_interrupted_run_leaves_a_partial_report_and_goes_on() {
     assert!(place.result_files("parts") == place.result_files("whole"));
 }
 
-/// One replication, and what takes as long then: its dialogues once more, for a figure of them or as ladders.
+/// A study with one replication and long post-processing: its dialogues run again for a figure or as message flows.
 fn long_study(much: u32, more: &str) -> String {
     let duration = format!("duration = \"{} s\"", 20_000 * much);
     let long = STUDY.replace("duration = \"20 s\"", &duration).replace("\nmax = 12", "\nmax = 1");
@@ -237,7 +237,7 @@ fn a_run_goes_on_after_a_comment_was_added_to_its_study() {
 fn points_that_came_to_their_limit_are_named() {
     let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    // Three replications seldom agree to a thousandth where packets are lost.
+    // Three replications seldom agree to a thousandth if packets are lost.
     let run =
         ["study", "run", "mine.toml", "--set", "loss=5 %", "--set", "run.replications.precision=0.001 %"];
     let run =
@@ -276,7 +276,7 @@ fn folders_are_not_overwritten_unasked() {
     assert!(file.err.contains("mine.toml"), "{}", file.err);
 }
 
-/// A limit on the size of files stands for a full disk.
+/// A limit on file sizes stands for a full disk.
 #[test]
 fn a_full_disk_is_said_and_what_was_done_is_kept() {
     let place = TempDir::new();
@@ -427,7 +427,7 @@ fn a_group_runs_each_study_into_its_own_folder() {
 #[test]
 fn a_folder_alone_runs_its_study_again() {
     let place = TempDir::new();
-    // What the study names besides is gone when its folder is run again, and how it was run is known.
+    // When a folder is run again, the study no longer includes other files, and its settings are known.
     place.write("mine.toml", &format!("include = [\"more.toml\"]\n{STUDY}"));
     place.write("more.toml", "[run]\nwarmup = \"1 s\" # from another file\n");
     let run = [
@@ -450,7 +450,7 @@ fn a_folder_alone_runs_its_study_again() {
     assert!(written.starts_with("include = ") && written.ends_with(STUDY));
     place.run_usher(&["study", "run", "r"]).with_code(0);
     assert!(place.result_files("r") == place.result_files("r-again"));
-    // Its file, with the same arguments, is as good; and what is asked now goes before what was asked then.
+    // The study's file with the same arguments is equivalent. New settings override the earlier ones.
     let file = [&["study", "run", "r/study/mine.toml"][..], &run[3..], &["--out", "by-file"]].concat();
     place.run_usher(&file).with_code(0);
     assert!(place.result_files("r") == place.result_files("by-file"));
@@ -541,7 +541,7 @@ fn two_runs_are_drawn_over_each_other() {
     assert!(refused.err.contains("b did not keep its study"), "{}", refused.err);
 }
 
-/// A program named python3 that answers as one with the package of this version, and otherwise does what is said, in words of sh.
+/// Writes a fake python3 with the package in this version. Its other behaviour is a shell script.
 fn write_fake_python(place: &TempDir, version: &str, does: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let script = format!("#!/bin/sh\ncase \"$1\" in -c) echo {version} ;; *) {does} ;; esac\n");
@@ -553,10 +553,10 @@ fn write_fake_python(place: &TempDir, version: &str, does: &str) -> String {
 }
 
 const OURS: &str = env!("CARGO_PKG_VERSION");
-/// Writes down what it is asked, and ends as the file says.
+/// Records its arguments, and exits with the code in the file.
 const NOTES: &str = "echo \"$@\" >>asked; echo '[{\"study\": \"s\"}]'; exit $(cat ends)";
 
-/// Runs a study by such a program.
+/// Runs a study by this program.
 fn by_cluster(place: &TempDir, path: &str, more: &[&str]) -> ProgramOutput {
     let mut command = place.usher_command(&[&["study", "run"], more].concat());
     ProgramOutput::from_output(command.env("PATH", path).output().unwrap())
@@ -584,7 +584,7 @@ fn a_cluster_is_asked_by_the_python_package() {
                     --out o/mine-quick --quick --json --plain";
     assert_eq!(both.lines().next(), Some(expected));
     assert_eq!(both.lines().count(), 2);
-    // The folder of a run is run again as it was asked to.
+    // A run's folder is run again with its settings.
     place.run_usher(&["study", "run", "mine.toml", "--quick", "--seed", "3", "--out", "ran"]).with_code(0);
     by_cluster(&place, &path, &["ran", "--backend", "ray"]).with_code(0);
     let again = "-m usher sweep ran/study/mine.toml --backend ray --seed 3 --out ran-again --quick --plain\n";
@@ -652,7 +652,7 @@ fn why_a_cluster_failed_is_told_to_programs_too() {
 fn what_the_package_has_started_is_not_waited_for() {
     let place = TempDir::new();
     place.write("mine.toml", STUDY);
-    // It holds the package's output open for minutes, and writes on: until nobody reads that.
+    // It holds the package's output open for minutes and writes on, until the output is closed.
     let does = "(n=0; while [ $n -lt 3000 ]; do echo still here >&2; sleep 0.1; n=$((n + 1)); done; echo >gone) & echo '[1]'; exit 0";
     let path = write_fake_python(&place, OURS, does);
     let told =
@@ -672,13 +672,13 @@ fn an_interrupt_ends_what_asks_the_cluster() {
         command.env("PATH", path).stderr(std::process::Stdio::piped()).spawn().unwrap()
     };
     let signal = |usher: &std::process::Child, signal| kill_process(Pid::from_child(usher), signal).unwrap();
-    // As the package does: it lets go of its cluster, and says that it was interrupted.
+    // Like the package: it releases its cluster and reports the interrupt.
     let usher = begin("trap 'echo $$ >cleaned; exit 130' TERM; echo >begun; while :; do sleep 0.01; done");
     until("begun");
     signal(&usher, Signal::TERM);
     let ended = ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(130);
     assert!(place.path("cleaned").exists() && ended.err.contains("Ctrl-C again ends now"), "{}", ended.err);
-    // One that has done its sweep by then has done it; the next one is not begun.
+    // If its sweep is complete by then, it is kept. The next one does not start.
     place.write("other.toml", STUDY);
     let path = write_fake_python(
         &place,
@@ -696,7 +696,7 @@ fn an_interrupt_ends_what_asks_the_cluster() {
     until("alone");
     signal(&usher, Signal::TERM);
     ProgramOutput::from_output(usher.wait_with_output().unwrap()).with_code(0);
-    // One that hangs is ended by the second.
+    // The second interrupt ends a package that hangs.
     let usher = begin("trap 'echo >heard' TERM; echo $$ >hung; while :; do sleep 0.01; done");
     until("hung");
     signal(&usher, Signal::INT);

@@ -149,7 +149,7 @@ fn a_new_study_of_each_kind_is_right_and_runs() {
         let file = format!("{kind}.toml");
         place.run_usher(&["study", "new", "--kind", kind, &file]).with_code(0);
         place.run_usher(&["study", "check", &file]).with_code(0);
-        // One value of the loss is enough, and of logins there are fewer in 5 s.
+        // One value of the loss is enough. 5 s have few logins.
         let mut run = vec!["study", "run", &file, "--quick", "--set", "loss=0 %", "--replications", "1"];
         if kind == "eap" {
             run.extend(["--set", "run.duration=5 s", "--set", "workload.arrivals.rate=2 /s"]);
@@ -180,7 +180,7 @@ fn errors_are_json_where_json_is_asked_for() {
         let message = error["error"]["message"].as_str().unwrap();
         assert!(message.contains(say), "{arguments:?}: {message}");
     }
-    // Help is no error.
+    // Help is not an error.
     let help = place.run_usher(&["study", "run", "--help", "--json"]).with_code(0);
     assert!(help.out.contains("Usage:") && help.err.is_empty());
 }

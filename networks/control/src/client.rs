@@ -1,4 +1,4 @@
-//! The asking side.
+//! The client of the control socket.
 
 use crate::{ControlReply, ControlRequest};
 use std::io::{self, BufRead, BufReader, Write};
@@ -6,24 +6,24 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why there is no answer.
+/// Why a request has no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens there.
+    /// No server listens on the socket.
     #[error("no server is running (nobody answers at {}: {error}); start it with: usher aaa serve", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
     /// The connection failed.
     #[error("the server stopped answering: {0}")]
     Lost(#[from] io::Error),
-    /// What came is no answer.
+    /// The reply cannot be parsed.
     #[error("the server says what this program does not understand ({0}); are they of one version?")]
     Strange(#[from] serde_json::Error),
-    /// The server did not do it.
+    /// The server could not carry out the request.
     #[error("{0}")]
     Failed(String),
 }
@@ -48,20 +48,20 @@ fn read_reply(reader: &mut BufReader<UnixStream>) -> Result<Option<ControlReply>
     }
 }
 
-/// Asks for one answer.
+/// Sends a request and returns its reply.
 ///
 /// # Errors
-/// No server, or it did not do what it was asked.
+/// No server runs, or it could not carry out the request.
 pub fn request_reply(path: &Path, request: &ControlRequest) -> Result<ControlReply, ControlError> {
     let mut reader = send_request(path, request)?;
     reader.get_ref().set_read_timeout(Some(Duration::from_secs(60)))?;
     read_reply(&mut reader)?.ok_or_else(|| ControlError::Lost(io::ErrorKind::UnexpectedEof.into()))
 }
 
-/// Asks, and gives each answer to `each` until that says no or the server ends.
+/// Sends a request and passes each reply to `each`, until `each` returns false or the server closes the connection.
 ///
 /// # Errors
-/// No server, or it did not do what it was asked.
+/// No server runs, or it could not carry out the request.
 pub fn follow_replies(
     path: &Path,
     request: &ControlRequest,

@@ -1,5 +1,7 @@
-//! The control socket: how `usher aaa` speaks to the running server. A Unix socket for its owner only; one JSON object
-//! a line, a [`ControlRequest`] and its [`ControlReply`] (of a trace, many).
+//! The control socket between `usher aaa` and the running server.
+//!
+//! It is a Unix socket that only its owner can open. Each line is a JSON object: a [`ControlRequest`] and its
+//! [`ControlReply`]. A trace has many replies.
 
 mod client;
 
@@ -8,13 +10,13 @@ pub use client::{ControlError, follow_replies, request_reply};
 use serde::{Deserialize, Serialize};
 use usher_aaa::store::SessionRow;
 
-/// What a server is asked.
+/// A request to the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum ControlRequest {
-    /// How are things?
+    /// Report the server's state.
     Status,
-    /// Which sessions are open: those of a user, or all.
+    /// List the open sessions of a user, or all.
     Sessions {
         /// User-Name.
         user: Option<String>,
@@ -28,162 +30,162 @@ pub enum ControlRequest {
     Change {
         /// Its acctuniqueid or Acct-Session-Id.
         session: String,
-        /// What is to be, `ATTRIBUTE = VALUE` each.
+        /// The new attributes, each `ATTRIBUTE = VALUE`.
         attributes: Vec<String>,
     },
-    /// Tell what happens to a user or a station, until the connection is closed.
+    /// Report the events of a user or a station, until the connection is closed.
     Trace {
         /// User-Name.
         user: Option<String>,
         /// Calling-Station-Id.
         mac: Option<String>,
     },
-    /// Ask the store again about a user, or about all, and let nobody in again by an earlier TLS session.
+    /// Drop the cached rows of a user, or of all users, and their TLS sessions. Their next login reads the store.
     Forget {
         /// User-Name.
         user: Option<String>,
-        /// Whether NASs are asked to end that user's open sessions, too (RFC 5176, Disconnect-Request).
+        /// True if the NASs are also asked to end the user's open sessions (RFC 5176, Disconnect-Request).
         #[serde(default)]
         disconnect: bool,
     },
-    /// End sessions whose NAS will not say that they ended.
+    /// End sessions without the NAS, which will not report their end.
     ForgetSessions {
         /// The acctuniqueid of each.
         sessions: Vec<String>,
-        /// Who wants it, for the log.
+        /// The user who asked, for the log.
         by: String,
     },
     /// Read the configuration again.
     Reload,
 }
 
-/// What a server says.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum ControlReply {
-    /// Done.
+    /// The request is done.
     Done,
-    /// The configuration was read again; of these parts what has changed takes effect when the server is started again.
+    /// The configuration was read again. Changes of some parts take effect at the next start.
     Reloaded {
-        /// As the configuration calls them; none: all of it is taken up.
+        /// These parts, by their names in the configuration. Empty if all changes took effect.
         restart: Vec<String>,
     },
-    /// Not done.
+    /// The request failed.
     Failed {
-        /// Why, and what to do.
+        /// The cause and the remedy.
         message: String,
     },
-    /// Done; of the user's open sessions so many have ended, as their NASs say (Disconnect-ACK).
+    /// The user's open sessions were asked to end.
     Disconnected {
-        /// How many.
+        /// The number of sessions that ended, as their NASs confirm (Disconnect-ACK).
         ended: usize,
-        /// Why each other is not.
+        /// Why each other session did not end.
         failures: Vec<String>,
     },
-    /// Sessions were ended.
+    /// The sessions were ended.
     Forgotten {
-        /// The acctuniqueid of each that was open.
+        /// The acctuniqueid of each session that was open.
         sessions: Vec<String>,
-        /// The store has it; otherwise it will, as soon as it can be written.
+        /// True if the store has recorded it. Otherwise it is recorded as soon as the store can be written.
         durable: bool,
     },
-    /// How things are.
+    /// The server's state.
     Status(ServerStatus),
     /// Open sessions.
     Sessions {
-        /// Each.
+        /// The open sessions.
         sessions: Vec<SessionSummary>,
     },
     /// A line of a trace.
     Line {
-        /// Which login.
+        /// The number of the login.
         session: u64,
-        /// When: microseconds since 1970-01-01T00:00:00Z.
+        /// The time, in microseconds since 1970-01-01T00:00:00Z.
         at: u64,
-        /// What happened.
+        /// The event.
         text: String,
-        /// With the line that tells that somebody is turned away or gets no verdict: the cause, as metrics call it.
+        /// The reject cause, by its label in the metrics. Set if the login is rejected or gets no reply.
         cause: Option<String>,
     },
 }
 
-/// How things are.
+/// The server's state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// The program's version.
     pub version: String,
-    /// Seconds since it began.
+    /// Seconds since the server started.
     pub uptime: u64,
-    /// The configuration's file; `None`: there is none.
+    /// The configuration file. `None` if there is none.
     pub config: Option<String>,
-    /// Threads that serve.
+    /// The number of shards.
     pub shards: usize,
-    /// Logins let in.
+    /// Accepted logins.
     pub accepted: u64,
-    /// Logins turned away.
+    /// Rejected logins.
     pub rejected: u64,
     /// Unfinished logins.
     pub half_open: u64,
     /// Open sessions.
     pub sessions: u64,
-    /// Diameter peers that are connected.
+    /// Connected Diameter peers.
     pub diameter_peers: u64,
     /// Home servers.
     #[serde(default)]
     pub home_servers: Vec<HomeServerStatus>,
-    /// Diameter peers that this server connects to, and whether requests are sent to them.
+    /// Diameter peers to which this server connects. True if requests are sent to the peer.
     #[serde(default)]
     pub diameter_servers: Vec<(String, bool)>,
-    /// Home servers and Diameter peers that are not reached by TLS now: each with why, such as a certificate that is not taken.
+    /// Home servers and Diameter peers without a TLS connection, each with the cause, such as a rejected certificate.
     #[serde(default)]
     pub tls_faults: Vec<(String, String)>,
-    /// Reloads that were done, and that failed.
+    /// Reloads that succeeded, and reloads that failed.
     pub reloads: (u64, u64),
-    /// Revocation lists that are in use.
+    /// Revocation lists in use.
     #[serde(default)]
     pub lists: Vec<ListStatus>,
-    /// Days until certificates end, by whose they are.
+    /// Days until each certificate expires, by its owner.
     pub certificates: Vec<(String, f64)>,
 }
 
-/// A home server, for those who ask how things are.
+/// The state of a home server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HomeServerStatus {
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub name: String,
     /// `authentication`, `accounting`, or `radsec` for both.
     pub service: String,
-    /// Where.
+    /// Its address.
     pub address: String,
-    /// `alive`, `zombie` (owes an answer; others are asked before it) or `dead`.
+    /// `alive`, `zombie` (has not answered; others are preferred) or `dead`.
     pub state: String,
-    /// Requests that it was asked since the last change of home servers.
+    /// Requests sent since the last change of the home servers.
     pub requests: u64,
-    /// Requests that it did not answer in time.
+    /// Requests without an answer in time.
     pub timeouts: u64,
-    /// How long an answer takes, milliseconds, over all requests that were sent once; `None`: there was none.
+    /// Mean round-trip time of requests that were sent once, in milliseconds. `None` without such a request.
     pub round_trip: Option<f64>,
 }
 
-/// A revocation list that is in use.
+/// A revocation list in use.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListStatus {
-    /// The file, or the URL that it was fetched from.
+    /// Its file, or the URL from which it was fetched.
     pub from: String,
-    /// Whose it is, in the form of RFC 4514.
+    /// The issuer, in the form of RFC 4514.
     pub issuer: String,
-    /// When it was made, seconds since 1970.
+    /// thisUpdate, in seconds since 1970.
     pub made: u64,
-    /// When it is out of date, seconds since 1970, where it says so.
+    /// nextUpdate, in seconds since 1970, if the list has one.
     pub ends: Option<u64>,
-    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
+    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal. Empty if the list has none.
     pub number: String,
 }
 
 /// An open session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionSummary {
-    /// acctuniqueid: the session's name among all NASs.
+    /// acctuniqueid: unique among all NASs.
     pub unique: String,
     /// Acct-Session-Id.
     pub id: String,
@@ -191,13 +193,13 @@ pub struct SessionSummary {
     pub user: String,
     /// The NAS's address.
     pub nas: String,
-    /// Its port.
+    /// The NAS's port.
     pub port: String,
     /// Calling-Station-Id.
     pub mac: String,
     /// Framed-IP-Address.
     pub address: String,
-    /// When it began, seconds since 1970; `None`: not known.
+    /// Start, in seconds since 1970. `None` if unknown.
     pub started: Option<u64>,
     /// Octets from the user.
     pub input_octets: u64,

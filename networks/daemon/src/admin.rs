@@ -1,4 +1,4 @@
-//! What an operator does with the store: users by name, passwords as rows, secrets.
+//! An operator's work on the store: users by name, password rows, secrets.
 
 use crate::installation;
 use usher_aaa::User;
@@ -7,21 +7,21 @@ use usher_crypto::legacy::nt_hash;
 use usher_crypto::password::argon2_hash;
 use usher_radius::dictionary::{AttributeEncryption, RadiusDictionary};
 
-/// How a password is kept.
+/// The form of a stored password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PasswordForm {
-    /// In clear: every method can use it.
+    /// Clear text. All methods support it.
     Clear,
-    /// As its NT hash: PAP, MS-CHAP and MSCHAPv2 can.
+    /// NT hash. PAP, MS-CHAP and MSCHAPv2 support it.
     Nt,
-    /// As its argon2 hash: PAP and GTC can, in tunnels too.
+    /// Argon2 hash. PAP and GTC support it, in tunnels too.
     Argon2,
 }
 
-/// The row of radcheck that keeps a password.
+/// Returns the radcheck row of a password.
 ///
 /// # Errors
-/// The system gave no random numbers.
+/// The system has no random numbers.
 pub fn password_row(password: &str, kept: PasswordForm) -> std::io::Result<AttributeRow> {
     let (attribute, value) = match kept {
         PasswordForm::Clear => ("Cleartext-Password", password.to_owned()),
@@ -35,15 +35,15 @@ pub fn password_row(password: &str, kept: PasswordForm) -> std::io::Result<Attri
     Ok(AttributeRow { attribute: attribute.to_owned(), op: RowOperator::Replace, value })
 }
 
-/// Whether the server will understand a user's rows.
+/// Checks that the server can parse a user's rows.
 ///
 /// # Errors
-/// What is wrong with them, and what to do.
+/// The first error, and how to fix it.
 pub fn check_rows(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<(), String> {
     User::compile(rows, dictionary).map(drop).map_err(|complaint| complaint.to_string())
 }
 
-/// Whether an attribute's value is a secret, not to be shown: a password, or what goes hidden over the wire.
+/// True if an attribute's value must not be shown: a password, or an attribute that RADIUS encrypts.
 #[must_use]
 pub fn is_secret(attribute: &str, dictionary: &RadiusDictionary) -> bool {
     let bare = attribute.split(':').next().unwrap_or(attribute);
@@ -52,10 +52,10 @@ pub fn is_secret(attribute: &str, dictionary: &RadiusDictionary) -> bool {
     hidden || name.ends_with("-password") || name == "password-with-header"
 }
 
-/// A secret that nobody can guess: 32 hexadecimal digits.
+/// Returns a random secret of 32 hexadecimal digits.
 ///
 /// # Errors
-/// The system gave no random numbers.
+/// The system has no random numbers.
 pub fn new_secret() -> std::io::Result<String> {
     Ok(installation::random_octets::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
 }
@@ -70,7 +70,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("usher-daemon-spellings-{}.db", std::process::id()));
         let remove = || {
             for more in ["", "-wal", "-shm"] {
-                // What SQLite has taken away itself is gone.
+                // SQLite may have removed the file.
                 let _ = std::fs::remove_file(format!("{}{more}", path.display()));
             }
         };

@@ -1,4 +1,4 @@
-//! What an operator should know of a configuration that is right in itself.
+//! Warnings about a valid configuration.
 
 use crate::installation::ServerInstallation;
 use crate::lists;
@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use usher_aaa_config::LoadedConfig;
 use usher_aaa_config::model::RealmConfig;
 
-/// What is to be said of a configuration before it serves: lists that end, names that mean something else elsewhere, and
-/// files that the service's user cannot read, where root looks for a service of another user.
+/// Returns the warnings about a configuration.
+///
+/// They concern lists that expire, and realms whose name has another meaning in FreeRADIUS. If root checks the
+/// configuration of a service of another user, they also concern files that this user cannot read.
 #[must_use]
 pub fn config_warnings(place: &ServerInstallation) -> Vec<String> {
     let mut all: Vec<String> = place.loaded.warnings.iter().map(ToString::to_string).collect();
@@ -32,7 +34,7 @@ pub fn config_warnings(place: &ServerInstallation) -> Vec<String> {
     all
 }
 
-/// Files that the server reads.
+/// Returns the files that the server reads.
 fn configured_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     let file = &loaded.file;
     let tls = file
@@ -46,7 +48,7 @@ fn configured_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     all.cloned().collect()
 }
 
-/// Whom the service runs as.
+/// The user of the service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ServiceAccount {
     name: String,
@@ -55,14 +57,14 @@ struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// The owner of the state directory; `None` where that is root, or there is none yet.
+    /// Returns the owner of the state directory. `None`: the owner is root, or the directory does not exist.
     fn from_state_dir(state_dir: &Path) -> Option<Self> {
         let folder = fs::metadata(state_dir).ok().filter(|folder| folder.uid() != 0)?;
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Some(Self::from_tables(folder.uid(), folder.gid(), &read("/etc/passwd"), &read("/etc/group")))
     }
 
-    /// By the tables of users and groups (passwd(5), group(5)); `gid` stands in where they do not have the user.
+    /// Reads the groups of a user from passwd(5) and group(5). `gid` is used if the tables do not have the user.
     fn from_tables(uid: u32, gid: u32, users: &str, groups: &str) -> Self {
         let number = |text: Option<&&str>| text.and_then(|text| text.parse::<u32>().ok());
         let mut users = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -78,7 +80,7 @@ impl ServiceAccount {
         Self { name: name.unwrap_or_else(|| uid.to_string()), uid, groups }
     }
 
-    /// Whether the file's mode lets this user do that: 4 read, 1 enter a folder.
+    /// True if the file's mode permits the user this access: 4 read, 1 enter a directory.
     fn is_permitted(&self, file: &Metadata, what: u32) -> bool {
         let shift = match () {
             () if file.uid() == self.uid => 6,
@@ -88,9 +90,9 @@ impl ServiceAccount {
         file.mode() >> shift & what != 0
     }
 
-    /// Why this user cannot read a file, and what to do.
+    /// Returns why the user cannot read a file, and how to fix it.
     fn cannot_read(&self, path: &Path) -> Option<String> {
-        // What is not there is somebody else's to say.
+        // A missing file is reported elsewhere.
         let path = fs::canonicalize(path).ok()?;
         let Self { name, .. } = self;
         let way: Vec<&Path> = path.ancestors().skip(1).collect();
@@ -140,7 +142,7 @@ mod tests {
         let mode =
             |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let own = fs::metadata(&file).unwrap();
-        // Nobody of this system; of the file's group, or of none that it has.
+        // An unknown user, in the file's group or in none.
         let of = |gid: u32| ServiceAccount { name: "usher".to_owned(), uid: 64_321, groups: vec![gid] };
         let (member, stranger) = (of(own.gid()), of(64_321));
         let said = |account: &ServiceAccount| account.cannot_read(&file).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a server is made of before it listens: `serve` goes on from there, `check` goes no further.
+//! Assembles a server before it listens. `serve` continues from here, `check` stops here.
 
 use crate::clock::wall_time;
 use crate::error::ServeError;
@@ -12,18 +12,18 @@ use usher_aaa_config::{BuildInputs, BuiltConfig, DIALLER, NotServed, PassedOver,
 use usher_core::SecureRng;
 use usher_crypto::tls::WallClock;
 
-/// What a configuration makes, for all shards.
+/// The parts of a server, for all shards.
 pub(crate) struct ServerAssembly {
     pub(crate) tls: Option<Arc<TlsConfigs>>,
     pub(crate) built: BuiltConfig,
 }
 
 impl ServerAssembly {
-    /// Of a configuration, with the clients that the store has and what the server has made for itself, for so many shards; the log
-    /// says which clients are not served.
+    /// Assembles the parts for this number of shards: the configuration, the store's clients, and the server's own
+    /// secrets. Logs the clients that are not served.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence with the error.
     pub(crate) fn from_installation(
         place: &ServerInstallation,
         (rows, own): (&[ClientRow], &OwnSecrets),
@@ -64,7 +64,7 @@ impl ServerAssembly {
         Ok(Self { tls, built })
     }
 
-    /// One shard's server.
+    /// Creates a shard's server.
     ///
     /// # Errors
     /// The configuration contradicts itself.
@@ -84,11 +84,11 @@ impl ServerAssembly {
     }
 }
 
-/// Loads what a server with this configuration loads before it asks its store and listens, and changes nothing: what it would make for
-/// itself is made and forgotten.
+/// Loads all that a server with this configuration loads before it connects to its store and listens. Changes
+/// nothing: the server's own secrets are generated and discarded.
 ///
 /// # Errors
-/// Why such a server would not serve.
+/// The error with which the server would not start.
 pub fn check_config(config: &Path) -> Result<ServerInstallation, ServeError> {
     let place = ServerInstallation::from_config(Some(config))?;
     place.check_state_dir()?;

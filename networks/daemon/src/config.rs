@@ -1,4 +1,4 @@
-//! The configuration file on this machine: read from its disk, with the secrets, keys and lists that it names.
+//! The configuration file on this machine, with the secrets, keys and lists that it names.
 
 use std::path::{Path, PathBuf};
 use usher_aaa_config::{LoadedConfig, model, parse, parse_outline as outline_of};
@@ -6,35 +6,35 @@ use usher_config::ConfigEnvironment;
 use usher_config::disk::{DiskEnvironment, LoadError, read_file_text};
 use usher_config::secret::SecretText;
 
-/// Where the configuration is unless `--config` says otherwise.
+/// Path of the configuration without `--config`.
 pub const DEFAULT_PATH: &str = "/etc/usher/aaa.toml";
 
 /// Reads and checks a file, with the secrets and keys that it names.
 ///
 /// # Errors
-/// It cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn load_config(path: &Path) -> Result<LoadedConfig, LoadError> {
     Ok(parse(&path.display().to_string(), &read_file_text(path)?, Some(path), &LocalFiles)?)
 }
 
-/// Reads a file, unchecked: neither its secrets nor the files that it names are looked at, but for those that it includes.
-/// Paths of revocation lists are whole.
+/// Reads a file and its includes without checks, secrets and other files. Paths of revocation lists are made
+/// absolute.
 ///
 /// # Errors
-/// It cannot be read, or is no configuration.
+/// The file cannot be read or parsed.
 pub(crate) fn load_outline(path: &Path) -> Result<model::ConfigFile, LoadError> {
     Ok(outline_of(&read_file_text(path)?, path, &LocalFiles)?)
 }
 
-/// What a file of its own holds, without the line end.
+/// Reads a secret from a file of its own, without the line end.
 ///
 /// # Errors
-/// A sentence that says what to do.
+/// A sentence that says how to fix it.
 pub fn from_file(path: &Path) -> Result<SecretText, String> {
     usher_config::secret::from_file(path, &DiskEnvironment)
 }
 
-/// Files and variables of this machine, and the databases that its server asks.
+/// Files and environment variables of this machine, and the server's databases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalFiles;
 
@@ -90,7 +90,7 @@ mod tests {
         assert!(said.contains("aaa.toml:4:10: ") && said.contains("has mode 0644"), "{said}");
         mode(&path, 0o640);
         assert!(load_config(&path).is_ok());
-        // A file that is included, likewise.
+        // An included file likewise.
         let included = folder.join("clients.toml");
         std::fs::copy(&path, &included).unwrap();
         std::fs::write(&path, "include = [\"clients.toml\"]\n").unwrap();

@@ -1,4 +1,4 @@
-//! The answering side of the control socket: a thread that accepts, and one for each connection.
+//! The control socket's server: a thread that accepts connections, and a thread for each connection.
 
 use crate::homes;
 use crate::mailbox::ShardMessage;
@@ -22,43 +22,43 @@ use usher_host::control::{self, read_line, write_answer};
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
 
-/// Connections at one time.
+/// Maximum number of connections.
 const CONNECTIONS: usize = 16;
-/// How long a request may take to come, and an answer to be read.
+/// Timeout to receive a request, and to send a reply.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where NASs take requests of RFC 5176.
+/// Port of dynamic authorization (RFC 5176) at a NAS.
 const DYNAMIC_PORT: u16 = 3799;
-/// How long the shards may take to forget a user.
+/// Timeout for the shards to evict a user.
 const FORGETTING: Duration = Duration::from_secs(10);
-/// What the system's clock may drift before a trace follows it.
+/// Drift of the system's clock after which a trace follows it.
 const DRIFT: usher_core::Duration = usher_core::Duration::from_millis(1);
-/// How long a NAS may take.
+/// Timeout for a NAS's answer.
 const DYNAMIC_WAIT: Duration = Duration::from_secs(40);
 
-/// What the connections share.
+/// State that the connections share.
 #[derive(Default)]
 struct ControlState {
     open: AtomicUsize,
-    /// The numbers of traces that are in use.
+    /// Trace slots in use.
     traces: Mutex<[bool; TRACES]>,
     token: AtomicU64,
 }
 
 impl ControlState {
-    /// The number of a trace that begins; `None`: there are as many as there may be.
+    /// Claims a trace slot. `None`: all are in use.
     fn claim_trace(&self) -> Option<u8> {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = traces.iter().position(|used| !used)?;
         traces[slot] = true;
         u8::try_from(slot).ok()
     }
-    /// A trace has ended.
+    /// Releases a trace slot.
     fn release_trace(&self, slot: u8) {
         self.traces.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(slot)] = false;
     }
 }
 
-/// Begins to listen. A socket that nobody listens on is taken away.
+/// Starts to listen. Removes a stale socket.
 pub(crate) fn start_control(running: &Arc<RunningServer>, path: &Path) -> io::Result<()> {
     control::ensure_unused(path)?;
     let listener = control::bind_control_socket(path)?;
@@ -70,14 +70,14 @@ pub(crate) fn start_control(running: &Arc<RunningServer>, path: &Path) -> io::Re
             if shared.open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 shared.open.fetch_sub(1, Ordering::Relaxed);
                 let message = format!("{CONNECTIONS} others ask already; try again");
-                // It need not be heard: there is no time for who reads slowly.
+                // The client may not get this reply: the server does not wait for a slow reader.
                 let _ = stream
                     .set_nonblocking(true)
                     .and_then(|()| write_answer(&stream, &ControlReply::Failed { message }));
                 continue;
             }
             let serve = move || {
-                // Who went away needs no answer.
+                // The client may have disconnected.
                 let _ = serve_connection(&running, &shared, &stream);
                 shared.open.fetch_sub(1, Ordering::Relaxed);
             };
@@ -161,7 +161,7 @@ fn server_status(running: &RunningServer) -> ServerStatus {
     }
 }
 
-/// Ends sessions whose NAS will not say that they ended, and logs who wanted it.
+/// Ends sessions whose NAS will send no Stop, and logs the operator.
 fn end_sessions(running: &RunningServer, sessions: &[String], by: &str, uid: Option<u32>) -> ControlReply {
     let uniques = sessions.iter().filter_map(|session| UniqueSessionId::parse(session)).collect();
     let Some((rows, durable)) = running.ledger.close_sessions(uniques) else {
@@ -174,7 +174,7 @@ fn end_sessions(running: &RunningServer, sessions: &[String], by: &str, uid: Opt
     ControlReply::Forgotten { sessions: rows.into_iter().map(|row| row.acctuniqueid).collect(), durable }
 }
 
-/// Has all shards forget a user, or all users, and with `disconnect` NASs end the user's open sessions.
+/// Evicts a user, or all, from all shards. With `disconnect`, NASs disconnect the user's open sessions.
 fn evict_user(
     running: &RunningServer,
     shared: &ControlState,
@@ -190,7 +190,7 @@ fn evict_user(
     let name = canonical_name(user.as_bytes());
     let rows = running.ledger.open_sessions(None);
     let of_user = rows.iter().filter(|row| canonical_name(row.username.as_bytes()) == name);
-    // All are asked before the first is waited for.
+    // All requests are sent before the first answer is awaited.
     let asked: Vec<_> = of_user
         .map(|row| send_dynamic_request(running, shared, row, PacketCode::DISCONNECT_REQUEST, &[]))
         .collect();
@@ -200,7 +200,7 @@ fn evict_user(
     ControlReply::Disconnected { ended, failures: done.into_iter().filter_map(Result::err).collect() }
 }
 
-/// A request to the NAS of a session.
+/// Sends a CoA-Request or Disconnect-Request for a session and waits for the answer.
 fn request_session_change(
     running: &RunningServer,
     shared: &ControlState,
@@ -223,7 +223,7 @@ fn request_session_change(
     send_dynamic_request(running, shared, row, code, changes)?.wait_for_answer()
 }
 
-/// A request that a NAS has still to answer.
+/// A request that a NAS has not answered.
 struct PendingRequest {
     to: SocketAddr,
     until: Instant,
@@ -301,7 +301,7 @@ fn stream_trace(
         loop {
             match lines.recv_timeout(Duration::from_millis(500)) {
                 Ok(line) => {
-                    // Lines of one moment show one time, unless the clock is set.
+                    // Lines of one moment show the same time, unless the clock is set.
                     let shown = running.clock.wall_epoch();
                     if shown > epoch + DRIFT || epoch > shown + DRIFT {
                         epoch = shown;
@@ -315,7 +315,7 @@ fn stream_trace(
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Err(RecvTimeoutError::Timeout) => {
-                    // Whoever reads the trace says nothing more: an end of the stream is the end.
+                    // The reader sends nothing more: the end of its stream ends the trace.
                     let mut reader = stream;
                     if matches!(reader.read(&mut [0]), Ok(0)) {
                         return Ok(());
@@ -331,9 +331,12 @@ fn stream_trace(
     done
 }
 
-/// What tells an access server which session is meant (RFC 5176 §3): of a user who is anonymous to it no name. It is not named itself: what
-/// the table has as its address may be where its records came from. Addresses and ports go to access servers of PPP and of tunnels alone: one of IEEE 802.1X does not know what its station
-/// has, and refuses a request that has them (hostapd: Error-Cause 401). A Disconnect-Request has no address (§3.6).
+/// Returns the attributes that identify a session to its access server (RFC 5176 §3).
+///
+/// A user who is anonymous to the access server is not named. The access server is not named either: its address in
+/// the table may be that of a proxy. Only access servers of PPP and tunnels get addresses and ports. Those of IEEE
+/// 802.1X do not know their stations' addresses and refuse such a request (hostapd: Error-Cause 401). A
+/// Disconnect-Request has no address (§3.6).
 fn session_identification(row: &SessionRow, code: PacketCode) -> AttributeList {
     let user = if is_alias(&row.class) { "" } else { &row.username };
     let mut attributes = AttributeList::new();
@@ -343,7 +346,7 @@ fn session_identification(row: &SessionRow, code: PacketCode) -> AttributeList {
         (kind::CALLING_STATION_ID, &row.callingstationid),
     ];
     for (kind, value) in all.into_iter().filter(|(_, value)| !value.is_empty()) {
-        // A value beyond an attribute's length was none when it came.
+        // A value from an attribute fits an attribute.
         let _ = attributes.push_bytes(kind, value.as_bytes());
     }
     if row.framedprotocol == "PPP" || row.nasporttype == "Virtual" {

@@ -1,4 +1,4 @@
-//! The whole server: its threads begun, and ended.
+//! Starts and stops the threads of a server.
 
 use crate::assembly::ServerAssembly;
 use crate::clock::wall_time;
@@ -32,13 +32,13 @@ use usher_crypto::tls::WallClock;
 use usher_host::{SignalEvent, SignalListener, log, notify, protect_memory};
 use usher_live::{Driver, DriverCounters, Shard, SystemClock};
 
-/// How long logins under way may take to end when the server is told to.
+/// Maximum time for logins under way to finish at a shutdown.
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// Serves until it is told to end (SIGTERM, SIGINT). `say` gets what a person should read at the start.
+/// Runs a server until SIGTERM or SIGINT. `say` gets messages for people at the start.
 ///
 /// # Errors
-/// It could not begin.
+/// The server could not start.
 pub fn run_server(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
     protect_memory().map_err(|error| ServeError::System { what: "switching core dumps off", error })?;
     let place = ServerInstallation::from_config(config)?;
@@ -57,7 +57,7 @@ pub fn run_server(config: Option<&Path>, say: &mut dyn FnMut(&str)) -> Result<()
     ended
 }
 
-/// What to do next, where nothing is configured.
+/// Returns the instructions for a first start without a configuration.
 fn first_words(place: &ServerInstallation) -> String {
     let secret = place.secret_path().display().to_string();
     format!(
@@ -78,16 +78,16 @@ fn first_words(place: &ServerInstallation) -> String {
 /// A shard's thread.
 type ShardThread = Shard<std::io::Result<()>>;
 
-/// Who says when a server is to read its configuration again, and when to end.
+/// The source of reload and stop signals.
 pub(crate) enum ServerSignals {
-    /// The system, of this program.
+    /// Signals of this process.
     Signals(SignalListener),
-    /// The program that this server is within, whose signals are its own.
+    /// The program that embeds this server.
     Embedded(UnboundedReceiver<SignalEvent>),
 }
 
 impl ServerSignals {
-    /// To the system.
+    /// Listens to the signals of the process.
     fn from_system() -> Result<Self, ServeError> {
         let signals = SignalListener::start_listening();
         signals.map(Self::Signals).map_err(|error| ServeError::System { what: "signals", error })
@@ -95,11 +95,11 @@ impl ServerSignals {
     async fn next(&mut self) -> SignalEvent {
         match self {
             Self::Signals(signals) => signals.next().await,
-            // Without the program there is nobody to serve.
+            // The embedding program has ended.
             Self::Embedded(told) => told.recv().await.unwrap_or(SignalEvent::End),
         }
     }
-    /// Tells systemd, of whom this server is the program.
+    /// Notifies systemd, if this process is the service.
     fn notify_systemd(&self, tell: fn()) {
         if matches!(self, Self::Signals(_)) {
             tell();
@@ -115,7 +115,7 @@ pub(crate) struct StartedServer {
 }
 
 impl StartedServer {
-    /// By a configuration and where that was read; `within` is who asks it within this program.
+    /// Starts the threads of a server. `within` is the client of an embedded server.
     pub(crate) fn start_threads(
         mut place: ServerInstallation,
         config: Option<&Path>,
@@ -134,8 +134,8 @@ impl StartedServer {
         let key = ShardKey::new(&rng.random_array());
         let control = place.control_socket();
         usher_host::control::ensure_unused(&control).map_err(system("the control socket"))?;
-        // The shards share their addresses, so that another server could share them, too, and answer half of the
-        // requests: nobody may have them now.
+        // The shards share their addresses. Another server could share them too and take half of the requests, so
+        // the addresses must be free now.
         drop(shards::bind_sockets(file, false)?);
         let bound: Vec<BoundSockets> =
             (0..count).map(|_| shards::bind_sockets(file, true)).collect::<Result<_, _>>()?;
@@ -160,7 +160,7 @@ impl StartedServer {
         let store = place.lasting_store(!owed).map_err(InstallationError::from)?;
         let (ledger, ledger_thread) =
             ledger::start_ledger(ledger, store, clock, mailboxes.clone()).map_err(InstallationError::from)?;
-        // Who asks for users never gives up: what is known of them stands in while the database refuses.
+        // User lookups always retry: the cache serves known users while the database refuses connections.
         let stores =
             (0..file.users.threads).map(|_| place.lasting_store(true)).collect::<Result<Vec<_>, _>>();
         let inline = Arc::new(RwLock::new(assembly.built.inline.clone()));
@@ -268,19 +268,19 @@ impl StartedServer {
         Ok(Self { running, shards, ledger: ledger_thread })
     }
 
-    /// Serves until it is told to end, on this thread.
+    /// Runs on this thread until a stop signal.
     pub(crate) fn run_until_stopped(
         self,
         runtime: Runtime,
         listens: impl FnOnce() -> Result<ServerSignals, ServeError>,
     ) -> Result<(), ServeError> {
         let ended = runtime.block_on(serve_until_signal(&self.running, &self.shards, listens));
-        // A reload that waits for something does not keep the server from ending.
+        // A reload that waits must not delay the shutdown.
         runtime.shutdown_background();
         self.shut_down(ended)
     }
 
-    /// Ends: answers what waits, says goodbye to Diameter peers, writes what the ledger has.
+    /// Shuts down: answers pending requests, disconnects Diameter peers, and writes the ledger's changes.
     fn shut_down(self, ended: Result<(), ServeError>) -> Result<(), ServeError> {
         if self.running.embedding_client.is_none() {
             notify::notify_stopping();
@@ -305,7 +305,7 @@ impl StartedServer {
             tracing::error!("the ledger's thread failed");
         }
         if ended.is_ok() {
-            // It may be gone.
+            // The file may have been removed.
             let _ = std::fs::remove_file(&self.running.control);
         }
         tracing::info!("stopped");
@@ -317,7 +317,7 @@ fn add_counters(all: &RwLock<Vec<Arc<DriverCounters>>>, one: Arc<DriverCounters>
     all.write().unwrap_or_else(PoisonError::into_inner).push(one);
 }
 
-/// Serves those who ask how things are, until a signal says to end.
+/// Serves control socket and metrics until a stop signal.
 async fn serve_until_signal(
     running: &Arc<RunningServer>,
     shards: &[ShardThread],
@@ -334,7 +334,7 @@ async fn serve_until_signal(
         );
         bound.map_err(|error| ServeError::Listen { address, what: "metrics", error })?;
     }
-    // Signals, control socket and metrics are there, too, for who waited for this.
+    // Signals, control socket and metrics work from now on, for a process that waits for readiness.
     match listens {
         ServerSignals::Signals(_) => {
             tracing::info!(shards = shards.len(), version = env!("CARGO_PKG_VERSION"), "started");
@@ -350,7 +350,7 @@ async fn serve_until_signal(
     let mut reload: Option<tokio::task::JoinHandle<()>> = None;
     let mut again = false;
     loop {
-        // What it says is in the log.
+        // The reload logs its result.
         let reload_now = |listens: &ServerSignals| {
             listens.notify_systemd(notify::notify_reloading);
             let running = running.clone();
@@ -360,12 +360,12 @@ async fn serve_until_signal(
             _ = tick.tick() => {
                 running.follow_clock(&mut epoch);
                 if shards.iter().any(Shard::is_finished) {
-                    // Whoever started the server starts it again.
+                    // The service manager restarts the server.
                     return Err(ServeError::Config("a shard's thread has failed; ending".to_owned()));
                 }
                 if drops.is_due() {
                     let asked = running.clone();
-                    // Shards are waited for: not on the thread of the signals.
+                    // Collecting waits for the shards, so it must not run on the thread of the signals.
                     if let Ok(all) = tokio::task::spawn_blocking(move || asked.mailboxes.collect_snapshot()).await {
                         drops.log_new_drops(&all);
                     }
@@ -376,10 +376,10 @@ async fn serve_until_signal(
                 SignalEvent::Reload if reload.is_some() => again = true,
                 SignalEvent::Reload => reload = reload_now(&listens),
             },
-            // One that ends in a panic is over, too.
+            // A reload that panics has ended too.
             _ = async { reload.as_mut()?.await.ok() }, if reload.is_some() => {
                 listens.notify_systemd(notify::notify_ready);
-                // Who asked meanwhile may have changed what had been read already.
+                // A signal during the reload may concern a file that was already read.
                 reload = if std::mem::take(&mut again) { reload_now(&listens) } else { None };
             }
         }

@@ -1,13 +1,13 @@
-//! Silence explained: what was dropped since the last look is logged, once in ten seconds.
+//! Logs dropped packets with hints, at most once in ten seconds.
 
 use crate::stats::ShardSnapshot;
 use std::collections::BTreeMap;
 use usher_radius::server::{DropSources, DroppedFrom, RadiusServerCounters};
 
-/// Looks, one a second, between two that count.
+/// Seconds between two checks.
 const EVERY: u32 = 10;
 
-/// RADIUS counters of drops, each with what an operator can do about it.
+/// RADIUS counters of drops, each with a hint for the operator.
 macro_rules! hints {
     ($($kind:ident: $hint:literal,)+) => {
         &[$((stringify!($kind), |counters| counters.$kind, |sources| sources.$kind, $hint)),+]
@@ -26,7 +26,7 @@ const HINTS: &[DropHint] = hints! {
     malformed: "not RADIUS",
 };
 
-/// What was seen at the last look.
+/// Counters at the last check.
 #[derive(Default)]
 pub(crate) struct DropMonitor {
     looks: u32,
@@ -34,13 +34,13 @@ pub(crate) struct DropMonitor {
 }
 
 impl DropMonitor {
-    /// Whether it is time to look; to be called once a second.
+    /// True if a check is due. The caller calls it once a second.
     pub(crate) fn is_due(&mut self) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks.is_multiple_of(EVERY)
     }
 
-    /// Compares with the last look.
+    /// Logs the drops since the last check.
     pub(crate) fn log_new_drops(&mut self, all: &ShardSnapshot) {
         for (kind, counted, source, hint) in HINTS {
             let now = all.radius.as_ref().map_or(0, counted);

@@ -1,33 +1,33 @@
-//! Why a server does not serve.
+//! Errors of a server's start and run.
 
 use crate::installation::InstallationError;
 use std::net::SocketAddr;
 
-/// Why the server does not serve.
+/// An error that stops the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Its configuration, files or store.
+    /// Configuration, files or store.
     #[error(transparent)]
     Installation(#[from] InstallationError),
-    /// What it is told does not fit together.
+    /// A contradiction in the settings.
     #[error("{0}")]
     Config(String),
-    /// An address cannot be listened on.
+    /// An address cannot be bound.
     #[error("cannot listen on {address} ({what}): {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// For what.
+        /// Purpose of the address.
         what: &'static str,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// A thread, a socket, a signal.
+    /// A thread, socket or signal failed.
     #[error("{what}: {error}")]
     System {
-        /// What failed.
+        /// The failed operation.
         what: &'static str,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Revocation lists that were fetched, as they are kept in the state directory.
+//! Fetched revocation lists in the state directory.
 
 pub(crate) mod learnt;
 
@@ -15,14 +15,14 @@ use usher_crypto::x509::RevocationList;
 pub(crate) use usher_pki::stored_list_path as kept;
 use usher_pki::{ListPublisher, renew_list};
 
-/// How long a list's publisher may take, and what it may send.
+/// Timeout and size limit of a fetched list.
 pub(crate) const FETCH_TIMEOUT: Wait = Wait::from_secs(10);
 pub(crate) const LONGEST: u64 = 32 << 20;
-/// What a publisher whom users' certificates name may send, and all of them together.
+/// Maximum octets of a list that users' certificates name, and of all such lists.
 const LONGEST_LEARNT: u64 = 8 << 20;
 const ALL_LEARNT: usize = 64 << 20;
 
-/// Does something for each at once; what came of it, in their order.
+/// Calls a function for all items in parallel, and returns the results in order.
 pub(crate) fn all_at_once<T: Sync, R: Send>(
     items: &[T],
     act: impl Fn(&T) -> Result<R, String> + Sync,
@@ -43,13 +43,13 @@ pub(crate) fn all_at_once<T: Sync, R: Send>(
     })
 }
 
-/// Reads the lists that were fetched before.
+/// Reads the lists in the state directory.
 pub(crate) fn read_fetched_lists(loaded: &mut LoadedConfig, state_dir: &Path) {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) else { return };
     let authorities = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
     let all = list_urls(tls, files).into_iter();
-    // One that is not there, or no list any more, is fetched again; as is one of an earlier authority, with which
-    // nobody of the one of now would get in.
+    // A missing or invalid list is fetched again. So is a list of a former authority, which would reject every
+    // certificate of the present one.
     let read = |url: String| {
         let octets = fs::read(kept(state_dir, &url)).ok()?;
         let lists = RevocationList::read_lists(&octets).ok()?;
@@ -81,7 +81,7 @@ pub(crate) fn read_fetched_lists(loaded: &mut LoadedConfig, state_dir: &Path) {
     files.learnt = points.into_iter().filter_map(read).collect();
 }
 
-/// Reads the files of lists again, and nothing else of the configuration.
+/// Reads the files of revocation lists again, but no other part of the configuration.
 pub(crate) fn reload_list_files(loaded: &mut LoadedConfig, state_dir: &Path) -> Result<(), String> {
     if let (Some(tls), Some(files)) = (&loaded.file.tls, &mut loaded.tls) {
         let octets = |path: &PathBuf| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
@@ -91,7 +91,7 @@ pub(crate) fn reload_list_files(loaded: &mut LoadedConfig, state_dir: &Path) -> 
     Ok(())
 }
 
-/// Fetches the lists that were never fetched, all at once, before anybody is let in.
+/// Fetches missing lists in parallel before the first login.
 pub(crate) fn fetch_missing(loaded: &mut LoadedConfig, state_dir: &Path) {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return };
     let mut missing = list_urls(tls, files);
@@ -108,8 +108,8 @@ pub(crate) fn fetch_missing(loaded: &mut LoadedConfig, state_dir: &Path) {
     read_fetched_lists(loaded, state_dir);
 }
 
-/// Fetches a list, and keeps it where one of these authorities has signed it and it is later than the one that is kept;
-/// whether it is.
+/// Fetches a list. Keeps it if one of these authorities signed it and it is newer than the present one. True: it
+/// was kept.
 pub(crate) fn fetch_list(
     state_dir: &Path,
     authorities: &[Vec<u8>],
@@ -122,7 +122,7 @@ pub(crate) fn fetch_list(
     renew_list(&kept(state_dir, url), &publisher, (&signed, wrong), now)
 }
 
-/// The same, of a list that users' certificates name: their issuer must have signed it.
+/// Fetches a list that users' certificates name, like [`fetch_list`]. Their issuer must have signed it.
 pub(crate) fn fetch_learnt(
     state_dir: &Path,
     point: &DistributionPoint,

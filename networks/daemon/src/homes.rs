@@ -1,4 +1,4 @@
-//! How home servers are, for logs, metrics and those who ask.
+//! Health of home servers for logs, metrics and status.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use usher_control::HomeServerStatus;
 use usher_host::TlsPeers;
 use usher_radius::client::{HealthCause, ServerCounts, ServerHealth};
 
-/// What a home server is asked for, as labels and logs have it.
+/// Returns the service of a home server for labels and logs.
 pub(crate) const fn service_name(service: HomeServerType) -> &'static str {
     match service {
         HomeServerType::Authentication => "authentication",
@@ -17,7 +17,7 @@ pub(crate) const fn service_name(service: HomeServerType) -> &'static str {
     }
 }
 
-/// As those know it who come from FreeRADIUS.
+/// Returns FreeRADIUS's name of a health.
 pub(crate) const fn health_name(health: ServerHealth) -> &'static str {
     match health {
         ServerHealth::Alive => "alive",
@@ -26,33 +26,33 @@ pub(crate) const fn health_name(health: ServerHealth) -> &'static str {
     }
 }
 
-/// How all shards find home servers to be, so that a change is told once.
+/// Health of the home servers as all shards know it, so that a change is logged once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HomeServerHealth {
     health: Arc<Mutex<BTreeMap<(String, HomeServerType), ServerHealth>>>,
-    /// Those inside TLS, and why one of them is not reached.
+    /// TLS peers, and why one is unreachable.
     peers: TlsPeers,
 }
 
 impl HomeServerHealth {
-    /// With what is found of those inside TLS.
+    /// Creates it with the state of the TLS peers.
     pub(crate) fn new(peers: TlsPeers) -> Self {
         Self { health: Arc::default(), peers }
     }
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(String, HomeServerType), ServerHealth>> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Whether this is news.
+    /// True if the health has changed.
     fn is_news(&self, state: &HomeServerState) -> bool {
         let before = self.lock().insert((state.name.clone(), state.service), state.health);
         before.unwrap_or_default() != state.health
     }
-    /// Other home servers are asked from now on, or the same as before.
+    /// Starts again after a reload.
     pub(crate) fn begin_anew(&self, server: &AaaServer) {
         let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
         *self.lock() = reports.map(|r| ((r.name, r.service), r.health)).collect();
     }
-    /// Tells in the log how a home server is, where that is news.
+    /// Logs a change of a home server's health.
     pub(crate) fn log_change(&self, server: &AaaServer, state: &HomeServerState) {
         if !self.is_news(state) {
             return;
@@ -93,7 +93,7 @@ impl HomeServerHealth {
     }
 }
 
-/// Why a home server is as it is; `fault`: what TLS found of it.
+/// Explains a home server's health. `fault` is the TLS error.
 fn explain_health(cause: HealthCause, fault: Option<&str>) -> String {
     let seconds = |d: usher_core::Duration| format!("{:.1} s", d.as_secs_f64());
     match cause {
@@ -110,19 +110,19 @@ fn explain_health(cause: HealthCause, fault: Option<&str>) -> String {
     }
 }
 
-/// A home server, as the shards that ask it see it.
+/// A home server as the shards see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HomeServerView {
     pub(crate) address: std::net::SocketAddr,
-    /// The worst that a shard knows.
+    /// The worst health of any shard.
     pub(crate) health: ServerHealth,
     pub(crate) request_counts: ServerCounts,
 }
 
-/// All home servers, by name and by what they are asked for.
+/// Home servers by name and service.
 pub(crate) type HomeServers = BTreeMap<(String, HomeServerType), HomeServerView>;
 
-/// As one shard sees them.
+/// Returns the home servers as one shard sees them.
 pub(crate) fn view_home_servers(server: &AaaServer) -> HomeServers {
     let reports = server.home_servers().into_iter().flat_map(|homes| homes.reports());
     let of = |r: HomeServerReport| {
@@ -134,7 +134,7 @@ pub(crate) fn view_home_servers(server: &AaaServer) -> HomeServers {
     reports.map(of).collect()
 }
 
-/// Puts what another shard sees to it.
+/// Merges the view of another shard.
 pub(crate) fn merge_views(all: &mut HomeServers, others: HomeServers) {
     for (key, other) in others {
         match all.get_mut(&key) {
@@ -152,7 +152,7 @@ pub(crate) fn merge_views(all: &mut HomeServers, others: HomeServers) {
     }
 }
 
-/// For those who ask how things are.
+/// Returns the status of the home servers.
 pub(crate) fn home_server_statuses(homes: &HomeServers) -> Vec<HomeServerStatus> {
     let of = |((name, service), home): (&(String, HomeServerType), &HomeServerView)| HomeServerStatus {
         name: name.clone(),

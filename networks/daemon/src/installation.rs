@@ -1,4 +1,4 @@
-//! Where the server keeps what it makes itself, and what it begins with where nothing is configured.
+//! The server's state directory, and the defaults without a configuration.
 
 use crate::config::{self, DEFAULT_PATH};
 use crate::fetched;
@@ -14,28 +14,28 @@ use usher_config::disk::LoadError;
 use usher_config::{NoEnvironment, Prefix};
 use usher_host::folder;
 
-/// A configuration, and the folder of what the server makes itself.
+/// A configuration, and the state directory.
 #[derive(Clone, Debug)]
 pub struct ServerInstallation {
-    /// What is configured.
+    /// The configuration.
     pub loaded: LoadedConfig,
     /// The state directory.
     pub state_dir: PathBuf,
-    /// True: there is no file, and defaults stand in.
+    /// True if there is no file and defaults are used.
     pub first: bool,
 }
 
-/// What somebody who changes nothing finds in a store.
+/// The state of a store, examined without changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreReport {
-    /// What kind it is, and where.
+    /// Kind and location.
     pub location: String,
-    /// Its tables; `None`: there is no file yet, which a server makes.
+    /// Its tables. `None`: the file does not exist yet; a server creates it.
     pub schema: Option<usher_store::SchemaReport>,
 }
 
 impl StoreReport {
-    /// What a server would miss, a sentence each.
+    /// Missing parts that a server needs, a sentence each.
     #[must_use]
     pub fn missing_parts(&self) -> &[String] {
         self.schema.as_ref().map_or(&[], |schema| &schema.missing)
@@ -60,27 +60,27 @@ impl fmt::Display for StoreReport {
     }
 }
 
-/// What a server makes for itself at its first start.
+/// Secrets that a server generates at its first start.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnSecrets {
-    /// The secret of loopback clients, where nothing is configured.
+    /// Secret of loopback clients, if nothing is configured.
     pub(crate) generated: Option<String>,
-    /// By what names are kept from clients.
+    /// Key of the aliases that hide names from clients.
     pub(crate) identity_key: IdentityKey,
 }
 
-/// Why a place cannot be used.
+/// An error of a configuration or state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallationError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] LoadError),
-    /// A file or folder.
+    /// A file or directory.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         error: io::Error,
     },
     /// The store.
@@ -88,8 +88,8 @@ pub enum InstallationError {
     Store(#[from] StoreError),
 }
 
-/// Where the running server of a configuration is asked, and which lists its file names: what can be known without the
-/// configuration's secrets, some of which may be there for the server alone.
+/// The control socket of a configuration's server, and the lists of its file. The configuration's secrets, which
+/// only the server may read, are not needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerLocation {
     /// The control socket.
@@ -99,10 +99,10 @@ pub struct ServerLocation {
 }
 
 impl ServerLocation {
-    /// Reads a configuration: the file named, or the default one, or, where that is not there, defaults.
+    /// Reads a configuration: the given file, the default file, or defaults if that does not exist.
     ///
     /// # Errors
-    /// A file that was named is not there, or is no configuration.
+    /// A given file does not exist or cannot be parsed.
     pub fn from_config(config: Option<&Path>) -> Result<Self, InstallationError> {
         let there = || Some(Path::new(DEFAULT_PATH)).filter(|path| path.exists());
         let file = config.or_else(there).map(config::load_outline).transpose()?;
@@ -116,7 +116,7 @@ impl ServerLocation {
     }
 }
 
-/// Octets that nobody can guess, from the system.
+/// Returns random octets of the system.
 ///
 /// # Errors
 /// The system has none.
@@ -127,10 +127,10 @@ pub fn random_octets<const N: usize>() -> io::Result<[u8; N]> {
 }
 
 impl ServerInstallation {
-    /// Reads the configuration: the file named, or the default one, or, where that is not there, defaults.
+    /// Reads and checks the configuration: the given file, the default file, or defaults if that does not exist.
     ///
     /// # Errors
-    /// A file that was named is not there, or something in it is wrong.
+    /// A given file does not exist, or has errors.
     pub fn from_config(config: Option<&Path>) -> Result<Self, InstallationError> {
         let (loaded, first) = match config {
             Some(path) => (config::load_config(path)?, false),
@@ -145,18 +145,18 @@ impl ServerInstallation {
         Ok(place)
     }
 
-    /// Makes the state directory, for its owner only, where there is none.
+    /// Creates the state directory, accessible to its owner only, if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn create_state_dir(&self) -> Result<(), InstallationError> {
         self.of_state_dir(folder::create_private(&self.state_dir))
     }
 
-    /// Whether there is a state directory, or could be one.
+    /// Checks that the state directory exists or can be created.
     ///
     /// # Errors
-    /// What [`ServerInstallation::create_state_dir`] would end with.
+    /// The error of [`ServerInstallation::create_state_dir`].
     pub(crate) fn check_state_dir(&self) -> Result<(), InstallationError> {
         self.of_state_dir(folder::check_private(&self.state_dir))
     }
@@ -165,28 +165,30 @@ impl ServerInstallation {
         done.map_err(|error| InstallationError::File { path: self.state_dir.clone(), error })
     }
 
-    /// What the server makes for itself. `keep`: what is not there yet is made and kept; otherwise something stands in for it.
+    /// Returns the server's own secrets. With `keep`, missing ones are generated and saved. Otherwise placeholders
+    /// are used.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// A secret cannot be created or read.
     pub(crate) fn own_secrets(&self, keep: bool) -> Result<OwnSecrets, InstallationError> {
         let generated =
             self.first.then(|| self.load_or_generate::<16>(self.secret_path(), keep)).transpose()?;
         Ok(OwnSecrets { generated, identity_key: self.identity_key(keep)? })
     }
 
-    /// The secret of loopback clients where nothing is configured: made at the first start, for its owner only.
+    /// Returns the secret of loopback clients without a configuration. It is generated at the first start, readable
+    /// by its owner only.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// It cannot be created or read.
     pub fn generated_secret(&self) -> Result<String, InstallationError> {
         self.load_or_generate::<16>(self.secret_path(), true)
     }
 
-    /// By what names are kept from clients: what is configured, or what was made at the first start.
+    /// Returns the key of aliases: the configured one, or the one generated at the first start.
     ///
     /// # Errors
-    /// It cannot be made or read.
+    /// It cannot be created or read.
     fn identity_key(&self, keep: bool) -> Result<IdentityKey, InstallationError> {
         let text = match &self.loaded.identity_key {
             Some(key) => key.0.clone(),
@@ -195,7 +197,8 @@ impl ServerInstallation {
         Ok(IdentityKey::new(text.as_bytes()))
     }
 
-    /// So many random octets in hexadecimal, made where they are not there yet, and kept where that is asked.
+    /// Reads random octets in hexadecimal from a file. If it does not exist, generates them, and saves them with
+    /// `keep`.
     fn load_or_generate<const N: usize>(
         &self,
         path: PathBuf,
@@ -214,13 +217,14 @@ impl ServerInstallation {
         Ok(secret)
     }
 
-    /// Writes a secret, for the owner of the state directory only.
+    /// Writes a secret, readable by the owner of the state directory only.
     fn write_secret(&self, path: &Path, secret: &str) -> io::Result<()> {
         let give = |file: &fs::File| usher_store::give_to_owner_of(&self.state_dir, file);
         usher_pki::write_whole(path, format!("{secret}\n").as_bytes(), 0o600, give)
     }
 
-    /// The secret of the client that a loopback address is, by file or store or generated; `None`: it is none.
+    /// Returns the secret of a loopback client: from the file, the store, or the generated one. `None`: the address
+    /// is no client.
     ///
     /// # Errors
     /// The store or the generated secret cannot be read.
@@ -241,29 +245,29 @@ impl ServerInstallation {
         }
     }
 
-    /// Where the generated secret is.
+    /// Path of the generated secret.
     #[must_use]
     pub fn secret_path(&self) -> PathBuf {
         self.state_dir.join("secret")
     }
 
-    /// Where the SQLite database is.
+    /// Path of the SQLite database.
     #[must_use]
     pub fn database_path(&self) -> PathBuf {
         self.loaded.file.users.path.clone().unwrap_or_else(|| self.state_dir.join("usher.db"))
     }
 
-    /// The control socket.
+    /// Path of the control socket.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.loaded.file.control.socket.clone().unwrap_or_else(|| self.state_dir.join("control.sock"))
     }
 
-    /// A connection to the store for a server: one to PostgreSQL is made when it is first needed, so that a server
-    /// begins also while its database is away. `proven`: the database has taken a connection of this server.
+    /// Connects a server to its store. A connection to PostgreSQL is made at first use, so that a server starts
+    /// while its database is away. `proven`: the database has already accepted a connection of this server.
     ///
     /// # Errors
-    /// It can never be opened.
+    /// The store cannot be opened, also not later.
     pub(crate) fn lasting_store(&self, proven: bool) -> Result<Box<dyn Store>, StoreError> {
         match self.loaded.file.users.store {
             StoreKind::Postgresql => {
@@ -278,13 +282,13 @@ impl ServerInstallation {
         self.loaded.url.as_ref().map_or("", |url| url.0.as_str())
     }
 
-    /// Whether users and sessions are kept in a database.
+    /// True if users and sessions are in a database.
     #[must_use]
     pub fn has_database(&self) -> bool {
         self.loaded.file.users.store != StoreKind::Memory
     }
 
-    /// Whether there is a store that outlasts the server; opening one that SQLite keeps makes it where there is none.
+    /// True if the store outlasts the server. Opening an SQLite store creates it.
     #[must_use]
     pub fn has_store(&self) -> bool {
         match self.loaded.file.users.store {
@@ -294,10 +298,10 @@ impl ServerInstallation {
         }
     }
 
-    /// Looks at the store without changing it, and says what there is; `Ok(None)`: it is this process's memory.
+    /// Examines the store without changes. `Ok(None)`: it is in this process's memory.
     ///
     /// # Errors
-    /// It cannot be reached, or a server would refuse it.
+    /// The store is unreachable, or a server would refuse it.
     pub fn examine_store(&self) -> Result<Option<StoreReport>, StoreError> {
         let (place, schema) = match self.loaded.file.users.store {
             StoreKind::Memory => return Ok(None),
@@ -316,7 +320,7 @@ impl ServerInstallation {
         Ok(Some(StoreReport { location: place, schema }))
     }
 
-    /// A connection to the store.
+    /// Connects to the store.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -329,7 +333,7 @@ impl ServerInstallation {
     }
 }
 
-/// What systemd made, or a system folder for root, or the user's own.
+/// Returns systemd's state directory, or a system directory for root, or the user's own.
 fn default_state_dir() -> PathBuf {
     if let Some(made) = std::env::var_os("STATE_DIRECTORY").filter(|d| !d.is_empty()) {
         return PathBuf::from(made);

@@ -1,5 +1,6 @@
-//! The thread of the one ledger: limits and accounting of all shards, durable by group commit. What waits is taken,
-//! written by one [`Store::write_changes`], and then acknowledged; what came meanwhile is the next group.
+//! The thread of the ledger: limits and accounting of all shards, durable by group commit. Each pass takes the
+//! queued entries, writes them by one [`Store::write_changes`] and acknowledges them. Entries that arrive meanwhile
+//! form the next group.
 
 mod queue;
 
@@ -22,61 +23,61 @@ use usher_aaa::store::{SessionRow, Store, StoreChange, StoreError};
 use usher_aaa::{AaaServerCommand, AdmissionVerdict, AdmitRequest, LedgerRecord};
 use usher_live::SystemClock;
 
-/// Entries that may wait; beyond it those of whoever has most are refused at once.
+/// Maximum number of queued entries. Beyond it the client with the most entries loses one.
 const WAITING: usize = 1 << 16;
-/// Entries and changes of one group.
+/// Maximum number of entries and changes of a group.
 const GROUP: usize = 4096;
-/// Decided logins that wait to be written down; beyond it the oldest go.
+/// Maximum number of decided logins to be written. Beyond it the oldest are dropped.
 const LOGINS: usize = 1 << 14;
-/// How long the store is left alone after it failed.
+/// Pause after the store failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the ledger is told.
+/// An entry of the ledger's queue.
 pub(crate) enum LedgerEntry {
-    /// May somebody come in?
+    /// Admits a user.
     Admit(JobTarget, AdmitRequest),
-    /// Keep a record.
+    /// Applies an accounting record.
     Account(JobTarget, Box<LedgerRecord>),
-    /// Somebody failed to prove who they are.
+    /// Counts a failed attempt.
     Failed {
         /// User-Name.
         user: Vec<u8>,
         /// Calling-Station-Id.
         station: Vec<u8>,
     },
-    /// A login was decided.
+    /// Records a decided login.
     Login(StoreChange),
-    /// Tell the open sessions: those of a user, or all.
+    /// Returns the open sessions of a user, or all.
     Sessions(Option<String>, SyncSender<Vec<SessionRow>>),
-    /// End these sessions, and tell which were open, at once, and when all is durable.
+    /// Ends these sessions. Reports those that were open at once, and the end when it is durable.
     EndSessions(Vec<UniqueSessionId>, SyncSender<Vec<SessionRow>>, SyncSender<()>),
-    /// Tell what was counted.
+    /// Returns the counters.
     Collect(SyncSender<LedgerSnapshot>),
-    /// Write what waits and end.
+    /// Writes the remaining changes and ends.
     Stop,
 }
 
-/// What the ledger counted.
+/// The ledger's counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LedgerSnapshot {
     pub(crate) counters: LedgerCounters,
     pub(crate) open: u64,
 }
 
-/// Numbers that others read.
+/// Statistics that other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerStats {
-    /// Entries that were refused because too many waited, of all or of their client.
+    /// Entries refused for a full queue, of all clients or of their own.
     pub(crate) refused: AtomicU64,
     /// Changes that the store refused.
     pub(crate) lost: AtomicU64,
-    /// How long groups took to write.
+    /// Write times of groups.
     pub(crate) write: SharedHistogram,
-    /// Why nothing is written now, if nothing is.
+    /// Cause of the store's outage, if there is one.
     pub(crate) outage: Mutex<Option<String>>,
 }
 
-/// Where entries are put.
+/// The sender of entries.
 #[derive(Clone)]
 pub(crate) struct LedgerHandle {
     queue: Arc<LedgerQueue>,
@@ -85,8 +86,8 @@ pub(crate) struct LedgerHandle {
 }
 
 impl LedgerHandle {
-    /// Puts an entry in line; where there is no room, the request that it is of, or that of who has most in line, is
-    /// answered at once, without acknowledgement.
+    /// Queues an entry. If the queue is full, this entry or one of the client with the most entries is answered at
+    /// once, without acknowledgement.
     pub(crate) fn queue_entry(&self, whose: EntryOwner, entry: LedgerEntry) {
         let Some(refused) = self.queue.push(whose, entry) else { return };
         self.stats.refused.fetch_add(1, Ordering::Relaxed);
@@ -102,28 +103,28 @@ impl LedgerHandle {
             _ => {}
         }
     }
-    /// Puts a record in line.
+    /// Queues a record.
     pub(crate) fn queue_record(&self, f: JobTarget, record: Box<LedgerRecord>) {
         self.queue_entry(
             EntryOwner::Sessions(LedgerClient::from_network(record.client)),
             LedgerEntry::Account(f, record),
         );
     }
-    /// Has the thread write what waits, and end.
+    /// Has the thread write the remaining changes and end.
     pub(crate) fn request_stop(&self) {
         self.queue.put_own(LedgerEntry::Stop);
     }
-    /// How many entries wait.
+    /// Number of queued entries.
     pub(crate) fn queued_count(&self) -> usize {
         self.queue.len()
     }
-    /// The open sessions: those of a user, or all.
+    /// Returns the open sessions of a user, or all.
     pub(crate) fn open_sessions(&self, user: Option<String>) -> Vec<SessionRow> {
         let (sender, receiver) = sync_channel(1);
         self.queue.put_own(LedgerEntry::Sessions(user, sender));
         receiver.recv_timeout(Duration::from_secs(10)).unwrap_or_default()
     }
-    /// Ends sessions: those that were open, and whether their end is durable already.
+    /// Ends sessions. Returns those that were open, and whether their end is already durable.
     pub(crate) fn close_sessions(&self, sessions: Vec<UniqueSessionId>) -> Option<(Vec<SessionRow>, bool)> {
         let ((rows, forgotten), (done, durable)) = (sync_channel(1), sync_channel(1));
         self.queue.put_own(LedgerEntry::EndSessions(sessions, rows, done));
@@ -146,25 +147,24 @@ struct LedgerThread {
     clock: SystemClock,
     mailboxes: ShardMailboxes,
     stats: Arc<LedgerStats>,
-    /// Records that are acknowledged when what bears their number is written.
+    /// Records to be acknowledged when the change of this number is durable.
     pending: VecDeque<(u64, JobTarget)>,
-    /// Who waits for sessions to be ended in the store, too.
+    /// Requests that wait for sessions to be ended in the store.
     forgotten: Vec<(u64, SyncSender<()>)>,
     logins: VecDeque<StoreChange>,
     outage: StoreOutage,
     refusals: RefusalLog,
-    /// The sessions that are open in the store are not known yet: until they are, no record can be told from one that
-    /// came before.
+    /// True while the store's open sessions are not loaded. Until then duplicates cannot be recognised.
     unread: bool,
-    /// The store is left alone until then.
+    /// End of the pause after a failure of the store.
     rest: Option<Monotonic>,
     stopping: bool,
 }
 
-/// Begins the thread. Sessions that are open in the store are taken first; where it is away, as soon as it answers.
+/// Starts the thread. It loads the store's open sessions first, or as soon as the store is available.
 ///
 /// # Errors
-/// The store will never give them.
+/// The store can never return them.
 pub(crate) fn start_ledger(
     ledger: Ledger,
     store: Box<dyn Store>,
@@ -223,13 +223,13 @@ impl LedgerThread {
         }
     }
 
-    /// Takes the sessions that are open in the store, where that was not done yet.
+    /// Loads the store's open sessions once.
     fn load_sessions(&mut self) -> Result<(), StoreError> {
         if !self.unread {
             return Ok(());
         }
         let (now, ledger) = (self.clock.now(), &mut self.ledger);
-        // What was taken before the store went away in the midst of it is not taken twice.
+        // Sessions loaded before the store failed are not loaded twice.
         let read = self.store.open_sessions(&mut |row| {
             ledger.restore_session(now, &row);
         });
@@ -241,20 +241,20 @@ impl LedgerThread {
         Ok(())
     }
 
-    /// The store does not answer: it is left alone for a while.
+    /// Handles an unavailable store: starts the pause.
     fn is_away(&mut self, error: &StoreError) {
         self.record_store_answer(Some(error));
         self.rest = Some(Monotonic::now() + PAUSE);
     }
 
-    /// Takes what the store's last answer was, an error or none.
+    /// Records the result of the store's last call.
     fn record_store_answer(&mut self, error: Option<&StoreError>) {
         self.outage.record_answer(error);
         let cause = error.map(ToString::to_string);
         *self.stats.outage.lock().unwrap_or_else(PoisonError::into_inner) = cause;
     }
 
-    /// How long to wait for an entry.
+    /// Returns how long to wait for an entry.
     fn entry_timeout(&self) -> Duration {
         let most = Duration::from_secs(1);
         let rest = self.rest.map(|until| until.saturating_duration_since(Monotonic::now()));
@@ -285,7 +285,7 @@ impl LedgerThread {
                 if held.station {
                     tracing::warn!(mac = %storable_text(&station), "too many failed logins from this station: held back");
                 }
-                // Every shard weighs nothing more of them.
+                // All shards apply the lockout.
                 for mailbox in self.mailboxes.as_slice() {
                     for command in hold_back(&user, &station, held) {
                         mailbox.send(ShardMessage::Command(command));
@@ -316,7 +316,7 @@ impl LedgerThread {
                     }
                 }
                 self.forgotten.extend(last.map(|number| (number, done)));
-                // Who went away needs no answer.
+                // The requester may have disconnected.
                 let _ = rows.try_send(ended);
             }
             LedgerEntry::Collect(sender) => {
@@ -325,7 +325,7 @@ impl LedgerThread {
             }
             LedgerEntry::Stop => {
                 self.stopping = true;
-                // What came before it may wait behind it.
+                // An earlier entry may still be queued behind it.
                 for _ in 0..self.queue.len() {
                     let Some(entry) = self.queue.pop() else { break };
                     self.handle_entry(entry);
@@ -342,7 +342,7 @@ impl LedgerThread {
         let mut failed = None;
         let taken = self.ledger.apply_record_with(now, record, |unique| match rest {
             false => store.find_session(unique).inspect_err(|error| failed = Some(error.clone())),
-            // Each question to a store that is away would keep all the others waiting.
+            // A query to an unavailable store would delay all other entries.
             true => Err(StoreError::Unavailable(String::new())),
         });
         if let Some(error) = failed {
@@ -358,7 +358,7 @@ impl LedgerThread {
         self.mailboxes.send_command(f.shard, AaaServerCommand::Accounted { token: f.token, durable });
     }
 
-    /// Writes one group; true where there may be more.
+    /// Writes a group. True if there may be more.
     fn write_group(&mut self) -> bool {
         let begun = Monotonic::now();
         let commit = self.ledger.commit_changes(&mut *self.store, GROUP);
@@ -382,7 +382,7 @@ impl LedgerThread {
         let (away, failed) = (away.is_some(), commit.error.is_some());
         let mut answers = Vec::new();
         self.pending.retain(|(n, f)| {
-            // What the store did not take now comes again from its NAS.
+            // A record that is not durable is retransmitted by its NAS.
             let durable = commit.is_durable(*n).or(failed.then_some(false));
             answers.extend(durable.map(|durable| (*f, durable)));
             durable.is_none()
@@ -445,17 +445,17 @@ mod tests {
     use usher_aaa::store::{ClientRow, GroupRows, MemoryStore, UserRows};
     use usher_core::WallTime;
 
-    /// A store that is away, and counts how often it was asked: for its open sessions, for one session, to write.
+    /// An unavailable store that counts its calls: open sessions, one session, writes.
     #[derive(Clone, Default)]
     struct UnavailableStore {
         query_counts: Arc<[AtomicU32; 3]>,
-        /// It was there at the start.
+        /// True if it was available at the start.
         left: bool,
-        /// It is there, but slow.
+        /// A slow but available store.
         slow: Option<GatedStore>,
     }
 
-    /// Writes while nobody holds the gate.
+    /// Writes only while the gate is open.
     #[derive(Clone)]
     struct GatedStore {
         gate: Arc<Mutex<()>>,
@@ -510,8 +510,8 @@ mod tests {
         }
     }
 
-    /// Gives a ledger a thousand records with this store, and ends it; how often it may have asked the store, which it leaves
-    /// alone for [`PAUSE`] after each question.
+    /// Passes a thousand records to a ledger with this store, and stops it. Returns how many calls of the store are
+    /// allowed with a [`PAUSE`] after each.
     fn questions_allowed(store: &UnavailableStore) -> u128 {
         let begun = Monotonic::now();
         let ledger = Ledger::new(LedgerConfig::default());
@@ -529,7 +529,7 @@ mod tests {
         1 + begun.elapsed().as_nanos() / PAUSE.as_nanos()
     }
 
-    /// What a ledger counted, however long its thread takes to say it.
+    /// Returns a ledger's counters, however long its thread takes.
     fn collect_patiently(handle: &LedgerHandle) -> LedgerSnapshot {
         (0..120).find_map(|_| handle.collect_snapshot()).expect("the ledger's thread answers")
     }

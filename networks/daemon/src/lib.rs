@@ -1,4 +1,4 @@
-//! The AAA server as a daemon: its configuration on disk, shards, stores, signals, metrics and control socket.
+//! The AAA server as a daemon: configuration on disk, shards, stores, signals, metrics and control socket.
 //!
 //! ```text
 //! shard threads, each: a live driver with one AAA machine and sockets of its own (SO_REUSEPORT)

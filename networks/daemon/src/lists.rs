@@ -1,5 +1,5 @@
-//! Revocation lists over their lives: told of before they are out of date, made anew where the authority is at hand,
-//! fetched where somebody publishes them. What is new is taken up while the server runs.
+//! Revocation lists: warns before they expire, reissues those of a local authority, fetches published ones, and
+//! applies new lists while the server runs.
 
 use crate::clock::wall_time;
 use crate::fetched::learnt::{DistributionPoint, LearnedPoints};
@@ -22,23 +22,23 @@ use usher_crypto::x509::{CertificateInfo, RevocationList};
 use usher_pki::{CertificateAuthority, PkiError};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// How often it is looked whether something is due.
+/// Interval of checks.
 const TICK: Wait = Wait::from_secs(1);
-/// How many of the publishers whom users' certificates name are asked at one time.
+/// Maximum number of parallel fetches of lists that users' certificates name.
 const LEARNT_AT_ONCE: usize = 4;
-/// Chains of users that wait to be looked at; those of others are looked at when they come again.
+/// Maximum number of queued certificate chains. Further chains are examined at the user's next login.
 pub(crate) const CHAINS: usize = 64;
-/// How long after a first failure the next attempt is made, and after many of them; never later than otherwise.
+/// Delay after the first failure, and after many. Never longer than the regular interval.
 const RETRY: Duration = Duration::from_secs(10);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
-/// How often the same failure is told of.
+/// Interval of log messages about the same failure.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What to do about a list that ends.
+/// Advice about a list that expires.
 const ADVICE: &str =
     "make a new one (usher aaa cert crl), or have the server do it: crl_authority, crl_url of [tls]";
 
-/// What is to be said of a configuration's lists before it serves: those that are, or are soon, out of date.
+/// Returns warnings about a configuration's lists that have expired or will soon.
 #[must_use]
 pub fn list_warnings(loaded: &LoadedConfig) -> Vec<String> {
     let (Some(tls), Some(files)) = (&loaded.file.tls, &loaded.tls) else { return Vec::new() };
@@ -47,7 +47,7 @@ pub fn list_warnings(loaded: &LoadedConfig) -> Vec<String> {
     used.iter().filter_map(|(used, _)| Some(format!("{}; {ADVICE}", used.expiry_warning(now)?))).collect()
 }
 
-/// Makes the list of an authority anew where a third of its time is left; whether it did.
+/// Reissues the list of a local authority if at most a third of its time is left. True: it was reissued.
 fn renew_authority_list(folder: &Path, now: WallTime) -> Result<bool, String> {
     let path = folder.join("ca.crl");
     let octets = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -69,21 +69,21 @@ fn renew_authority_list(folder: &Path, now: WallTime) -> Result<bool, String> {
     Ok(due)
 }
 
-/// From where a list comes.
+/// The source of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ListSource {
-    /// The folder of an authority that is at hand.
+    /// Directory of a local authority.
     Authority(PathBuf),
-    /// A file, and what was read of it.
+    /// A file, and its contents.
     File(PathBuf, Vec<u8>),
-    /// A URL, and whether a list of it is in use.
+    /// A URL, and whether its list is in use.
     Url(String, bool),
-    /// A place that users' certificates name, and whether a list of it is in use.
+    /// A distribution point of users' certificates, and whether its list is in use.
     Learnt(DistributionPoint, bool),
 }
 
 impl ListSource {
-    /// What people call it.
+    /// Returns its name for people.
     fn name(&self) -> String {
         match self {
             Self::Authority(path) | Self::File(path, _) => path.display().to_string(),
@@ -91,32 +91,32 @@ impl ListSource {
             Self::Learnt(point, _) => point.url.clone(),
         }
     }
-    /// What tells it from others.
+    /// Returns its identification.
     fn source_key(&self) -> (String, &[u8]) {
         match self {
             Self::Learnt(point, _) => (point.url.clone(), &point.issuer),
             other => (other.name(), &[]),
         }
     }
-    /// Whether nothing of it is in use.
+    /// True if its list is not in use.
     fn is_without_list(&self) -> bool {
         matches!(self, Self::Url(_, false) | Self::Learnt(_, false))
     }
 }
 
-/// Where a configuration's lists come from.
+/// The sources of a configuration's lists.
 struct ListSources {
-    /// Which configuration that is.
+    /// Generation of the configuration.
     generation: u64,
     all: Vec<ListSource>,
     interval: Duration,
-    /// Whose fetched lists are believed, DER.
+    /// Authorities whose fetched lists are accepted, in DER.
     authorities: Vec<Vec<u8>>,
     state_dir: PathBuf,
 }
 
 impl ListSources {
-    /// None where there is no TLS.
+    /// Returns the sources; none without TLS.
     fn from_installation(place: &ServerInstallation, learnt: &LearnedPoints, generation: u64) -> Self {
         let state_dir = place.state_dir.clone();
         let (Some(tls), Some(files)) = (&place.loaded.file.tls, &place.loaded.tls) else {
@@ -148,7 +148,7 @@ impl ListSources {
         }
     }
 
-    /// Looks whether there is a new list; whether there is.
+    /// Checks a source. True: there is a new list.
     fn try_source(&self, source: &ListSource, now: WallTime) -> Result<bool, String> {
         match source {
             ListSource::Authority(folder) => renew_authority_list(folder, now),
@@ -166,19 +166,19 @@ impl ListSources {
     }
 }
 
-/// The attempts to get a list from somewhere.
+/// The attempts to update a source.
 #[derive(Default)]
 struct SourceAttempts {
-    /// When the next one is due.
+    /// Time of the next attempt.
     due: Option<WallTime>,
-    /// How many have failed since the last that did not.
+    /// Number of consecutive failures.
     failed: u32,
     last_error: ReportedError,
 }
 
 impl SourceAttempts {
     fn is_due(&self, interval: Duration, now: WallTime) -> bool {
-        // A clock that was set back must not keep it waiting.
+        // A clock that was set back must not delay it.
         self.due.is_none_or(|due| now >= due || due > now + interval)
     }
     fn record_attempt(&mut self, done: bool, interval: Duration, now: WallTime) {
@@ -188,12 +188,12 @@ impl SourceAttempts {
     }
 }
 
-/// What was last complained of, and when.
+/// The last reported error, and its time.
 #[derive(Default)]
 struct ReportedError(Option<(String, WallTime)>);
 
 impl ReportedError {
-    /// Whether something is to be told: it is another than before, or that was a while ago.
+    /// True if the error must be reported: it differs from the last one, or that was a while ago.
     fn is_news(&mut self, error: &str, now: WallTime) -> bool {
         let news = self.0.as_ref().is_none_or(|(before, at)| before != error || now >= *at + REPORT_INTERVAL);
         if news {
@@ -203,24 +203,23 @@ impl ReportedError {
     }
 }
 
-/// What is remembered between two looks.
+/// State of the thread that watches lists.
 #[derive(Default)]
 struct ListWatcher {
     sources: Option<Arc<ListSources>>,
-    /// By what tells the source from others.
+    /// Attempts by source.
     attempts: BTreeMap<(String, Vec<u8>), SourceAttempts>,
     learnt: LearnedPoints,
-    /// URLs for which there was no room, and when that was last told.
+    /// URLs without room, and the time of their report.
     crowded: ReportedError,
-    /// What was told of a list, by where it is from and when it was made, and when.
+    /// Reported stages of expiry by source and issue time, with the time of the report.
     reported_expiries: BTreeMap<(String, WallTime), (ExpiryStage, WallTime)>,
-    /// Something is new, and when it is tried to be taken up.
+    /// Time to apply a new list, if there is one.
     new: Option<WallTime>,
     reload_error: ReportedError,
 }
 
-/// Begins to look after lists, for as long as the server runs. `chains` are those that users show, own certificate first, as
-/// they were verified.
+/// Starts the thread. It runs as long as the server. `chains` are verified chains of users, own certificate first.
 pub(crate) fn start_watcher(running: &Arc<RunningServer>, chains: Receiver<Vec<Vec<u8>>>) {
     let running = running.clone();
     let watch = move || {
@@ -232,7 +231,7 @@ pub(crate) fn start_watcher(running: &Arc<RunningServer>, chains: Receiver<Vec<V
             std::thread::sleep(TICK);
         }
     };
-    // Without this thread lists are those of the last reload.
+    // Without this thread lists change at a reload only.
     if let Err(error) = std::thread::Builder::new().name("usher-lists".to_owned()).spawn(watch) {
         tracing::error!(%error, "revocation lists are not looked after");
     }
@@ -262,7 +261,7 @@ impl ListWatcher {
         self.warn_of_expiry(running, now);
     }
 
-    /// Learns where the certificates of users say that lists are.
+    /// Learns distribution points from users' certificates.
     fn learn_points(&mut self, running: &RunningServer, chains: &[Vec<Vec<u8>>], now: WallTime) {
         if chains.is_empty() {
             return;
@@ -274,7 +273,7 @@ impl ListWatcher {
         let configured = list_urls(settings, files);
         let roots = files.ca.as_deref().map(parse_certificates).unwrap_or_default();
         for chain in chains {
-            // The issuers are those of the path to a root, whatever else the user has shown.
+            // The issuers are those of the verified path, whatever other certificates the user has sent.
             let Ok(path) = clients.client_path(chain) else { continue };
             let known = |url: &str| configured.contains(url);
             let learning = self.learnt.learn_from_path(&path, &roots, &settings.crl_from_users, known, now);
@@ -303,7 +302,7 @@ impl ListWatcher {
             }
             let mut counts = running.lists.lock().unwrap_or_else(PoisonError::into_inner);
             for point in &learning.removed {
-                // It may never have been there.
+                // The file may not exist.
                 let _ = fs::remove_file(point.list_path(&place.state_dir));
                 counts.retain(|(from, _), _| *from != point.url);
             }
@@ -311,9 +310,9 @@ impl ListWatcher {
         }
     }
 
-    /// Where the lists of the configuration of now come from.
+    /// Returns the sources of the current configuration.
     fn current_sources(&mut self, running: &RunningServer) -> Arc<ListSources> {
-        // Read before the configuration: one that comes between the two is looked at again.
+        // Read before the configuration: a reload between the two is noticed at the next check.
         let generation = running.generation.load(Ordering::Acquire);
         match &self.sources {
             Some(sources) if sources.generation == generation => sources.clone(),
@@ -327,7 +326,7 @@ impl ListWatcher {
                     _ => LearnedPoints::default(),
                 };
                 let sources = Arc::new(ListSources::from_installation(&place, &self.learnt, generation));
-                // Without a list there is no time to wait.
+                // A source without a list is tried at once.
                 let waits = |(name, issuer): &(String, Vec<u8>)| {
                     let is = |source: &ListSource| source.source_key() == (name.clone(), &issuer[..]);
                     sources.all.iter().any(|source| is(source) && !source.is_without_list())
@@ -338,7 +337,7 @@ impl ListWatcher {
         }
     }
 
-    /// Does what is due; what came of each.
+    /// Tries the sources that are due, and returns the results.
     fn try_due_sources(&mut self, sources: &ListSources, now: WallTime) -> Vec<(String, &'static str)> {
         let interval = sources.interval;
         let key = |source: &ListSource| {
@@ -383,7 +382,7 @@ impl ListWatcher {
         results
     }
 
-    /// Tells of lists that end: once at each stage, and once a day.
+    /// Logs lists that expire: once at each stage, and once a day.
     fn warn_of_expiry(&mut self, running: &RunningServer, now: WallTime) {
         let Some(tls) = running.tls.read().unwrap_or_else(PoisonError::into_inner).clone() else { return };
         let mut told = BTreeMap::new();

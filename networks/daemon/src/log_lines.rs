@@ -1,10 +1,10 @@
-//! Log lines about what the machines decided.
+//! Log lines about the machine's decisions.
 
 use usher_aaa::ledger::{LedgerRecord, storable_text};
 use usher_aaa::{AuthMethod, FinishedLogin};
 use usher_aaa_config::ClientDirectory;
 
-/// One line for a login; `decided`: it came to a verdict.
+/// Logs a login. `decided`: it has a verdict.
 pub(crate) fn log_login(login: &FinishedLogin, decided: bool, micros: u64, clients: &ClientDirectory) {
     if !tracing::enabled!(tracing::Level::INFO) {
         return;
@@ -38,7 +38,7 @@ pub(crate) fn log_login(login: &FinishedLogin, decided: bool, micros: u64, clien
     }
 }
 
-/// One line for an accounting record.
+/// Logs an accounting record.
 pub(crate) fn log_record(record: &LedgerRecord) {
     tracing::debug!(
         status = ?record.status,

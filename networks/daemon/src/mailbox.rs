@@ -1,4 +1,4 @@
-//! What threads tell the shards, and where they put it.
+//! The mailboxes of the shards, for messages of other threads.
 
 use crate::stats::ShardSnapshot;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,36 +9,36 @@ use usher_aaa_config::ClientDirectory;
 use usher_core::{DatagramPath, Instant};
 use usher_live::Mailbox;
 
-/// Whom a job is for.
+/// The shard and token of a job's result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobTarget {
     /// The shard.
     pub(crate) shard: u16,
-    /// The machine's token.
+    /// Token of the machine.
     pub(crate) token: u64,
 }
 
-/// What other threads tell a shard.
+/// A message to a shard.
 pub(crate) enum ShardMessage {
-    /// Something for the machine: mostly an answer.
+    /// A command for the machine, mostly a job result.
     Command(AaaServerCommand),
-    /// A request that came to another shard and is of a session of this one.
+    /// A datagram that another shard received, for a session of this one.
     Datagram(DatagramPath, Vec<u8>),
-    /// The same by a connection, with the number of that shard.
+    /// A request that another shard received by a connection, with the number of that shard.
     ConnectionRequest(u16, ShardRequest),
-    /// Tell what was counted.
+    /// Returns the statistics.
     Collect(SyncSender<ShardSnapshot>),
-    /// Forget what is known of a user, or of all, and who waits until that is done.
+    /// Evicts a user, or all, and reports the end.
     ForgetUsers(Option<Vec<u8>>, SyncSender<()>),
-    /// New lists of clients and configuration, and who waits until they are taken.
+    /// New configuration and clients, with the result's receiver.
     Reload(Box<usher_aaa::AaaServerConfig>, Arc<ClientDirectory>, SyncSender<Result<(), String>>),
-    /// Trace under this number, to there; or no more.
+    /// Starts a trace in a slot and sends its lines here, or ends it.
     Trace(u8, Option<(TraceFilter, SyncSender<TracedLine>)>),
-    /// A request to a NAS, and who waits for its end.
+    /// A request to a NAS, and the result's receiver.
     Dynamic(AaaServerCommand, SyncSender<DynamicResult>),
-    /// Take no new logins; end when none is under way.
+    /// Takes no new logins and ends when none is under way.
     Drain,
-    /// End now.
+    /// Ends now.
     Stop,
 }
 
@@ -48,13 +48,12 @@ pub(crate) struct TracedLine {
     pub(crate) traced_at: Instant,
     pub(crate) session: u64,
     pub(crate) text: String,
-    /// Why nobody is let in, with the line that tells so.
+    /// Reject cause, in the line of a reject.
     pub(crate) cause: Option<&'static str>,
 }
 
-/// Requests that other shards may have put into a shard's mailbox and it has not taken yet. What answers a shard's own
-/// events has no bound here: there is never more of it than the shard asked for, which its machine bounds, and none of it
-/// may be lost.
+/// Maximum number of other shards' requests in a mailbox. Job results of a shard's own machine have no limit here:
+/// the machine limits its jobs, and no result may be lost.
 const REQUESTS: usize = 1 << 12;
 
 /// The mailboxes of all shards, by number.
@@ -63,20 +62,20 @@ pub(crate) struct ShardMailboxes(Arc<OnceLock<MailboxTable>>);
 
 struct MailboxTable {
     all: Vec<Mailbox<ShardMessage>>,
-    /// How many requests of others are in each.
+    /// Number of other shards' requests in each.
     requests: Vec<AtomicUsize>,
 }
 
 impl ShardMailboxes {
     pub(crate) fn set_mailboxes(&self, all: Vec<Mailbox<ShardMessage>>) {
         let requests = all.iter().map(|_| AtomicUsize::new(0)).collect();
-        // Set once, when all shards are made.
+        // It is set once, when all shards exist.
         let _ = self.0.set(MailboxTable { all, requests });
     }
     pub(crate) fn as_slice(&self) -> &[Mailbox<ShardMessage>] {
         self.0.get().map_or(&[], |boxes| &boxes.all)
     }
-    /// Puts a request of another shard in; false where there is no room, or no such shard.
+    /// Sends a request of another shard. False: the mailbox is full, or there is no such shard.
     pub(crate) fn send_request(&self, shard: u16, message: ShardMessage) -> bool {
         let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) else {
             return false;
@@ -87,7 +86,7 @@ impl ShardMailboxes {
         }
         self.send(shard, message)
     }
-    /// A shard has taken a request out.
+    /// Counts a received request.
     pub(crate) fn release_request(&self, shard: u16) {
         if let Some(waiting) = self.0.get().and_then(|boxes| boxes.requests.get(usize::from(shard))) {
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -99,7 +98,7 @@ impl ShardMailboxes {
     pub(crate) fn send_command(&self, shard: u16, command: AaaServerCommand) {
         self.send(shard, ShardMessage::Command(command));
     }
-    /// Has every shard forget what is known of a user, or of all; false where one has not within a while.
+    /// Has all shards evict a user, or all. False: a shard did not finish within `patience`.
     pub(crate) fn evict_user(&self, name: Option<&[u8]>, patience: std::time::Duration) -> bool {
         let (sender, receiver) = std::sync::mpsc::sync_channel(self.as_slice().len());
         for mailbox in self.as_slice() {
@@ -109,7 +108,7 @@ impl ShardMailboxes {
         let left = || until.saturating_duration_since(std::time::Instant::now());
         self.as_slice().iter().all(|_| receiver.recv_timeout(left()).is_ok())
     }
-    /// Asks every shard and adds up what they say, waiting a moment at most for each.
+    /// Collects and adds the statistics of all shards. Waits a short time for each.
     pub(crate) fn collect_snapshot(&self) -> ShardSnapshot {
         let asked: Vec<Receiver<ShardSnapshot>> = self
             .as_slice()

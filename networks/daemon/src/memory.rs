@@ -1,4 +1,4 @@
-//! A store that keeps nothing: users are in the configuration file, sessions in the ledger alone.
+//! A store that keeps nothing: users are in the configuration file, sessions in the ledger's memory.
 
 use usher_aaa::store::{ClientRow, GroupRows, SessionRow, Store, StoreChange, StoreError, UserRows};
 

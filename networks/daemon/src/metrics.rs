@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, collected when they are asked for, and whether the server is ready.
+//! Prometheus metrics, collected at each scrape, and the readiness check.
 
 use crate::homes::{self, HomeServers};
 use crate::running::RunningServer;
@@ -18,7 +18,7 @@ use usher_radius::client::{ServerCounts, ServerHealth};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusServerCounters as RadiusCounters;
 
-/// What the metrics endpoint asks of the server, which may end before the program does.
+/// The server behind the metrics endpoint. It may end before the program.
 pub(crate) struct RunningProbe(pub(crate) Weak<RunningServer>);
 
 impl ServiceProbe for RunningProbe {
@@ -33,7 +33,7 @@ impl ServiceProbe for RunningProbe {
     }
 }
 
-/// The text that is exposed; `None` where it cannot be made.
+/// Returns the exposition. `None`: it cannot be made.
 fn render_metrics(running: &Arc<RunningServer>) -> Option<String> {
     let mut registry = Registry::with_prefix("usher_aaa");
     registry.register_collector(Box::new(MetricsCollector(running.clone())));
@@ -50,19 +50,19 @@ impl std::fmt::Debug for MetricsCollector {
     }
 }
 
-/// What a metric counts or shows.
+/// The type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MetricKind {
     Counter,
     Gauge,
-    /// A gauge of seconds.
+    /// A gauge in seconds.
     Seconds,
-    /// A histogram of seconds.
+    /// A histogram in seconds.
     Latency,
 }
 
-/// A metric of the exposition, by the one declaration of which its name there, its help and its row of the page for operators
-/// (docs/aaa-server.md) are made.
+/// A metric of the exposition. Its name, its help and its row in docs/aaa-server.md are derived from this
+/// declaration.
 #[derive(Debug)]
 struct MetricDeclaration {
     name: &'static str,
@@ -135,7 +135,7 @@ metrics! {
     BUILD_INFO = Gauge "build_info" ["version"] "1, of the program's version";
 }
 
-/// A histogram that was filled elsewhere: its sum, and how many were up to each bound.
+/// The sum of a histogram, and its cumulative counts by bound.
 struct FilledHistogram(f64, Vec<(f64, u64)>);
 
 impl From<LatencyHistogram> for FilledHistogram {
@@ -156,7 +156,7 @@ impl EncodeMetric for FilledHistogram {
 }
 
 impl MetricDeclaration {
-    /// One value for each set of labels, which stand in their declared order.
+    /// Encodes a value for each set of labels, in their declared order.
     fn encode<const N: usize, M: EncodeMetric>(
         &self,
         e: &mut DescriptorEncoder<'_>,
@@ -189,7 +189,7 @@ impl MetricDeclaration {
     ) -> std::fmt::Result {
         self.encode(e, values.into_iter().map(|(labels, n)| (labels, ConstCounter::new(n))))
     }
-    /// The counters of a part by their names.
+    /// Encodes the counters of a part by name.
     fn encode_kinds(
         &self,
         e: &mut DescriptorEncoder<'_>,
@@ -209,7 +209,7 @@ impl MetricDeclaration {
     }
 }
 
-/// Home servers by their names and what they are asked for.
+/// Encodes home servers by name and service.
 fn home_servers(e: &mut DescriptorEncoder<'_>, homes: &HomeServers) -> std::fmt::Result {
     let labels = |name: &str, service| [name.to_owned(), homes::service_name(service).to_owned()];
     let states = homes.iter().flat_map(|((name, service), home)| {
@@ -315,7 +315,7 @@ impl MetricsCollector {
     }
 }
 
-/// `Access-Request` for a known code, the number for others.
+/// Returns a code's name such as `Access-Request`, or its number if unknown.
 fn code_name(code: u8) -> String {
     PacketCode(code).to_string()
 }
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     impl MetricDeclaration {
-        /// Its row of the page: the name that is exposed, labels, and what it is.
+        /// Returns its row of the page: exposed name, labels and help.
         fn page_row(&self) -> String {
             let (unit, end) = match self.kind {
                 MetricKind::Counter => ("", "_total"),
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// The rows of the table of a page whose first column has this title.
+    /// Returns the rows of the page's table whose first column has this title.
     fn page_table(page: &str, title: &str) -> Vec<String> {
         let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap();

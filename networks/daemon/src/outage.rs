@@ -1,20 +1,20 @@
-//! What the log says while a store is away.
+//! Logs outages of a store.
 
 use std::time::{Duration, Instant};
 use usher_aaa::store::StoreError;
 
-/// How many causes of one outage are logged: a database that comes up may give a few, one that is ill any number.
+/// Maximum number of logged causes of an outage. A database that starts has a few; a broken one may have many.
 const MOST_CAUSES: usize = 4;
 
-/// The outage of a store, if there is one: each of its causes is logged once, since the first may be the connection's end and
-/// the next one why there is no other.
+/// The outage of a store, if there is one. Each cause is logged once: the first may be a broken connection, the
+/// next one why it cannot be restored.
 #[derive(Default)]
 pub(crate) struct StoreOutage {
     causes: Vec<String>,
 }
 
 impl StoreOutage {
-    /// Takes what the store's last answer was, an error or none, and logs a cause that is new, and the end.
+    /// Records the result of the store's last call. Logs a new cause, and the end of the outage.
     pub(crate) fn record_answer(&mut self, error: Option<&StoreError>) {
         match error {
             Some(error) => {
@@ -40,19 +40,19 @@ impl StoreOutage {
     }
 }
 
-/// How long a cause for which the store refuses something is not told again.
+/// Interval of log messages about the same cause.
 const REPORT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Why a store that answers refuses what it is given: clients send the same again and again, so that each cause is told once an hour.
+/// Refusals of a store that is available. Clients retransmit refused data, so each cause is logged once an hour.
 #[derive(Default)]
 pub(crate) struct RefusalLog {
     causes: Vec<(String, Instant)>,
-    /// What was refused and not told.
+    /// Refusals since the last message.
     silent: u64,
 }
 
 impl RefusalLog {
-    /// So much more was refused; how much is to be told now, with what was not told before.
+    /// Adds refusals. Returns the number to log now, with those not yet logged.
     pub(crate) fn record_refusal(&mut self, cause: &str, refused: u64, now: Instant) -> Option<u64> {
         self.silent += refused;
         self.causes.retain(|(_, told)| now.saturating_duration_since(*told) < REPORT_INTERVAL);

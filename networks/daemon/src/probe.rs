@@ -1,4 +1,4 @@
-//! One login, as a network access server would make it, with every step told in words.
+//! A single login as a network access server makes it, with each step reported in words.
 
 use crate::config;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -33,118 +33,118 @@ use usher_live::{
 use usher_radius::SharedSecret;
 use usher_radius::client::{self, RadiusClientConfig, ServerConfig};
 
-/// The longest EAP packet that is sent.
+/// Maximum octets of an EAP packet.
 const FRAGMENT: usize = 1024;
-/// Rounds of one login; more are a conversation without end.
+/// Maximum number of rounds. More are an endless conversation.
 const ROUNDS: u32 = 100;
 
-/// Which login.
+/// The parameters of a login.
 pub struct ProbeLogin {
     /// The server.
     pub server: SocketAddr,
-    /// How it is asked.
+    /// Transport.
     pub carrier: ProbeTransport,
-    /// The user.
+    /// User name.
     pub name: String,
-    /// The name outside a tunnel; `None`: the user's.
+    /// Outer identity of a tunnel. `None`: the user name.
     pub outside: Option<String>,
-    /// The password; empty for EAP-TLS.
+    /// Password, empty for EAP-TLS.
     pub password: Vec<u8>,
-    /// How it is proved.
+    /// Method.
     pub method: AuthMethod,
-    /// PEM: authorities of the server's certificate.
+    /// PEM file: authorities of the server's certificate.
     pub ca: Option<PathBuf>,
-    /// PEM: the certificate by which this side is known, and its key: by EAP-TLS, and by the server where it is asked by TLS.
+    /// PEM files: certificate and key of this client, for EAP-TLS and for a TLS transport.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The name that the certificate must bear that the server shows where it is asked by TLS.
+    /// Required name in the server's certificate of a TLS transport.
     pub server_name: Option<String>,
     /// Calling-Station-Id.
     pub mac: Option<String>,
-    /// How long the whole may take.
+    /// Timeout of the whole login.
     pub timeout: Wait,
 }
 
-/// How a server is asked.
+/// The transport of a login.
 #[derive(Clone, Debug)]
 pub enum ProbeTransport {
-    /// RADIUS by datagrams.
+    /// RADIUS over UDP.
     Udp {
-        /// The secret shared with the server.
+        /// Shared secret.
         secret: SecretValue,
     },
     /// RADIUS over TLS (RFC 6614).
     RadSec,
     /// Diameter.
     Diameter {
-        /// What the server calls itself.
+        /// DiameterIdentity of the server.
         peer: String,
-        /// What this side calls itself.
+        /// DiameterIdentity of this client.
         identity: String,
-        /// Our realm.
+        /// Realm of this client.
         realm: String,
         /// Destination-Realm.
         destination: String,
-        /// What carries it.
+        /// Transport of Diameter.
         transport: DiameterBy,
     },
 }
 
-/// What carries Diameter.
+/// A transport of Diameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiameterBy {
     /// TCP.
     Tcp,
     /// TLS over TCP.
     Tls,
-    /// SCTP, one stream each way: there is one login.
+    /// SCTP with one stream each way, which is enough for one login.
     Sctp,
 }
 
-/// The methods that a login can be proved by here: of PEAP with MSCHAPv2 inside, of TTLS with PAP.
+/// Supported methods. PEAP has MSCHAPv2 inside, TTLS has PAP.
 pub fn probe_methods() -> impl Iterator<Item = AuthMethod> {
     AuthMethod::ALL.into_iter().filter(|method| !matches!(method, AuthMethod::MsChap | AuthMethod::Mab))
 }
 
-/// How it ended.
+/// The end of a login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeOutcome {
-    /// Let in.
+    /// Accepted.
     Accepted,
-    /// Turned away.
+    /// Rejected.
     Rejected,
-    /// The server said nothing, or the TLS by which it is asked did not come about ([`ProbeResult::tls`]).
+    /// The server did not answer, or the TLS transport failed ([`ProbeResult::tls`]).
     Silence,
 }
 
-/// What became of a login.
+/// The result of a login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProbeResult {
-    /// How it ended.
+    /// End of the login.
     pub outcome: ProbeOutcome,
-    /// Why TLS came to its end on this side, where it did.
+    /// Local TLS error, if there was one.
     pub tls: Option<TlsFault>,
 }
 
-/// Why no login was made.
+/// An error that prevents a login.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// A file, or what the method needs.
+    /// An invalid file or parameter.
     #[error("{0}")]
     Setup(String),
-    /// The network.
+    /// A network error.
     #[error("cannot speak to {server}: {error}")]
     Network {
         /// The server.
         server: SocketAddr,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
 
-/// Makes the login; `say` gets each step.
+/// Makes the login. `say` gets each step.
 ///
 /// # Errors
-/// It could not be made; a reject or silence is an [`ProbeOutcome`].
+/// The login could not be made. A reject or a missing answer is an [`ProbeOutcome`].
 pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeResult, ProbeError> {
     let network = |error| ProbeError::Network { server: login.server, error };
     if matches!(login.carrier, ProbeTransport::Diameter { transport: DiameterBy::Sctp, .. })
@@ -153,7 +153,7 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
         return Err(ProbeError::Setup(usher_sctp::NoSctp.to_string()));
     }
     let mut rng = SecureRng::from_seed(crate::installation::random_octets().map_err(network)?);
-    // The driver drops what it cannot send, as datagrams may be: whether there is any way to the server is asked before.
+    // The driver silently drops a datagram that it cannot send, so the route is checked before.
     let any: IpAddr = match login.server.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -188,7 +188,7 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
         carriage,
         end: None,
     };
-    // Diameter's connection comes up first.
+    // A Diameter connection must be open before the login.
     if !login.by_diameter() {
         test.start_login(clock.now())?;
     }
@@ -196,7 +196,7 @@ pub fn run_probe(login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Result<ProbeR
     runtime.block_on(async {
         let sockets = DriverSockets { outgoing, ..DriverSockets::default() };
         let (driver, _mailbox) = Driver::new(ProbeRole(&mut test), sockets, clock);
-        // What has come to no end by then is silence.
+        // A login without end until now has no answer.
         match timeout(login.timeout, driver.run()).await {
             Ok(Err(error)) => Err(network(error)),
             _ => Ok(()),
@@ -211,7 +211,7 @@ impl ProbeLogin {
         matches!(self.carrier, ProbeTransport::Diameter { .. })
     }
 
-    /// How the server is asked, from this address.
+    /// Returns the client's configuration for this local address.
     fn aaa_config(&self, local: IpAddr) -> AaaConfig {
         let server = match &self.carrier {
             ProbeTransport::Udp { secret } => ServerConfig::new(self.server, SharedSecret::new(secret)),
@@ -249,16 +249,16 @@ struct LoginTest<'a> {
     login: &'a ProbeLogin,
     message_sink: &'a mut dyn FnMut(&str),
     access: AccessClient,
-    /// Until the login begins.
+    /// Random numbers, until the login starts.
     rng: Option<SecureRng>,
-    /// The peer's side of EAP.
+    /// The EAP peer.
     peer: Option<EapPeer>,
     next: LoginContinuation,
     round: u32,
     /// The method that the server proposed last.
     last: Option<packet::EapType>,
     tls: Option<TlsFault>,
-    /// The TLS by which the server is asked, where it is.
+    /// The TLS of the transport.
     carriage: Option<TlsClient>,
     end: Option<Result<ProbeOutcome, ProbeError>>,
 }
@@ -271,7 +271,7 @@ impl LoginTest<'_> {
         self.access.send_request(now, 0, &request).map_err(|e| ProbeError::Setup(e.to_string()))
     }
 
-    /// Asks the first question.
+    /// Sends the first request.
     fn start_login(&mut self, now: Instant) -> Result<(), ProbeError> {
         let Some(mut rng) = self.rng.take() else { return Ok(()) };
         let ProbeLogin { method, name, password, .. } = self.login;
@@ -305,7 +305,7 @@ impl LoginTest<'_> {
         Ok(())
     }
 
-    /// Begins EAP with what the access server asks by itself (RFC 3579 §2.1).
+    /// Starts EAP with the identity request of an access server (RFC 3579 §2.1).
     fn begin_eap(&mut self, now: Instant, rng: SecureRng) -> Result<(), ProbeError> {
         let outside = self.login.outside.as_ref().unwrap_or(&self.login.name);
         let config = peer::EapPeerConfig {
@@ -322,7 +322,7 @@ impl LoginTest<'_> {
         self.send_response(now)
     }
 
-    /// Sends what the peer answers.
+    /// Sends the peer's response.
     fn send_response(&mut self, now: Instant) -> Result<(), ProbeError> {
         let mut packet = Vec::new();
         if !self.peer.as_mut().is_some_and(|peer| peer.poll_transmit(&mut packet)) {
@@ -344,7 +344,7 @@ impl LoginTest<'_> {
         self.send_proof(now, LoginProof::Eap(&packet))
     }
 
-    /// Hears a reply.
+    /// Handles a reply.
     fn handle_reply(
         &mut self,
         now: Instant,
@@ -390,7 +390,7 @@ impl LoginTest<'_> {
         self.send_response(now)
     }
 
-    /// The server decided.
+    /// Handles the verdict.
     fn finish_login(&mut self, reply: &AccessReply, outcome: ProbeOutcome) {
         let name = &self.login.name;
         let message = reply.reply_messages().next().map(String::from_utf8_lossy);
@@ -460,7 +460,7 @@ impl LoginTest<'_> {
         ProbeOutcome::Silence
     }
 
-    /// What a request is called, an answer that asks for more, one that lets in, one that does not.
+    /// Returns the names of the messages: request, challenge, accept, reject.
     fn message_names(&self) -> [&'static str; 4] {
         match (self.login.by_diameter(), &self.peer) {
             (false, _) => ["Access-Request", "Access-Challenge", "Access-Accept", "Access-Reject"],
@@ -504,7 +504,7 @@ impl DriverRole for ProbeRole<'_, '_> {
                 Ok(())
             }
             AccessClientEvent::Peer { up: true, .. } => self.0.start_login(now),
-            // Nothing else is asked.
+            // Other events are ignored.
             _ => Ok(()),
         };
         if let Err(error) = heard {
@@ -516,18 +516,18 @@ impl DriverRole for ProbeRole<'_, '_> {
     }
     fn on_message(&mut self, _: Instant, (): ()) {}
     fn is_stopped(&self) -> bool {
-        // Another attempt would end as the first.
+        // Another attempt would fail in the same way.
         self.0.end.is_some() || self.0.carriage.as_ref().is_some_and(|tls| tls.first_fault().is_some())
     }
 }
 
-/// What TLS of this side has to say once it has come to its end.
+/// Reports the local TLS error, if there is one.
 fn report_tls_end(peer: &EapPeer, login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> Option<TlsFault> {
     let (fault, said) = peer.tls_fault()?;
     Some(explain_tls_fault(fault, &said, login, say))
 }
 
-/// Says why TLS ended, and what its engine says of it besides.
+/// Explains a TLS error, with the message of the TLS library.
 fn explain_tls_fault(fault: TlsFault, said: &str, login: &ProbeLogin, say: &mut dyn FnMut(&str)) -> TlsFault {
     let hint = match fault {
         TlsFault::Certificate(CertificateFault::UnknownAuthority | CertificateFault::Signature) => {
@@ -542,7 +542,7 @@ fn explain_tls_fault(fault: TlsFault, said: &str, login: &ProbeLogin, say: &mut 
     fault
 }
 
-/// What the peer can do: the one method.
+/// Returns the peer's only method.
 fn peer_offer(login: &ProbeLogin) -> Result<Box<dyn PeerOffer>, ProbeError> {
     let name = login.name.as_bytes().to_vec();
     let account =
@@ -567,7 +567,7 @@ fn peer_offer(login: &ProbeLogin) -> Result<Box<dyn PeerOffer>, ProbeError> {
     })
 }
 
-/// The TLS of the user's method.
+/// Returns the TLS of the user's method.
 fn users_tls(login: &ProbeLogin) -> Result<PeerTls, ProbeError> {
     if login.method == AuthMethod::EapTls && login.certificate.is_none() {
         return Err(ProbeError::Setup("eap-tls needs --certificate FILE and --key FILE".to_owned()));
@@ -611,7 +611,7 @@ mod tests {
     #[test]
     fn a_server_to_whom_there_is_no_way_is_said_so_at_once() {
         let login = ProbeLogin {
-            // No datagram may go there without a leave of its own.
+            // The system refuses datagrams to this address without a socket option.
             server: SocketAddr::from((Ipv4Addr::BROADCAST, 1812)),
             carrier: ProbeTransport::Udp { secret: b"a secret".to_vec().into() },
             name: "ann".to_owned(),

@@ -1,22 +1,22 @@
-//! Whether a server can do what it is asked: its store is asked, since nobody else may be asking while a load balancer keeps everybody
-//! away.
+//! Readiness of a server. The check queries the store: while a load balancer keeps logins away, no other query would
+//! find out that the store is available again.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use usher_aaa::store::{Store, StoreError};
 
-/// How long an answer of the store stands, so that those who look often do not keep it busy.
+/// Lifetime of a result, so that frequent checks do not load the store.
 const READINESS_LIFETIME: Duration = Duration::from_millis(500);
 
-/// What a store said last, and when.
+/// The last result of a store, and its time.
 #[derive(Debug, Default)]
 pub(crate) struct StoreAnswer(Mutex<Option<(Instant, Result<(), StoreError>)>>);
 
 impl StoreAnswer {
-    /// Whether a store answers at this time. Of those who ask at once one asks it.
+    /// Checks that a store is available. Of simultaneous checks only one queries the store.
     ///
     /// # Errors
-    /// What it says instead.
+    /// The error of the store.
     pub(crate) fn check_store(&self, now: Instant, store: &Mutex<Box<dyn Store>>) -> Result<(), StoreError> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, said)) = &*last
@@ -25,7 +25,7 @@ impl StoreAnswer {
             return said.clone();
         }
         let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
-        // A session that nobody has: the question goes to the database, and is as short as one can be.
+        // The lookup of a session that does not exist is the shortest query.
         let said = store.find_session("").map(drop);
         *last = Some((now, said.clone()));
         said

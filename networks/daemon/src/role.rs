@@ -1,4 +1,4 @@
-//! One shard: the AAA machine with what it hands to other threads.
+//! A shard: the AAA machine, and its connections to other threads.
 
 use crate::homes::{self, HomeServerHealth};
 use crate::ledger::{self, LedgerEntry, LedgerHandle};
@@ -25,14 +25,14 @@ use usher_diameter::{DiameterError, ResultCode};
 use usher_host::jobs::JobShare;
 use usher_live::{DriverCounters, DriverRole, SystemClock};
 
-/// Who reads a trace, and how many lines that reader missed.
+/// The reader of a trace, and the number of lines that it missed.
 struct TraceReader {
     lines: SyncSender<TracedLine>,
     missed: u64,
 }
 
 impl TraceReader {
-    /// A reader that is too slow misses lines rather than delaying logins, and is told so.
+    /// Sends a line. A slow reader misses lines, so that logins are not delayed, and gets their number.
     fn send_line(&mut self, line: TracedLine) {
         if self.missed > 0 {
             let text =
@@ -48,8 +48,7 @@ impl TraceReader {
     }
 }
 
-/// What becomes of a request for which the shard that has its login has no room: the client comes again, or asks another
-/// server.
+/// Returns the decision on a request if the mailbox of its shard is full: the client retransmits or fails over.
 fn overload_reply(handed: &ShardRequest) -> ShardDecision {
     match handed {
         ShardRequest::Radius(request) => ShardDecision::Silence { token: request.token },
@@ -60,13 +59,13 @@ fn overload_reply(handed: &ShardRequest) -> ShardDecision {
     }
 }
 
-/// Whose turn a client's entries wait for, by its place in the list; `None`: Diameter peers'.
+/// Returns the ledger's client for the index of a RADIUS client. `None`: Diameter.
 fn ledger_client(clients: &ClientDirectory, index: Option<u32>) -> ledger::LedgerClient {
     let network = index.and_then(|index| clients.network(index));
     ledger::LedgerClient::from_network(network.map(|network| (network.network, network.bits)))
 }
 
-/// Addresses whose client is remembered; beyond it they are looked up anew.
+/// Maximum number of addresses whose client is cached.
 const MAX_CACHED_CLIENTS: usize = 1 << 14;
 
 /// A machine on a shard.
@@ -80,48 +79,48 @@ pub(crate) struct AaaRole {
     pub(crate) ledger: LedgerHandle,
     pub(crate) clients: Arc<ClientDirectory>,
     pub(crate) driver: Arc<RwLock<Vec<Arc<DriverCounters>>>>,
-    /// How home servers are, as all shards know.
+    /// Health of home servers, common to all shards.
     pub(crate) homes: HomeServerHealth,
-    /// Whether the ledger counts failed logins.
+    /// True if the ledger counts failed attempts.
     pub(crate) failures: bool,
-    /// Whether each login is written down by the ledger (table radpostauth).
+    /// True if the ledger writes each login to table radpostauth.
     pub(crate) logins: bool,
     pub(crate) state: ShardState,
 }
 
-/// What a shard keeps beside its machine.
+/// State of a shard besides its machine.
 #[derive(Default)]
 pub(crate) struct ShardState {
-    /// Requests by client (its place in the list; behind the last one, those of nobody) and code.
+    /// Requests by index of the client and by code. The index after the last client counts unknown clients.
     requests: Vec<[u64; 256]>,
     client_cache: BTreeMap<IpAddr, usize>,
-    /// The last address and its client: mostly the next one's too.
+    /// The last address and its client: the next request often has the same.
     last: Option<(IpAddr, usize)>,
-    /// Logins that ended: by method, inner method, result and reason.
+    /// Ended logins by method, inner method, result and cause.
     ended_logins: BTreeMap<(Option<AuthMethod>, String, LoginResult, &'static str), u64>,
     latency: LatencyHistogram,
-    /// Unfinished logins that were pushed out, by client's name.
+    /// Evicted half-open logins by client's name.
     evicted: BTreeMap<String, u64>,
-    /// Diameter peers that are connected.
+    /// Connected Diameter peers.
     peers: BTreeMap<PeerId, String>,
     diverted: u64,
-    /// Requests for another shard that found its mailbox full.
+    /// Requests for another shard whose mailbox was full.
     not_diverted: u64,
-    /// Units of work by its kind, in the order in which kinds came: there are few, and mostly the first is meant.
+    /// Units of work by label, in the order of first use: there are few, and mostly the first is used.
     work: Vec<(WorkLabel, u64)>,
     traces: [Option<TraceReader>; TRACES],
     dynamic: BTreeMap<u64, SyncSender<DynamicResult>>,
     draining: bool,
-    /// Diameter peers that were told of the end and may not have answered yet.
+    /// Diameter peers that may not have answered the disconnect request.
     disconnecting_peers: Vec<PeerId>,
     stopped: bool,
-    /// Requests before the last reload, whose clients may have had other places.
+    /// Requests before the last reload, when clients may have had other indices.
     before: BTreeMap<(String, u8), u64>,
 }
 
 impl AaaRole {
     fn apply_command(&mut self, now: Instant, command: AaaServerCommand) {
-        // What the answer was for may have ended meanwhile: nothing is left to do.
+        // The session of the result may have ended.
         let _ = self.server.handle_command(now, command);
     }
 
@@ -152,7 +151,7 @@ impl AaaRole {
         self.clients = clients;
     }
 
-    /// The client of an address; behind the last one for nobody.
+    /// Returns the index of an address's client. The index after the last one stands for unknown clients.
     fn client_index(&mut self, address: IpAddr) -> usize {
         if let Some((last, client)) = self.state.last
             && last == address
@@ -169,7 +168,7 @@ impl AaaRole {
         client
     }
 
-    /// By client's name and code; those of nobody have no name.
+    /// Returns requests by client's name and code. Unknown clients have an empty name.
     fn request_counts(&self) -> BTreeMap<(String, u8), u64> {
         let mut all = self.state.before.clone();
         for (client, codes) in self.state.requests.iter().enumerate() {
@@ -383,7 +382,7 @@ impl DriverRole for AaaRole {
                         self.homes.begin_anew(&self.server);
                     }
                 }
-                // Who waited for too long has gone.
+                // The requester may have timed out.
                 let _ = done.try_send(taken.map_err(|error| error.to_string()));
             }
             ShardMessage::Trace(slot, to) => {
@@ -424,7 +423,7 @@ impl DriverRole for AaaRole {
 
     fn divert_datagram(&mut self, path: DatagramPath, data: &[u8]) -> bool {
         if path.socket.owner != radius_socket(0).owner {
-            // An answer to this server.
+            // A response to this server.
             return false;
         }
         let client = self.client_index(path.remote.ip());
@@ -435,7 +434,7 @@ impl DriverRole for AaaRole {
             return false;
         }
         match shard_of(&self.key, data) {
-            // What does not prove to be a client's is no other shard's work: it is dropped and counted here.
+            // An unauthenticated datagram does not go to another shard. It is dropped and counted here.
             Some(shard) if shard != self.number && self.server.is_signed(path.remote.ip(), data) => {
                 match self.mailboxes.send_request(shard, ShardMessage::Datagram(path, data.to_vec())) {
                     true => self.state.diverted += 1,
@@ -443,7 +442,7 @@ impl DriverRole for AaaRole {
                 }
                 true
             }
-            // A new login goes to another server while this one ends.
+            // During the shutdown new logins go to another server.
             None => self.state.draining && data.first() == Some(&1),
             Some(_) => false,
         }

@@ -1,4 +1,4 @@
-//! A server that runs: what its parts share, and what it is told while it does.
+//! A running server: the state that its threads share.
 
 mod reload;
 
@@ -25,30 +25,30 @@ use usher_crypto::tls::WallClock;
 use usher_live::{SystemClock, TlsServer};
 use usher_radius::attribute::AttributeList;
 
-/// A difference that no drift makes within a second.
+/// A change of the clock within a second that is no drift.
 const SET: Duration = Duration::from_secs(1);
 
-/// What the parts that look at a running server share.
+/// State that the threads of a running server share.
 pub(crate) struct RunningServer {
     pub(crate) mailboxes: ShardMailboxes,
     pub(crate) ledger: LedgerHandle,
     pub(crate) workers: WorkerPool,
     pub(crate) tls: RwLock<Option<Arc<TlsConfigs>>>,
-    /// How long look-ups in the store took.
+    /// Times of lookups in the store.
     pub(crate) lookups: Arc<SharedHistogram>,
     pub(crate) started_at: Monotonic,
     pub(crate) reloads: Mutex<(u64, u64)>,
-    /// Attempts to get new revocation lists, by where from and what came of it.
+    /// Attempts to update revocation lists, by source and result.
     pub(crate) lists: Mutex<BTreeMap<(String, &'static str), u64>>,
     pub(crate) shards: usize,
     pub(crate) clock: SystemClock,
-    /// The configuration as it is now.
+    /// The current configuration.
     pub(crate) installation: RwLock<ServerInstallation>,
     pub(crate) admin: Mutex<Box<dyn Store>>,
-    /// What it said last to those who look whether the server is ready.
+    /// The store's last result for readiness checks.
     pub(crate) store_answer: StoreAnswer,
     pub(crate) inline: Arc<RwLock<InlineUsers>>,
-    /// Users as the store told of them.
+    /// Cached users of the store.
     pub(crate) user_cache: Arc<SharedUserCache>,
     pub(crate) status: Arc<RwLock<CertificateStatus>>,
     pub(crate) reading: Arc<RwLock<RowReader>>,
@@ -56,43 +56,43 @@ pub(crate) struct RunningServer {
     pub(crate) outgoing: Arc<RwLock<UpstreamServers>>,
     pub(crate) wall: WallClock,
     pub(crate) config_path: Option<std::path::PathBuf>,
-    /// Who asks it within this program.
+    /// Client of an embedded server.
     pub(crate) embedding_client: Option<EmbeddingClient>,
-    /// What the server was started with: some of it stays until it is started again.
+    /// The configuration of the start. Some settings change only at a restart.
     pub(crate) start: ServerInstallation,
-    /// The control socket, which is where it was at the start whatever is configured by now.
+    /// Path of the control socket. It does not change at a reload.
     pub(crate) control: std::path::PathBuf,
     pub(crate) key: ShardKey,
-    /// Held while a configuration is read and taken up.
+    /// Locked during a reload.
     pub(crate) reloading: Mutex<()>,
-    /// What the shards were made of, or took at the last reload; held during one.
+    /// The configuration that the shards have. Locked during a reload.
     pub(crate) built: Mutex<BuiltConfig>,
-    /// The store's clients, as they were then.
+    /// The store's clients at the last reload.
     pub(crate) rows: Mutex<Vec<ClientRow>>,
-    /// How many configurations were taken up after the first.
+    /// Number of reloads.
     pub(crate) generation: AtomicU64,
 }
 
 impl RunningServer {
-    /// The configuration as it is now.
+    /// Returns the current configuration.
     pub(crate) fn current_installation(&self) -> ServerInstallation {
         self.installation.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether logins and records of accounting can be served.
+    /// Checks that logins and accounting can be served.
     ///
     /// # Errors
-    /// Why not, in a line.
+    /// The cause in a line.
     pub(crate) fn check_ready(&self) -> Result<(), String> {
         self.store_answer.check_store(Monotonic::now(), &self.admin).map_err(|error| error.to_string())?;
-        // It may answer, and take nothing.
+        // A store may be readable but refuse writes.
         match &*self.ledger.stats.outage.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(cause) => Err(format!("accounting is not written: {cause}")),
             None => Ok(()),
         }
     }
 
-    /// Has the certificates judged by what the system's clock shows, and says where it was set since it was looked at last.
+    /// Has certificates checked against the system's clock, and logs if it was set.
     pub(crate) fn follow_clock(&self, epoch: &mut WallTime) {
         let before = std::mem::replace(epoch, self.clock.wall_epoch());
         if *epoch > before + SET || before > *epoch + SET {
@@ -101,10 +101,10 @@ impl RunningServer {
         self.wall.set(crate::clock::wall_time());
     }
 
-    /// Adds what `ATTRIBUTE = VALUE` says.
+    /// Appends the attribute of `ATTRIBUTE = VALUE`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the text.
     pub(crate) fn push_attribute(&self, text: &str, attributes: &mut AttributeList) -> Result<(), String> {
         let row = usher_aaa_config::parse_row(text)
             .ok_or_else(|| format!("\"{text}\" is not ATTRIBUTE = VALUE"))?;

@@ -1,4 +1,4 @@
-//! The sockets of one shard.
+//! The sockets of a shard.
 
 use crate::error::ServeError;
 use std::collections::BTreeMap;
@@ -17,17 +17,17 @@ use usher_live::{
 };
 use usher_radius::radsec::CertificateMatch;
 
-/// Sockets that are bound, with what the server calls them; each shard has its own of each address.
+/// Bound sockets with their ids in the server. Each shard has its own socket of each address.
 pub(crate) struct BoundSockets {
     udp: Vec<(SocketId, UdpSocket)>,
-    /// And whether inside TLS.
+    /// True: TLS.
     tcp: Vec<(ListenerId, TcpListener, bool)>,
     sctp: Vec<AssociationListener>,
-    /// Of associations that the server begins, and those that it accepts.
+    /// Options of associations that the server opens or accepts.
     associations: usher_sctp::SocketOptions,
 }
 
-/// Binds what is to be listened on. Without `shared`, nobody else may have bound any of it.
+/// Binds the configured addresses. Without `shared` they must be free.
 pub(crate) fn bind_sockets(file: &ConfigFile, shared: bool) -> Result<BoundSockets, ServeError> {
     let options = SocketOptions { shared, ..SocketOptions::default() };
     let mut associations = usher_sctp::SocketOptions { shared, ..usher_sctp::SocketOptions::default() };
@@ -61,14 +61,14 @@ pub(crate) fn bind_sockets(file: &ConfigFile, shared: bool) -> Result<BoundSocke
     Ok(bound)
 }
 
-/// The TLS of all listeners, replaceable while they listen; none without a certificate and authorities: whoever connects
-/// shows a certificate.
+/// Returns the TLS of all listeners, which a reload can replace. None without certificate and authorities: each
+/// client must have a certificate.
 pub(crate) fn tls_servers(tls: Option<&TlsConfigs>) -> Vec<TlsServer> {
     tls.and_then(|tls| tls.clients.clone()).map(TlsServer::new).into_iter().collect()
 }
 
-/// Has listeners take other certificates; connections that are open to those who are not trusted any more are closed.
-/// Without authorities they keep what they have: they never cease to ask who connects.
+/// Replaces the certificates of listeners, and closes connections of clients that are not trusted any more. Without
+/// authorities the listeners keep the former ones, so that clients always need a certificate.
 pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &TlsConfigs) {
     for listener in listeners {
         match &tls.clients {
@@ -80,7 +80,7 @@ pub(crate) fn replace_tls(listeners: &[TlsServer], tls: &TlsConfigs) {
     }
 }
 
-/// Home servers and Diameter peers that are reached by TLS.
+/// Returns the home servers and Diameter peers with TLS.
 fn tls_peers(file: &ConfigFile) -> BTreeMap<SocketAddr, TlsPeer> {
     let tls = TransportProtocol::Tls;
     let homes = file.home_server.iter().filter(|home| home.transport == tls).map(|home| {
@@ -91,7 +91,7 @@ fn tls_peers(file: &ConfigFile) -> BTreeMap<SocketAddr, TlsPeer> {
     let peers = peers.filter(|peer| peer.transport == tls).filter_map(|peer| {
         let mut certificates = certificate_matches(peer.certificate.as_ref(), peer.fingerprint);
         if certificates.is_empty() {
-            // Without another word it bears the peer's identity.
+            // By default the certificate must contain the peer's identity.
             certificates.push(CertificateMatch::Name(peer.identity.clone()));
         }
         Some((peer.connect?, TlsPeer { name: peer.identity.clone(), certificates }))
@@ -99,20 +99,21 @@ fn tls_peers(file: &ConfigFile) -> BTreeMap<SocketAddr, TlsPeer> {
     homes.chain(peers).collect()
 }
 
-/// Servers that this one connects to, and how; replaced at a reload.
+/// The servers to which this one connects. A reload replaces them.
 pub(crate) struct UpstreamServers {
-    /// Whether inside TLS.
+    /// True: TLS.
     addresses: BTreeMap<SocketAddr, bool>,
-    /// One from the first configuration with TLS on, so that connections that are open hear of each that follows.
+    /// The same client since the first configuration with TLS, so that it applies each later one to open
+    /// connections.
     tls: Option<TlsClient>,
-    /// Whether this configuration has authorities that home servers and peers must end below.
+    /// True if the configuration has authorities for home servers and peers.
     trusts: bool,
-    /// Those inside TLS, and why one of them is not reached.
+    /// TLS peers, and why one is unreachable.
     peers: TlsPeers,
 }
 
 impl UpstreamServers {
-    /// As the configuration says.
+    /// Creates it from a configuration.
     pub(crate) fn from_file(file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
         Self::with_peers(TlsPeers::default(), file, tls)
     }
@@ -125,34 +126,34 @@ impl UpstreamServers {
         Self { addresses: outgoing_addresses(file), trusts, tls, peers }
     }
 
-    /// Those inside TLS.
+    /// TLS peers.
     pub(crate) const fn peers(&self) -> &TlsPeers {
         &self.peers
     }
 
-    /// As another configuration says, in place of this one. Connections that are open to servers that it does not trust
-    /// are closed; where it has no authorities, they stay as they are.
+    /// Returns it for another configuration. Connections to servers that this does not trust are closed. Without
+    /// authorities they stay open.
     pub(crate) fn updated_for(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) -> Self {
         self.replace_tls(tls);
         let next = Self::with_peers(self.peers.clone(), file, tls);
         Self { tls: self.tls.clone().or(next.tls), ..next }
     }
 
-    /// Takes back what this one was before [`Self::updated_for`].
+    /// Restores the state before [`Self::updated_for`].
     pub(crate) fn take_back(&self, file: &ConfigFile, tls: Option<&TlsConfigs>) {
         self.replace_tls(tls);
         self.peers.replace_peers(tls_peers(file));
     }
 
-    /// Takes other certificates and authorities.
+    /// Replaces certificates and authorities.
     fn replace_tls(&self, tls: Option<&TlsConfigs>) {
         if let (Some(client), Some(config)) = (&self.tls, tls.and_then(|tls| tls.outgoing.clone())) {
             client.replace(config);
         }
     }
 
-    /// What protects a connection to an address. What is nobody's, and what is to be inside TLS while there is none, is
-    /// not connected to.
+    /// Returns the security of a connection to an address. Unknown addresses, and TLS addresses without a TLS
+    /// configuration, are refused.
     pub(crate) fn carriage(&self, address: SocketAddr) -> OutgoingSecurity {
         match (self.addresses.get(&address), &self.tls) {
             (Some(false), _) => OutgoingSecurity::Plain,
@@ -163,13 +164,13 @@ impl UpstreamServers {
 }
 
 impl BoundSockets {
-    /// For the driver.
+    /// Returns the sockets for the driver.
     pub(crate) fn into_sockets(
         self,
         homes: &Arc<RwLock<UpstreamServers>>,
         server: Option<&TlsServer>,
     ) -> DriverSockets {
-        // What is to be inside TLS is not listened on without.
+        // A TLS address is not served without TLS.
         let tcp = self.tcp.into_iter().filter(|(.., inside)| !inside || server.is_some());
         let tls = |inside: bool| server.filter(|_| inside).cloned();
         let listeners = tcp.map(|(id, socket, inside)| DriverListener { id, socket, tls: tls(inside) });

@@ -1,4 +1,4 @@
-//! What is counted beside the machines' own counters: by a shard in its thread, collected when somebody asks.
+//! Statistics besides the machine's counters. Each shard counts in its thread, and they are collected on demand.
 
 use crate::homes::{self, HomeServers};
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use usher_live::DriverCounts;
 use usher_radius::server::DropSources;
 
-/// Upper ends of the latencies' classes, seconds: 100 µs to 30 s.
+/// Upper bounds of the latency classes in seconds: 100 µs to 30 s.
 pub(crate) const BOUNDS: [f64; 14] =
     [0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 5.0, 10.0, 30.0];
 
-/// How often something took how long.
+/// A histogram of latencies.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct LatencyHistogram {
-    /// By class, the last of what is beyond all bounds.
+    /// Counts by class. The last is beyond all bounds.
     pub(crate) classes: [u64; BOUNDS.len() + 1],
-    /// Seconds in all.
+    /// Sum in seconds.
     pub(crate) sum: f64,
 }
 
@@ -35,7 +35,7 @@ impl LatencyHistogram {
     }
 }
 
-/// A histogram that several threads fill.
+/// A histogram that several threads update.
 #[derive(Debug, Default)]
 pub(crate) struct SharedHistogram(Mutex<LatencyHistogram>);
 
@@ -48,17 +48,17 @@ impl SharedHistogram {
     }
 }
 
-/// How a login ended.
+/// The end of a login.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum LoginResult {
     Accept,
     Reject,
-    /// Without a verdict.
+    /// No verdict.
     None,
 }
 
 impl LoginResult {
-    /// As metrics call it.
+    /// Returns its name in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Accept => "accept",
@@ -68,39 +68,39 @@ impl LoginResult {
     }
 }
 
-/// What one shard, or all together, did.
+/// Statistics of a shard, or of all together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct ShardSnapshot {
-    /// Requests that came, by client's name and code.
+    /// Requests by client's name and code.
     pub(crate) requests: BTreeMap<(String, u8), u64>,
-    /// Logins that ended: method, inner method, result, and why nobody was let in or nothing.
+    /// Ended logins by method, inner method, result, and reject cause (empty without).
     pub(crate) logins: BTreeMap<(&'static str, String, LoginResult, &'static str), u64>,
-    /// From a login's first request to its verdict.
+    /// Time from a login's first request to its verdict.
     pub(crate) latency: LatencyHistogram,
-    /// Unfinished logins that were pushed out by new ones, by client's name.
+    /// Evicted half-open logins by client's name.
     pub(crate) evicted: BTreeMap<String, u64>,
-    /// The machine's counters, those of its parts where it has them, and its driver's.
+    /// Counters of the machine, of its parts if it has them, and of its driver.
     pub(crate) aaa: usher_aaa::AaaServerCounters,
     pub(crate) radius: Option<usher_radius::server::RadiusServerCounters>,
-    /// Where the newest RADIUS packets came from that were dropped.
+    /// Sources of recently dropped RADIUS packets.
     pub(crate) drop_sources: DropSources,
     pub(crate) diameter: Option<usher_diameter::node::DiameterNodeCounters>,
     pub(crate) driver: DriverCounts,
-    /// Unfinished logins.
+    /// Number of half-open logins.
     pub(crate) half_open: u64,
     /// Home servers.
     pub(crate) homes: HomeServers,
-    /// Diameter peers that this server connects to, and whether requests go to them.
+    /// Diameter peers to which this server connects. True: requests go to them.
     pub(crate) diameter_servers: BTreeMap<String, bool>,
-    /// Diameter peers that are connected.
+    /// Number of connected Diameter peers.
     pub(crate) diameter_peers: u64,
-    /// What they hold, octets.
+    /// Octets of half-open logins.
     pub(crate) half_open_octets: u64,
-    /// Times that a request was handed to another shard.
+    /// Requests passed to another shard.
     pub(crate) diverted: u64,
-    /// Times that there was no room for that.
+    /// Requests for another shard whose mailbox was full.
     pub(crate) not_diverted: u64,
-    /// Units of labelled work, by the label's name.
+    /// Units of work by label.
     pub(crate) work: BTreeMap<&'static str, u64>,
 }
 

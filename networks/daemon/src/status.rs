@@ -1,4 +1,4 @@
-//! Whether a client's certificate still holds: its issuer is asked by OCSP.
+//! Checks of client certificates by OCSP.
 
 use crate::clock::wall_time;
 use crate::installation;
@@ -12,26 +12,26 @@ use usher_core::WallTime;
 use usher_crypto::tls::ServerConfig;
 use usher_pki::ocsp::{OcspClient, OcspFailure, OcspStatus, OcspUnavailable, StatusQuery};
 
-/// How long a responder may take.
+/// Timeout of a responder.
 const RESPONDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How certificates are checked.
+/// The configuration of certificate checks.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateStatus {
     policy: OcspPolicy,
-    /// In place of what certificates say.
+    /// Responder in place of the certificates' own.
     url: Option<String>,
-    /// Whom clients' certificates end below, and what is revoked.
+    /// Authorities of client certificates, and revocation lists.
     tls: Option<Arc<TlsConfigs>>,
-    /// Whether users' certificates are asked where their issuers' lists are.
+    /// True if distribution points are learnt from users' certificates.
     learns: bool,
     timeout: Duration,
-    /// What was said before, and who said nothing.
+    /// Cached responses and failures.
     ocsp_client: OcspClient,
 }
 
 impl CertificateStatus {
-    /// As the configuration says.
+    /// Creates it from a configuration.
     pub(crate) fn from_config(loaded: &LoadedConfig, tls: Option<&Arc<TlsConfigs>>) -> Self {
         let file = loaded.file.tls.as_ref();
         Self {
@@ -44,8 +44,8 @@ impl CertificateStatus {
         }
     }
 
-    /// With what was said to another before: of a configuration that differs from this in its lists alone, which take
-    /// nobody back who was not.
+    /// Keeps the cached responses of a configuration that differs only in its lists. Such lists never restore a
+    /// revoked certificate.
     pub(crate) fn with_answers_of(self, before: &Self) -> Self {
         Self { ocsp_client: before.ocsp_client.clone(), ..self }
     }
@@ -54,27 +54,27 @@ impl CertificateStatus {
         self.tls.as_ref().and_then(|tls| tls.clients.as_ref())
     }
 
-    /// Whether issuers are asked at all.
+    /// True if OCSP is used.
     pub(crate) fn uses_ocsp(&self) -> bool {
         self.policy != OcspPolicy::Off
     }
 
-    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer.
+    /// Checks a chain that was verified at the start of its TLS session, without OCSP.
     pub(crate) fn recheck_chain(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         self.tls.as_ref().map_or(CertificateVerdict::Good, |tls| tls.recheck_chain(chain))
     }
 
-    /// Whether users' certificates are asked where their issuers' lists are.
+    /// True if distribution points are learnt from users' certificates.
     pub(crate) fn learns_lists(&self) -> bool {
         self.learns
     }
 
-    /// Whether the first certificate of a chain is to be taken.
+    /// Checks the first certificate of a chain.
     pub(crate) fn check_chain(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         if self.policy == OcspPolicy::Off {
             return CertificateVerdict::Good;
         }
-        // Beside its certificate a peer may show any others: its issuer is the one of the path that is verified.
+        // A peer may send further certificates. The issuer is that of the verified path.
         let Some(clients) = self.server_config() else {
             return self.unknown_verdict(StatusFault::NoResponder, "no authority is trusted");
         };
@@ -102,14 +102,14 @@ impl CertificateStatus {
         }
     }
 
-    /// Nobody said.
+    /// Returns the verdict without an OCSP status.
     fn unknown_verdict(&self, fault: StatusFault, why: &str) -> CertificateVerdict {
         let taken = self.policy == OcspPolicy::Soft;
         tracing::warn!(why, taken, "a certificate's status is not known");
         if taken { CertificateVerdict::Good } else { CertificateVerdict::Status(fault) }
     }
 
-    /// What was said before of a path's first certificate and is still true, or is said now.
+    /// Returns the status of a path's first certificate: a cached response that is still valid, or a new one.
     fn query_status(
         &self,
         clients: &ServerConfig,

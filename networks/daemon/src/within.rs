@@ -1,4 +1,4 @@
-//! The server within another program: an access server that asks it alone, by RADIUS at addresses of loopback that nobody has to name.
+//! A server embedded in another program. Its only client is an access server, by RADIUS at unused loopback ports.
 
 use crate::advice;
 use crate::assembly::check_config;
@@ -18,20 +18,20 @@ use usher_config::secret::SecretText;
 use usher_crypto::SecretValue;
 use usher_host::{AaaServer, SignalEvent};
 
-/// Who asks a server within its program, and where.
+/// The client of an embedded server, and its addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddingClient {
     server: EmbeddedServer,
-    /// As the configuration has secrets.
+    /// Secret in the form of the configuration.
     secret: SecretText,
 }
 
 impl EmbeddingClient {
-    /// With ports that are free, and a secret that nobody can guess.
+    /// Chooses free ports and a random secret.
     fn new() -> Result<Self, ServeError> {
         let system = |what| move |error| ServeError::System { what, error };
         let free = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system("a port of loopback"));
-        // Both at a time, so that they are two.
+        // Both are bound at the same time, so that they differ.
         let (auth, acct) = (free()?, free()?);
         let address = |socket: UdpSocket| socket.local_addr().map_err(system("a port of loopback"));
         let secret = random_octets::<32>()
@@ -48,7 +48,7 @@ impl EmbeddingClient {
         })
     }
 
-    /// Adds to a configuration where this one is listened for, and who it is.
+    /// Adds its addresses and the client to a configuration.
     pub(crate) fn add_to_config(&self, loaded: &mut LoadedConfig) {
         loaded.file.listen.auth.push(self.server.auth);
         loaded.file.listen.acct.push(self.server.acct);
@@ -66,7 +66,7 @@ impl EmbeddingClient {
     }
 }
 
-/// A server that runs on threads of this program.
+/// A server on threads of this program.
 struct EmbeddedAaaServer {
     server: EmbeddedServer,
     signal_sender: UnboundedSender<SignalEvent>,
@@ -78,7 +78,7 @@ impl AaaServer for EmbeddedAaaServer {
         &self.server
     }
     fn reload_config(&self) {
-        // One that has ended has said so.
+        // A server that has ended has reported it.
         let _ = self.signal_sender.send(SignalEvent::Reload);
     }
     fn stop_server(&self) {
@@ -90,19 +90,19 @@ impl AaaServer for EmbeddedAaaServer {
     }
 }
 
-/// Starts a server within this program, by the configuration that is named; its log is this program's. `over` is called where it ends
-/// without being told to.
+/// Starts a server within this program, with the configuration at this path. It logs to the program's log. `over`
+/// is called if it ends by itself.
 ///
 /// # Errors
-/// A sentence that says why there is none.
+/// A sentence with the error.
 pub fn start_embedded(config: &Path, over: Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String> {
     start_server(config, over).map_err(|error| error.to_string())
 }
 
-/// Checks a configuration as [`start_embedded`] would: its warnings.
+/// Checks a configuration as [`start_embedded`] does, and returns its warnings.
 ///
 /// # Errors
-/// A sentence that says why there would be no server.
+/// A sentence with the error.
 pub fn check_embedded_config(config: &Path) -> Result<Vec<String>, String> {
     check_config(config).map(|place| advice::config_warnings(&place)).map_err(|error| error.to_string())
 }

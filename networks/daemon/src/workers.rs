@@ -1,5 +1,5 @@
-//! Threads for what blocks or takes long: asking the store for a user, comparing a password with its slow hash, asking an
-//! issuer for a certificate's status. Each kind has threads and a queue of its own, so that none waits for another.
+//! Threads for slow jobs: user lookups in the store, comparisons with password hashes, OCSP checks. Each kind has
+//! its own threads and queue, so that no kind delays another.
 
 use crate::mailbox::{JobTarget, ShardMailboxes, ShardMessage};
 use crate::outage::StoreOutage;
@@ -22,23 +22,23 @@ use usher_crypto::SecretValue;
 use usher_host::jobs::{JobLoad, JobQueue, JobShare, QueueBounds};
 use usher_live::SystemClock;
 
-/// Kinds of jobs: what metrics call them, and how many may wait. More would wait longer than a client does.
+/// Kinds of jobs: name in metrics, and maximum queue length. A longer queue would exceed a client's timeout.
 const KINDS: [(&str, usize); 3] = [("lookup", 1 << 13), ("password", 256), ("certificate", 256)];
-/// How many passwords said to be one user's may wait: a user who has several devices is none who guesses.
+/// Maximum number of queued passwords of one user. A user with several devices is no attacker.
 const MAX_PASSWORDS_PER_NAME: usize = 4;
 const LOOKUP: usize = 0;
 const PASSWORD: usize = 1;
 const CERTIFICATE: usize = 2;
-/// Threads that ask issuers, each for seconds at most.
+/// Threads for OCSP, each of which may wait for seconds.
 const OCSP_THREADS: usize = 4;
 
-/// What a thread is asked.
+/// A job of a thread.
 pub(crate) enum WorkerJob {
-    /// Find a user.
+    /// Looks up a user.
     Lookup(JobTarget, Vec<u8>),
-    /// Compare a password with its hash.
+    /// Compares a password with its hash.
     Verify(JobTarget, SecretValue<String>, SecretValue),
-    /// Say whether a certificate still holds.
+    /// Checks a certificate.
     Certificate(JobTarget, Vec<Vec<u8>>),
 }
 
@@ -52,10 +52,10 @@ impl WorkerJob {
     }
 }
 
-/// Jobs of RADIUS clients and Diameter peers, each with a share of its own.
+/// Jobs of RADIUS clients and Diameter peers, with fair shares.
 type ClientJobs = JobQueue<LoginOwner, WorkerJob>;
 
-/// Where jobs are put.
+/// The queues of jobs.
 #[derive(Clone)]
 pub(crate) struct WorkerPool {
     queues: [Arc<ClientJobs>; KINDS.len()],
@@ -65,7 +65,7 @@ pub(crate) struct WorkerPool {
     chains: SyncSender<Vec<Vec<u8>>>,
 }
 
-/// The users that the store has told of, of all shards: who got in on one gets in on each while the store is away.
+/// Users that the store has returned to any shard. While the store is unavailable, every shard accepts them.
 pub(crate) struct SharedUserCache {
     users: Mutex<UserCache>,
     clock: SystemClock,
@@ -75,11 +75,11 @@ impl SharedUserCache {
     pub(crate) fn new(users: &UserStoreConfig, clock: SystemClock, rng: &mut SecureRng) -> Self {
         Self { users: Mutex::new(UserCache::new(fallback_cache_config(users), rng)), clock }
     }
-    /// Forgets a user, or all: before the shards do, which would be told of what is still known here.
+    /// Evicts a user, or all. It precedes the shards' eviction, which would otherwise refill from here.
     pub(crate) fn evict_user(&self, name: Option<&[u8]>) {
         self.lock().evict_user(name);
     }
-    /// Goes on with other bounds, and knows nobody.
+    /// Applies new bounds and empties the cache.
     pub(crate) fn reconfigure(&self, users: &UserStoreConfig) {
         self.lock().reconfigure(fallback_cache_config(users));
     }
@@ -88,26 +88,26 @@ impl SharedUserCache {
     }
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Clone)]
 pub(crate) struct WorkerContext {
     pub(crate) mailboxes: ShardMailboxes,
-    /// Users of the file, which come before those of the store; replaced at a reload.
+    /// Users of the file, which take precedence over the store. Replaced at a reload.
     pub(crate) inline: Arc<RwLock<InlineUsers>>,
     pub(crate) user_cache: Arc<SharedUserCache>,
-    /// How rows are read; replaced at a reload.
+    /// The parser of rows. Replaced at a reload.
     pub(crate) reading: Arc<RwLock<RowReader>>,
-    /// Rows of replies that were left out.
+    /// Number of reply rows that were left out.
     pub(crate) left_out: Arc<AtomicU64>,
     pub(crate) latency: Arc<SharedHistogram>,
-    /// How certificates are checked; replaced at a reload.
+    /// The configuration of certificate checks. Replaced at a reload.
     pub(crate) status: Arc<RwLock<CertificateStatus>>,
-    /// Chains of users, for who looks after lists.
+    /// Verified chains of users, for the thread that watches lists.
     pub(crate) chains: SyncSender<Vec<Vec<u8>>>,
 }
 
 impl WorkerPool {
-    /// Begins one thread for each store, as many for hashes, and those that ask issuers.
+    /// Starts one thread for each store, as many for hashes, and those for OCSP.
     pub(crate) fn start_workers(
         shared: WorkerContext,
         stores: Vec<Box<dyn Store>>,
@@ -138,25 +138,25 @@ impl WorkerPool {
         )
     }
 
-    /// Whether issuers are asked if their certificates still hold.
+    /// True if OCSP is used.
     pub(crate) fn uses_ocsp(&self) -> bool {
         self.status.read().unwrap_or_else(PoisonError::into_inner).uses_ocsp()
     }
 
-    /// Has who looks after lists see a chain that was verified, where it may say where its issuers' lists are.
+    /// Passes a verified chain to the thread for lists, if that learns distribution points.
     pub(crate) fn report_chain(&self, chain: &[Vec<u8>]) {
         if self.status.read().unwrap_or_else(PoisonError::into_inner).learns_lists() {
-            // One that finds no room is seen when it comes again.
+            // If the queue is full, the chain comes with the user's next login.
             let _ = self.chains.try_send(chain.to_vec());
         }
     }
 
-    /// Whether certificates that were verified a while ago are to be taken now.
+    /// Checks a chain that was verified earlier.
     pub(crate) fn recheck_chain(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         self.status.read().unwrap_or_else(PoisonError::into_inner).recheck_chain(chain)
     }
 
-    /// Puts a job in line; where there is no room, whoever one is for is told at once that nobody can say.
+    /// Queues a job. If the queue is full, the owner of a dropped job gets an unavailable result at once.
     pub(crate) fn queue_job(&self, whose: JobShare<LoginOwner>, job: WorkerJob) {
         let Some(refused) = self.queues[job.queue_index()].enqueue_job(whose, job) else { return };
         let (for_, command) = match refused {
@@ -167,12 +167,12 @@ impl WorkerPool {
         self.mailboxes.send_command(for_.shard, command);
     }
 
-    /// How many rows of replies were left out, each time that they were read.
+    /// Number of reply rows that were left out, at each read.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// What waits of each kind of jobs, and what became of others.
+    /// Queue lengths and counters of each kind.
     pub(crate) fn job_loads(&self) -> [(&'static str, JobLoad); KINDS.len()] {
         let mut all = self.queues.iter();
         KINDS.map(|(name, _)| (name, all.next().map_or_else(JobLoad::default, |jobs| jobs.job_load())))
@@ -210,7 +210,7 @@ fn find_user(
     find_at(|| shared.user_cache.clock.now(), name, shared, store, outage)
 }
 
-/// The same by another clock than that of the known users.
+/// Finds a user by another clock than that of the cache.
 fn find_at(
     now: impl FnOnce() -> usher_core::Instant,
     name: &[u8],
@@ -223,20 +223,20 @@ fn find_at(
         return LookupResult::User(user.clone());
     }
     let Some(store) = store else { return LookupResult::NotFound };
-    // The tables hold text.
+    // The tables hold UTF-8 text.
     let Ok(name) = std::str::from_utf8(name) else { return LookupResult::Unstorable };
-    // What is forgotten while the store answers, or before its rows are read as they are to be read now, is not kept.
+    // If a user is evicted, or the parser replaced, during the lookup, the result is not cached.
     let generation = shared.user_cache.lock().generation();
     let begun = Instant::now();
     let said = user_of(store.as_mut(), name);
     shared.latency.add(begun.elapsed());
-    // What it cannot hold it has answered for.
+    // A name that the store cannot hold is no outage.
     outage.record_answer(said.as_ref().err().filter(|error| !matches!(error, StoreError::Unstorable(_))));
     let said = said.map(|rows| rows.map(|rows| Arc::new(read_user(name, &rows, shared))));
     resolve_lookup(&mut shared.user_cache.lock(), now(), generation, name.as_bytes(), said)
 }
 
-/// The user that rows of the store are; the log says what of them cannot be understood.
+/// Returns the user of the store's rows, and logs rows that cannot be parsed.
 fn read_user(name: &str, rows: &UserRows, shared: &WorkerContext) -> User {
     let reading = shared.reading.read().unwrap_or_else(PoisonError::into_inner).clone();
     let user = reading.read_user(rows);
@@ -257,7 +257,7 @@ mod tests {
     use usher_aaa_config::row_reader;
     use usher_core::Seed;
 
-    /// What a store says of one name, or a store that is away.
+    /// A store with one name, or an unavailable store.
     fn test_store(password: Option<Option<&str>>) -> Box<dyn Store> {
         let Some(password) = password else {
             return Box::new(usher_store::PostgresStore::new("host=/nowhere user=usher").unwrap());
@@ -290,12 +290,12 @@ mod tests {
         }
     }
 
-    /// What comes of asking for ann: `f`ound, `r`emembered, `n`obody, `u`navailable, or a name that is `i`mpossible.
+    /// Looks up ann: `f`ound, `r`emembered, `n`obody, `u`navailable, or `i`mpossible name.
     fn look_up_ann(shared: &WorkerContext, store: &mut Box<dyn Store>) -> char {
         result_letter(&find_user(b"ann", shared, Some(store), &mut StoreOutage::default()))
     }
 
-    /// The same at so many milliseconds of virtual time.
+    /// Looks up ann at this virtual time in milliseconds.
     fn look_up_ann_at(millis: u64, shared: &WorkerContext, store: &mut Box<dyn Store>) -> char {
         let now = usher_core::Instant::ZERO + usher_core::Duration::from_millis(millis);
         result_letter(&find_at(|| now, b"ann", shared, Some(store), &mut StoreOutage::default()))
@@ -321,7 +321,7 @@ mod tests {
             [look_up_ann(&shared, there), look_up_ann(&shared, away), look_up_ann(&shared, away)],
             ['f', 'r', 'r']
         );
-        // Who was removed behind the server's back is so as soon as the store has said it once.
+        // A user who was deleted by another program is evicted by the store's first reply.
         assert_eq!([look_up_ann(&shared, gone), look_up_ann(&shared, away)], ['n', 'u']);
         assert_eq!([look_up_ann(&shared, there), look_up_ann(&shared, away)], ['f', 'r']);
         shared.user_cache.evict_user(Some(b"bob"));
@@ -343,7 +343,7 @@ mod tests {
         };
         assert_eq!([b"\xff\xfe".as_slice(), b"ann\0", b"ann"].map(&mut letters), ['i', 'i', 'n']);
         std::fs::remove_file(&file).unwrap();
-        // What is known of other names stays.
+        // Other cached names stay.
         let (there, away) = (&mut test_store(Some(Some("x"))), &mut test_store(None));
         assert_eq!([look_up_ann(&shared, there), look_up_ann(&shared, away)], ['f', 'r']);
     }

@@ -1,5 +1,8 @@
-//! The kernel's network devices as data planes need them: a TUN device that leaves segmentation and checksums to whoever reads
-//! it ([`open_tun`]), packets that are cut and joined on that account ([`PacketSegments`], [`SegmentJoiner`]), and requests to rtnetlink(7).
+//! Network devices of the kernel for data planes.
+//!
+//! - [`open_tun`] opens a TUN device with segmentation and checksum offload.
+//! - [`PacketSegments`] cuts packets and [`SegmentJoiner`] joins them.
+//! - Requests to rtnetlink(7) configure interfaces and routes.
 
 mod segment;
 mod sys;
@@ -9,8 +12,9 @@ pub mod netlink;
 pub use segment::{OffloadSupport, PacketSegments, SegmentJoiner, VnetHeader, VnetHeaderError};
 pub use sys::{TunDevice, open_tun};
 
-/// Octets in front of each packet of the device, and of packet sockets that say so: `struct virtio_net_hdr`.
+/// Octets of `struct virtio_net_hdr`, in front of each packet of the device and of packet sockets with
+/// `PACKET_VNET_HDR`.
 pub const VNET_HEADER: usize = 10;
 
-/// Octets of the longest packet that the kernel joins: no IP packet has more.
+/// Octets of the longest packet that the kernel joins. No IP packet is longer.
 pub const JOINED: usize = 65_536;

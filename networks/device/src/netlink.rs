@@ -1,4 +1,4 @@
-//! Requests to rtnetlink(7), one after another.
+//! Sequential requests to rtnetlink(7).
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -6,10 +6,10 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 
-/// A socket of the rtnetlink of the calling thread's network namespace.
+/// Opens an rtnetlink socket in the calling thread's network namespace.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn open_route_socket() -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -27,11 +27,11 @@ fn send_request(socket: &Socket, flags: u16, message: RouteNetlinkMessage) -> io
     socket.send(&octets, 0).map(drop)
 }
 
-/// What one datagram of the kernel holds; what this program cannot read of it is left out.
+/// Parses the messages of one datagram. Messages that cannot be parsed are left out.
 #[must_use]
 pub fn parse_messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessage>> {
     let mut all = Vec::new();
-    // A message says how long it is; the next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
+    // A message begins with its length. The next begins at a multiple of four (netlink(7), NLMSG_ALIGN).
     while let Some(Ok(length)) = octets.first_chunk().map(|four| u32::from_ne_bytes(*four).try_into()) {
         let length: usize = length;
         let Some(one) = octets.get(..length).filter(|_| length >= 16) else { break };
@@ -41,7 +41,7 @@ pub fn parse_messages(mut octets: &[u8]) -> Vec<NetlinkPayload<RouteNetlinkMessa
     all
 }
 
-/// Reads what answers a request, until the kernel says that this is all.
+/// Reads the replies to a request, until the kernel marks the end.
 fn read_replies(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut all = Vec::new();
     loop {
@@ -57,20 +57,20 @@ fn read_replies(socket: &Socket) -> io::Result<Vec<RouteNetlinkMessage>> {
     }
 }
 
-/// Sends a request of the calling thread's network namespace, with `NLM_F_ACK` or `NLM_F_DUMP` in its flags, and reads what
-/// answers it.
+/// Sends a request in the calling thread's network namespace and reads the replies. `flags` contain `NLM_F_ACK` or
+/// `NLM_F_DUMP`.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn run_request(flags: u16, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     let socket = open_route_socket()?;
     run_request_on(&socket, flags, message)
 }
 
-/// As [`run_request`], by a socket that is there: of the namespace in which it was opened, and for one request at a time.
+/// As [`run_request`], on an open socket and in its namespace. One request at a time.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn run_request_on(
     socket: &Socket,
     flags: u16,

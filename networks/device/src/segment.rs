@@ -1,5 +1,5 @@
-//! Packets that the kernel leaves to us to cut, and packets that we leave to it to cut: what is handed over with each
-//! (`struct virtio_net_hdr` of the VIRTIO specification, §5.1.6).
+//! Segmentation and checksum offload of packets, by the header `struct virtio_net_hdr` (VIRTIO specification,
+//! §5.1.6).
 
 use crate::VNET_HEADER;
 use usher_esp::ip::{self, IpPacket, protocol};
@@ -9,7 +9,7 @@ const NO_SEGMENTS: u8 = 0;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP: u8 = 5;
-/// Beside the kind: the first segment alone says CWR.
+/// A flag beside the GSO type: only the first segment carries CWR.
 const CONGESTION: u8 = 0x80;
 
 const FIN: u8 = 0x01;
@@ -17,11 +17,11 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const CWR: u8 = 0x80;
 
-/// A head says of a packet what cannot be.
+/// A header that contradicts its packet or itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VnetHeaderError;
 
-/// What stands in front of a packet of the device.
+/// The header in front of each packet of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VnetHeader {
     flags: u8,
@@ -33,36 +33,36 @@ pub struct VnetHeader {
 }
 
 impl VnetHeader {
-    /// Whether the checksum of TCP or UDP is left to whoever gets the packet: the sum of the pseudo-header stands in its place.
+    /// True if the receiver computes the checksum of TCP or UDP. Its field holds the sum of the pseudo-header.
     #[must_use]
     pub const fn has_partial_checksum(&self) -> bool {
         self.flags & NEEDS_CHECKSUM != 0
     }
-    /// Completes the checksum of octets where it is left to us, whatever they are.
+    /// Completes a partial checksum in `octets`, of any protocol.
     ///
     /// # Errors
-    /// What the head says of them cannot be.
+    /// The header's offsets lie outside the packet.
     pub fn complete_checksum(self, octets: &mut [u8]) -> Result<(), VnetHeaderError> {
-        // UDP's code is never zero, and TCP's may be either form of it.
+        // A computed checksum of UDP is never zero. TCP's may be 0 or 0xffff.
         if self.has_partial_checksum() {
             complete_partial(self, octets, protocol::UDP).ok_or(VnetHeaderError)
         } else {
             Ok(())
         }
     }
-    /// The same of a packet that has so many octets more in front.
+    /// Returns the header for a packet with `octets` more in front.
     #[must_use]
     pub const fn shift_by(self, octets: u16) -> Self {
         Self { start: self.start + octets, ..self }
     }
-    /// Reads it; each value is one.
+    /// Parses the header. Every value is valid.
     #[must_use]
     pub fn parse(octets: &[u8; VNET_HEADER]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([octets[at], octets[at + 1]]);
         let [flags, kind, ..] = *octets;
         Self { flags, kind, headers: word(2), each: word(4), start: word(6), offset: word(8) }
     }
-    /// Its octets.
+    /// Encodes the header.
     #[must_use]
     pub fn to_octets(self) -> [u8; VNET_HEADER] {
         let mut all = [0; VNET_HEADER];
@@ -74,37 +74,38 @@ impl VnetHeader {
     }
 }
 
-/// Where TCP and UDP have their checksum.
+/// The offset of the checksum in the header of TCP or UDP.
 const fn checksum_at(of: u8) -> usize {
     if of == protocol::TCP { 16 } else { 6 }
 }
 
-/// A packet of the device, to be cut.
+/// A packet of the device and the segments to cut it into.
 #[derive(Debug)]
 pub struct PacketSegments {
     packet: IpPacket,
     /// Octets of all headers.
     headers: usize,
-    /// Octets of data in each but the last.
+    /// Octets of data in each segment but the last.
     each: usize,
     count: usize,
 }
 
 impl PacketSegments {
-    /// Takes a packet apart, which is one segment where the kernel does not say how it is to be cut. Where its checksum is left
-    /// to us it is completed. `None`: what the kernel says of it cannot be.
+    /// Parses a packet. It is one segment if the kernel requests no segmentation, and its partial checksum is then
+    /// completed.
+    /// Returns `None` if the header contradicts the packet.
     pub fn from_packet(head: VnetHeader, octets: &mut [u8], packet: IpPacket) -> Option<Self> {
         if head.kind & !CONGESTION == NO_SEGMENTS && head.has_partial_checksum() {
             complete_partial(head, octets.get_mut(..packet.length)?, packet.flow.protocol)?;
         }
         Self::with_partial_checksum(head, octets, packet)
     }
-    /// The same, but the checksum of a packet that is one segment stays as it is.
+    /// As [`from_packet`](Self::from_packet), but leaves the checksum of a packet of one segment as it is.
     #[must_use]
     pub fn with_partial_checksum(head: VnetHeader, octets: &[u8], packet: IpPacket) -> Option<Self> {
         let kind = head.kind & !CONGESTION;
         if kind == NO_SEGMENTS {
-            // It is handed on: what it says has to be within the packet.
+            // The receiver uses these offsets, so they must lie within the packet.
             let end = usize::from(head.start).checked_add(usize::from(head.offset))?.checked_add(2)?;
             if head.has_partial_checksum() && end > packet.length {
                 return None;
@@ -127,12 +128,12 @@ impl PacketSegments {
             count: data.div_ceil(each).max(1),
         })
     }
-    /// How many segments there are.
+    /// The number of segments.
     #[must_use]
     pub const fn segment_count(&self) -> usize {
         self.count
     }
-    /// What selectors apply to.
+    /// The addresses, protocol and ports that selectors match.
     #[must_use]
     pub const fn packet(&self) -> &IpPacket {
         &self.packet
@@ -141,12 +142,12 @@ impl PacketSegments {
         let from = (self.headers + n * self.each).min(self.packet.length);
         from..(from + self.each).min(self.packet.length)
     }
-    /// Octets of a segment.
+    /// The length of a segment, in octets.
     #[must_use]
     pub fn len(&self, n: usize) -> usize {
         if self.count == 1 { self.packet.length } else { self.headers + self.data_range(n).len() }
     }
-    /// Writes a segment, whose length `out` has.
+    /// Writes segment `n`. `out` has its length.
     pub fn write_segment(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         if self.is_whole() {
             return out.copy_from_slice(&octets[..self.packet.length]);
@@ -158,7 +159,7 @@ impl PacketSegments {
         let code = never_zero(ip::fold_checksum(ip::sum_octets(own, pseudo)), flow.protocol);
         own[checksum_at(flow.protocol)..][..2].copy_from_slice(&code);
     }
-    /// Writes a segment whose checksum is left to whoever gets it, with what is handed over with it. `head` came with the packet.
+    /// Writes a segment with a partial checksum and returns its header. `head` is the header of the whole packet.
     #[must_use]
     pub fn write_undone(&self, n: usize, head: VnetHeader, octets: &[u8], out: &mut [u8]) -> VnetHeader {
         if self.is_whole() {
@@ -174,11 +175,11 @@ impl PacketSegments {
         let start = self.packet.upper as u16;
         VnetHeader { flags: NEEDS_CHECKSUM, start, offset: at as u16, ..VnetHeader::default() }
     }
-    /// Whether it is a packet that nobody is to cut.
+    /// True if the packet is a single segment.
     const fn is_whole(&self) -> bool {
         self.count == 1 && self.headers == self.packet.length
     }
-    /// A segment, with zeros for its checksum.
+    /// Writes a segment whose checksum is zero.
     fn write_without_checksum(&self, n: usize, octets: &[u8], out: &mut [u8]) {
         let (header, upper) = (self.packet.header, self.packet.upper);
         let length = out.len();
@@ -214,12 +215,12 @@ impl PacketSegments {
     }
 }
 
-/// UDP's checksum of zero means that there is none (RFC 768).
+/// Replaces a zero checksum of UDP: zero means that there is none (RFC 768).
 fn never_zero(code: [u8; 2], of: u8) -> [u8; 2] {
     if of == protocol::UDP && code == [0, 0] { [0xff; 2] } else { code }
 }
 
-/// Completes a checksum that has the sum of the pseudo-header in its place.
+/// Completes a checksum whose field holds the sum of the pseudo-header.
 fn complete_partial(head: VnetHeader, octets: &mut [u8], of: u8) -> Option<()> {
     let (start, offset) = (usize::from(head.start), usize::from(head.offset));
     let code = never_zero(ip::fold_checksum(ip::sum_octets(octets.get(start..)?, 0)), of);
@@ -227,10 +228,10 @@ fn complete_partial(head: VnetHeader, octets: &mut [u8], of: u8) -> Option<()> {
     Some(())
 }
 
-/// Most octets of a packet that is put together.
+/// The longest joined packet, in octets.
 const LONGEST: usize = 65_535;
 
-/// What the device takes of packets that are put together.
+/// The kinds of joined packets that a device accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffloadSupport {
     /// Segments of TCP.
@@ -239,24 +240,24 @@ pub struct OffloadSupport {
     pub udp: bool,
 }
 
-/// Puts packets of one flow together that follow each other, so that they go through the kernel as one.
+/// Joins consecutive packets of one flow, so that they pass the kernel as one.
 #[derive(Debug)]
 pub struct SegmentJoiner {
     offers: OffloadSupport,
-    /// The packet as it will be written, its head in front; empty: there is none.
+    /// The joined packet behind its header. Empty if there is none.
     octets: Vec<u8>,
-    /// Nothing joins it any more.
+    /// True if no further packet may be joined.
     closed: bool,
     protocol: u8,
     upper: usize,
     headers: usize,
     each: usize,
     count: usize,
-    /// Of TCP: the next number.
+    /// TCP: the next sequence number.
     sequence: u32,
 }
 
-/// What must be known of a packet to join it.
+/// The fields of a packet that decide whether it is joined.
 struct JoinablePacket {
     protocol: u8,
     upper: usize,
@@ -266,7 +267,7 @@ struct JoinablePacket {
 }
 
 impl SegmentJoiner {
-    /// For a device that takes this.
+    /// Creates a joiner for a device with this offload support.
     #[must_use]
     pub fn new(offers: OffloadSupport) -> Self {
         let octets = Vec::with_capacity(VNET_HEADER + LONGEST);
@@ -274,7 +275,7 @@ impl SegmentJoiner {
         Self { offers, octets, closed: true, protocol, upper, headers, each, count, sequence }
     }
 
-    /// Takes a packet. What cannot be joined by it is written before.
+    /// Adds a packet. If it cannot be joined, the pending packet is written first.
     pub fn push(&mut self, packet: &[u8], write: &mut impl FnMut(&[u8])) {
         let joinable = self.parse_joinable(packet);
         if let Some(joinable) = &joinable
@@ -301,7 +302,7 @@ impl SegmentJoiner {
         }
     }
 
-    /// Writes what is there.
+    /// Writes the pending packet.
     pub fn flush(&mut self, write: &mut impl FnMut(&[u8])) {
         if self.octets.is_empty() {
             return;
@@ -330,7 +331,7 @@ impl SegmentJoiner {
         if self.protocol == protocol::UDP {
             packet[self.upper + 4..self.upper + 6].copy_from_slice(&(own as u16).to_be_bytes());
         }
-        // The kernel computes the rest, if anybody ever looks.
+        // The kernel computes the full checksum if it needs one.
         let sum = ip::pseudo_sum(read.flow.source, read.flow.destination, self.protocol, own);
         let code = ip::fold_checksum(sum).map(|octet| !octet);
         packet[self.upper + at..self.upper + at + 2].copy_from_slice(&code);
@@ -350,8 +351,8 @@ impl SegmentJoiner {
         head.copy_from_slice(&made.to_octets());
     }
 
-    /// A packet that others may follow: whole, with nothing that is of one packet alone, and with a checksum that holds, since
-    /// nobody will look at it again.
+    /// Parses a packet that others may follow. It is whole, has no options or flags of its own, and has a valid
+    /// checksum, since the joined packet is not verified again.
     fn parse_joinable(&self, packet: &[u8]) -> Option<JoinablePacket> {
         let read = IpPacket::parse(packet).ok()?;
         let (flow, upper) = (read.flow, read.upper);
@@ -391,7 +392,7 @@ impl SegmentJoiner {
         })
     }
 
-    /// Whether it follows what is there: all headers are the same but for what counts on.
+    /// True if the packet continues the pending one: all headers agree except the counters.
     fn can_join(&self, packet: &[u8], next: &JoinablePacket) -> bool {
         let Some(last) = self.octets.get(VNET_HEADER..) else { return false };
         let data = packet.len() - next.headers;
@@ -426,7 +427,7 @@ mod tests {
 
     const BOTH: OffloadSupport = OffloadSupport { tcp: true, udp: true };
 
-    /// A packet of TCP or UDP with a checksum that holds.
+    /// A TCP or UDP packet with a valid checksum.
     fn test_packet(v4: bool, of: u8, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
         let (source, destination): (IpAddr, IpAddr) = if v4 {
             ("10.1.0.1".parse().unwrap(), "10.2.0.1".parse().unwrap())
@@ -468,7 +469,7 @@ mod tests {
         let one = |n| {
             let mut out = vec![0; segments.len(n)];
             segments.write_segment(n, &packet, &mut out);
-            // The kernel counts IPv4's identification on; ours is 0.
+            // The kernel increments the identification of IPv4. Ours is 0.
             if out[0] >> 4 == 4 {
                 out[4..6].fill(0);
                 out[10..12].fill(0);
@@ -497,7 +498,7 @@ mod tests {
                 packet
             }).collect();
             let written = join_packets(&packets, BOTH);
-            // All that fits is one.
+            // Everything that fits is joined into one packet.
             let fits = packets.iter().map(Vec::len).sum::<usize>() <= 60_000;
             prop_assert!(!fits || written.len() == 1, "{} of {}", written.len(), packets.len());
             prop_assert_eq!(written.iter().flat_map(|written| cut_packet(written)).collect::<Vec<_>>(), packets);
@@ -534,10 +535,10 @@ mod tests {
         let code = ip::fold_checksum(ip::sum_octets(&other[..20], 0));
         other[10..12].copy_from_slice(&code);
         assert!(!follows(other), "it has gone further");
-        // A shorter one, or one that is pushed, is the last.
+        // A shorter packet or one with PSH is the last.
         let three = |middle| join_packets(&[first.clone(), middle, of(170, ACK, 50)], BOTH).len();
         assert_eq!((three(of(150, ACK, 20)), three(of(150, ACK | PSH, 20))), (2, 2));
-        // What the device does not take is not made.
+        // Packets are not joined if the device does not accept the kind.
         let udp = [
             test_packet(true, protocol::UDP, 0, 0, &[1; 9]),
             test_packet(true, protocol::UDP, 0, 0, &[1; 9]),
@@ -593,7 +594,7 @@ mod tests {
                 head.shift_by(22).complete_checksum(&mut one).unwrap();
                 assert_eq!(one[22..], other);
             }
-            // One that nobody is to cut is handed on as it came.
+            // A packet of one segment is passed on unchanged.
             let whole = IpPacket::parse(&packets[0]).unwrap();
             let segments =
                 PacketSegments::with_partial_checksum(VnetHeader::default(), &packets[0], whole).unwrap();

@@ -1,5 +1,5 @@
-//! The one place that speaks to the system directly: a TUN device that leaves segmentation and checksums to us (`TUNSETIFF`,
-//! `TUNSETOFFLOAD`). No safe interface to it exists in what the house uses.
+//! System calls: a TUN device with segmentation and checksum offload (`TUNSETIFF`, `TUNSETOFFLOAD`). Our dependencies
+//! have no safe interface to them.
 #![allow(unsafe_code)]
 
 use socket2::Socket;
@@ -12,36 +12,36 @@ fn check_result(value: libc::c_int) -> io::Result<()> {
     if value < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A TUN device, there as long as somebody holds it.
+/// A TUN device. It exists while its file is open.
 #[derive(Debug)]
 pub struct TunDevice {
-    /// By which packets are read and written, each behind a header of [`VNET_HEADER`](crate::VNET_HEADER) octets; it does not block.
+    /// Reads and writes packets, each behind a header of [`VNET_HEADER`](crate::VNET_HEADER) octets. Nonblocking.
     pub file: File,
-    /// Its name, as the kernel has it.
+    /// The name that the kernel assigned.
     pub name: String,
-    /// Segmentation of TCP is left to whoever reads, and packets that are joined are taken.
+    /// True if the device offloads segmentation of TCP and accepts joined packets.
     pub tcp: bool,
-    /// The same of UDP.
+    /// The same for UDP.
     pub udp: bool,
 }
 
-/// Makes a TUN device of this name (with `%d` in it the kernel puts a number there), or takes one that is there and nobody holds,
-/// in the calling thread's network namespace, and switches it on.
+/// Creates a TUN device in the calling thread's network namespace, or opens an unused one, and sets it up.
+/// The kernel replaces `%d` in the name by a number.
 ///
 /// # Errors
-/// What the kernel says: it needs CAP_NET_ADMIN and `/dev/net/tun`.
+/// An error of the kernel. The call needs CAP_NET_ADMIN and `/dev/net/tun`.
 pub fn open_tun(name: &str, mtu: u32) -> io::Result<TunDevice> {
     let open = |path: &str| std::fs::OpenOptions::new().read(true).write(true).open(path);
     let file = open("/dev/net/tun")?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
-    // SAFETY: all zeros is a value of the structure, which has integers and a union of them.
+    // SAFETY: all zeros is a valid value of the structure, which has integers and a union of them.
     let mut request: libc::ifreq = unsafe { zeroed() };
     let length = name.len().min(libc::IFNAMSIZ - 1);
     for (at, octet) in request.ifr_name.iter_mut().zip(&name.as_bytes()[..length]) {
         *at = *octet as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-    // SAFETY: the request is read and written by the call, and as long as it takes it to be.
+    // SAFETY: the call reads and writes the request, which has the expected size.
     check_result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
     let made: Vec<u8> = request.ifr_name.iter().map(|c| *c as u8).take_while(|c| *c != 0).collect();
     let offload = |flags: libc::c_uint| {

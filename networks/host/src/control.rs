@@ -1,4 +1,5 @@
-//! The control socket of a service: a Unix socket for its owner only, one JSON object a line.
+//! The control socket of a service: a Unix socket that only its owner can open. Each request and each answer is one
+//! line of JSON.
 
 use crate::door::REST;
 use serde::Serialize;
@@ -13,17 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections at one time.
+/// The number of connections at one time.
 const CONNECTIONS: usize = 16;
-/// Octets of one request.
+/// The octets of one request, at most.
 const REQUEST: usize = 1 << 16;
-/// How long a request may take to come, and an answer to be read.
+/// The time limit for receiving a request, and for sending an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether no other server listens there.
+/// Checks that no other server listens at `path`.
 ///
 /// # Errors
-/// Another one does.
+/// Another server listens there.
 pub fn ensure_unused(path: &Path) -> io::Result<()> {
     if UnixStream::connect(path).is_ok() {
         let said = format!("another server listens on {}; stop it first", path.display());
@@ -32,19 +33,21 @@ pub fn ensure_unused(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens at a path, in place of a socket that nobody listens on. The socket is nobody else's from its first moment: it
-/// is made in a folder that only its owner can enter, and comes to its place when its mode is set. (A umask would be that
-/// of all threads.) The folder is this socket's and this process's: servers of sockets beside each other begin at a time.
+/// Listens at a path. Replaces a stale socket on which no server listens.
+///
+/// Other users can never open the socket. It is created in a folder that only its owner can enter, and moves to its
+/// path after its mode is set. (A umask would affect all threads.) The folder's name has the socket's name and the
+/// process id, so servers can start side by side.
 ///
 /// # Errors
-/// The system, and what cannot be made.
+/// An error of the system, or a file that cannot be created.
 pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
     let named = |path: &Path, error: io::Error| {
         io::Error::new(error.kind(), format!("making the socket {}: {error}", path.display()))
     };
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    // Of a process that died its number may come again: what it left is in nobody's way.
+    // A process id can be reused: remove the leftovers of a dead process.
     name.push(format!(".{}", std::process::id()));
     let folder = path.with_file_name(name);
     let new = folder.join("new");
@@ -61,7 +64,7 @@ pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
         Ok(listener)
     });
     if made.is_err() {
-        // Nothing is there where it could not be made.
+        // The file is absent if its creation failed.
         let _ = fs::remove_file(&new);
     }
     let emptied = fs::remove_dir(&folder).map_err(|error| named(&folder, error));
@@ -70,26 +73,26 @@ pub fn bind_control_socket(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Which user of the system is at the other end, where the system says so.
+/// The user id of the peer, if the system provides it.
 #[must_use]
 pub fn peer_user_id(stream: &UnixStream) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
-/// Says one answer, as a line.
+/// Writes one answer as a line.
 ///
 /// # Errors
-/// Nobody reads it.
+/// The peer does not read it.
 pub fn write_answer<A: Serialize>(mut stream: &UnixStream, answer: &A) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
     stream.write_all(&line)
 }
 
-/// The line that somebody says, all of it within `patience`.
+/// Reads one line within `patience`.
 ///
 /// # Errors
-/// It does not come in time, or is too long.
+/// The line does not arrive in time, or is too long.
 pub fn read_line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let (mut line, mut part) = (Vec::new(), [0; 4096]);
@@ -107,7 +110,7 @@ pub fn read_line(mut stream: &UnixStream, patience: Duration) -> io::Result<Vec<
     Ok(line)
 }
 
-/// The connections that come, for ever. It rests where the system gives none, mostly for want of descriptors.
+/// Accepts connections without end. Pauses when the system gives none, mostly for lack of descriptors.
 pub fn accepted_connections(listener: &UnixListener) -> impl Iterator<Item = UnixStream> {
     listener.incoming().filter_map(|came| match came {
         Ok(stream) => Some(stream),
@@ -118,11 +121,11 @@ pub fn accepted_connections(listener: &UnixListener) -> impl Iterator<Item = Uni
     })
 }
 
-/// Begins to answer requests at a path, each by `answer`, which is told too which user of the system asks, where it says so, on threads
-/// of their own until the program ends. `failed` makes an answer of what is wrong with a request.
+/// Starts to answer requests at a path, on threads that run until the program ends. `answer` receives a request and
+/// the peer's user id, if the system provides it. `failed` makes an answer from an error in a request.
 ///
 /// # Errors
-/// Another server listens there, or the socket cannot be made.
+/// Another server listens there, or the socket cannot be created.
 pub fn serve_requests<Q, A>(
     path: &Path,
     failed: fn(String) -> A,
@@ -141,7 +144,7 @@ where
             if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);
                 let said = failed(format!("{CONNECTIONS} others ask already; try again"));
-                // It need not be heard: there is no time for who reads slowly.
+                // Best effort: a slow reader must not delay the accept loop.
                 let _ = stream.set_nonblocking(true).and_then(|()| write_answer(&stream, &said));
                 continue;
             }
@@ -154,7 +157,7 @@ where
                     Ok(request) => answer(request, user),
                     Err(error) => failed(format!("not a request: {error}")),
                 });
-                // Who went away needs no answer.
+                // A peer that has gone needs no answer.
                 let _ = said.and_then(|said| write_answer(&stream, &said));
                 open.fetch_sub(1, Ordering::Relaxed);
             };
@@ -165,10 +168,10 @@ where
     Ok(())
 }
 
-/// Asks a running service for one answer.
+/// Sends one request to a running service and returns its answer.
 ///
 /// # Errors
-/// Nobody answers there, or it does not answer what can be understood.
+/// No service answers at `path`, or its answer cannot be parsed.
 pub fn send_request<Q: Serialize, A: DeserializeOwned>(path: &Path, request: &Q) -> io::Result<A> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -178,7 +181,7 @@ pub fn send_request<Q: Serialize, A: DeserializeOwned>(path: &Path, request: &Q)
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// As [`send_request`]; `what` is the service, which `command` starts.
+/// Like [`send_request`]. `what` names the service for messages, and `command` starts it.
 ///
 /// # Errors
 /// A sentence that says why there is no answer.
@@ -224,7 +227,7 @@ mod tests {
         thread::scope(|scope| {
             let watch = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // Between two of them there may be none.
+                    // Between two attempts the file may be absent.
                     if let Ok(said) = fs::metadata(&path) {
                         assert_eq!(said.permissions().mode() & 0o777, 0o600);
                         seen.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +235,7 @@ mod tests {
                 }
             });
             let mut times = 0;
-            // Until the other thread has had its turns, too.
+            // Until the other thread has run, too.
             while !watch.is_finished() && (times < 2000 || seen.load(Ordering::Relaxed) < 100) {
                 let listener = bind_control_socket(&path).unwrap();
                 assert!(UnixStream::connect(&path).is_ok());
@@ -240,7 +243,7 @@ mod tests {
                 fs::remove_file(&path).unwrap();
                 times += 1;
             }
-            // What a server that died left behind is in nobody's way.
+            // A dead server's leftover does not prevent a start.
             drop(bind_control_socket(&path).unwrap());
             let left = folder.join(format!(".control.sock.{}", std::process::id()));
             fs::create_dir(&left).unwrap();
@@ -278,7 +281,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("usher-control-none-{}/c.sock", std::process::id()));
         let error = bind_control_socket(&path).unwrap_err().to_string();
         assert!(error.contains(path.parent().unwrap().to_str().unwrap()), "{error}");
-        // Longer than a socket's address may be (unix(7)).
+        // Longer than the address of a socket may be (unix(7)).
         let folder = std::env::temp_dir().join(format!("usher-control-long-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -294,7 +297,7 @@ mod tests {
         let (near, mut far) = UnixStream::pair().unwrap();
         far.write_all(b"\"Status\"\n").unwrap();
         assert_eq!(read_line(&near, Duration::from_secs(60)).unwrap(), b"\"Status\"\n");
-        // One octet at a time, each long before the patience for a single read ends.
+        // One octet at a time, each well before a single read times out.
         let slow = thread::spawn(move || {
             while far.write_all(b" ").is_ok() {
                 thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! A listener for readers of metrics: a bounded number of connections, each with a bounded time and a bounded number of octets.
+//! A listener for metrics scrapers. It bounds the connections, and the time and octets of each connection.
 
 use axum::serve::Listener;
 use std::collections::BTreeMap;
@@ -14,12 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 use usher_core::fair::FairSlotTable;
 
-/// Octets that a connection may send: the requests that fit its time are some hundred each.
+/// The octets that a connection may send. A request has a few hundred.
 const MAX_REQUEST_OCTETS: usize = 64 << 10;
-/// How long the listener rests where the system gives no connection, mostly for want of descriptors.
+/// The pause after a failed accept, mostly for lack of descriptors.
 pub(crate) const REST: Duration = Duration::from_millis(50);
 
-/// The listener.
 #[derive(Debug)]
 pub(crate) struct BoundedListener {
     listener: TcpListener,
@@ -28,7 +27,7 @@ pub(crate) struct BoundedListener {
     visits: Arc<Mutex<OpenVisits>>,
 }
 
-/// The open connections, each with the means to end it.
+/// The open connections, each with a handle that ends it.
 #[derive(Debug, Default)]
 struct OpenVisits {
     slots: FairSlotTable<u64>,
@@ -37,8 +36,8 @@ struct OpenVisits {
 }
 
 impl BoundedListener {
-    /// At most so many connections at a time, each for at most so long. Where one more comes, the oldest of the network with the
-    /// most ends.
+    /// Limits the number of connections and the lifetime of each. When a new connection exceeds the limit, the oldest
+    /// connection of the network with the most connections ends.
     pub(crate) fn new(listener: TcpListener, connections: usize, lasts: Duration) -> Self {
         Self { listener, connections, lasts, visits: Arc::default() }
     }
@@ -49,7 +48,7 @@ impl BoundedListener {
         let (end, displaced) = oneshot::channel();
         visits.open.insert(number, end);
         if let Some(oldest) = visits.slots.add_peer(number, from.ip(), self.connections) {
-            // Its end is dropped, which it notices.
+            // Dropping the sender ends the connection.
             visits.open.remove(&oldest);
         }
         drop(visits);
@@ -86,14 +85,13 @@ impl Listener for BoundedListener {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct BoundedConnection {
     stream: TcpStream,
     deadline: Pin<Box<Sleep>>,
-    /// Ready once another connection has taken this one's place.
+    /// Ready once a newer connection has evicted this one.
     displaced: oneshot::Receiver<()>,
-    /// Octets that may still come.
+    /// The octets that the peer may still send.
     left: usize,
     number: u64,
     visits: Arc<Mutex<OpenVisits>>,
@@ -153,7 +151,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream as Plain;
 
-    /// A server for two visitors, of this time each.
+    /// A server for two connections, each with this lifetime.
     fn start_test_server(lasts: Duration) -> SocketAddr {
         let (told, address) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -174,12 +172,12 @@ mod tests {
         stream
     }
 
-    /// Whether a read has waited in vain.
+    /// True if a read timed out.
     fn times_out(read: io::Result<usize>) -> bool {
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Asks for the page; `None`: this visitor lost its place.
+    /// Requests the page. `None`: the connection was evicted.
     fn request_page(address: SocketAddr) -> Option<String> {
         let mut stream = connect_visitor(address);
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
@@ -188,7 +186,7 @@ mod tests {
         (!answer.is_empty()).then_some(answer)
     }
 
-    /// Whether a connection was ended or reset.
+    /// True if the connection was closed or reset.
     fn is_ended(stream: &mut Plain) -> bool {
         let end = stream.read(&mut [0]);
         !matches!(end, Ok(1..)) && !times_out(end)
@@ -196,7 +194,7 @@ mod tests {
 
     #[test]
     fn silent_connections_give_way_to_those_that_ask() {
-        // Their time is not what ends them.
+        // The lifetime is long, so that only eviction ends a connection.
         let address = start_test_server(Duration::from_secs(600));
         let mut idle = [connect_visitor(address), connect_visitor(address), connect_visitor(address)];
         for _ in 0..3 {

@@ -1,25 +1,25 @@
-//! Folders that a server makes at its start.
+//! Folders that a server creates at its start.
 
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// Makes a folder with those above it, for its owner only, where there is none.
+/// Creates a folder and its parents, accessible only to the owner, if absent.
 ///
 /// # Errors
-/// It cannot be made.
+/// The folder cannot be created.
 pub fn create_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Whether there is such a folder, or could be one; none is made.
+/// Checks that the folder exists or could be created. Creates none.
 ///
 /// # Errors
-/// What [`create_private`] would end with.
+/// The error with which [`create_private`] would fail.
 pub fn check_private(path: &Path) -> io::Result<()> {
     match path.ancestors().find(|above| above.exists()) {
-        // Another kind of file is there, or in the way: nothing is made.
+        // A file of another kind is in the way: this fails and creates nothing.
         Some(above) if above == path || !above.is_dir() => create_private(path),
         _ => Ok(()),
     }

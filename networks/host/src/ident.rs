@@ -1,4 +1,4 @@
-//! The IDENT service on this host's own connections, and a question to another host's.
+//! The IDENT service for this host's own connections, and a client that queries another host.
 
 use crate::setup::fault_texts;
 use crate::{
@@ -20,27 +20,28 @@ use usher_ident_service::{
 };
 use usher_live::{DriverConfig, DriverSockets, SystemClock};
 
-/// Names may come from a directory on the network: so many are asked for at a time.
+/// The number of concurrent name lookups. A lookup can go to a directory on the network.
 const HELPERS: usize = 4;
 
-/// Why the service does not serve.
+/// Why the service does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentError {
-    /// Its configuration.
+    /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] LoadError),
-    /// It listens nowhere.
+    /// There is no address to listen on.
     #[error("there is no address to listen on; name one in listen, or by --listen")]
     Nowhere,
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// Reads and checks a file, with the key that it names; without one, the file at [`DEFAULT_PATH`] where there is one.
+/// Reads and checks a configuration file and its key. Without a path, reads the file at [`DEFAULT_PATH`] if it
+/// exists.
 ///
 /// # Errors
-/// It cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedIdentConfig, LoadError> {
     load_or(path, Path::new(DEFAULT_PATH))
 }
@@ -55,15 +56,14 @@ fn load_or(path: Option<&Path>, default: &Path) -> Result<LoadedIdentConfig, Loa
     Ok(config::parse(&path.display().to_string(), &text, &DiskEnvironment)?)
 }
 
-/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
-/// start's was `first`.
+/// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
 fn reload_notices(first: &IdentConfigFile, again: &LoadedIdentConfig) -> Vec<String> {
     let more = again.file.limits.connections.get() > first.limits.connections.get();
     let later = [("listen", again.file.listen != first.listen), ("limits.connections", more)];
     crate::setup::config_notices(&again.warnings, "server", &later)
 }
 
-/// Everything that serving needs before sockets: the configuration, and where to listen.
+/// Prepares a server before it opens sockets: loads the configuration and the addresses to listen on.
 fn prepare_server(
     path: Option<&Path>,
     listen_on: &[SocketAddr],
@@ -73,18 +73,18 @@ fn prepare_server(
     if addresses.is_empty() { Err(IdentError::Nowhere) } else { Ok((loaded, addresses)) }
 }
 
-/// Loads what [`serve_ident`] loads; its warnings.
+/// Loads the same files as [`serve_ident`] and returns the warnings.
 ///
 /// # Errors
-/// Why it would not serve.
+/// Why the service would not start.
 pub fn check_config(path: &Path) -> Result<Vec<String>, IdentError> {
     prepare_server(Some(path), &[]).map(|(loaded, _)| fault_texts(&loaded.warnings))
 }
 
-/// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's.
+/// Serves until a signal ends it. `listen_on`, unless empty, overrides the addresses of the configuration.
 ///
 /// # Errors
-/// It could not begin.
+/// The service could not start.
 pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), IdentError> {
     let system = |what| move |error| ServeError::System { what, error };
     protect_memory().map_err(system("switching core dumps off"))?;
@@ -98,7 +98,7 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
     for address in &addresses {
         tracing::info!(%address, "listening");
     }
-    // The machine's own limits decide, which know who waits for an answer.
+    // The machine applies its own, stricter limit: it knows which connections wait for a response.
     let connections = loaded.config.server.connections.saturating_mul(2);
     let settings = DriverConfig {
         connections,
@@ -143,7 +143,7 @@ pub fn serve_ident(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<()
     })?)
 }
 
-/// The owner of a connection of this host.
+/// Finds the owner of a connection of this host.
 fn find_owner(connection: &QueriedConnection) -> ConnectionOwner {
     let QueriedConnection { local, remote } = *connection;
     let uid = match owner::connection_owner(local, remote) {
@@ -157,7 +157,8 @@ fn find_owner(connection: &QueriedConnection) -> ConnectionOwner {
     named_owner(uid, owner::user_name(uid))
 }
 
-/// The user with this number. Without knowing the name nobody can say whether the user wants to be hidden.
+/// Returns the user with this uid. If the name lookup fails, the owner is unknown: the configuration may hide this
+/// user by name.
 fn named_owner(uid: u32, name: io::Result<Option<String>>) -> ConnectionOwner {
     match name {
         Ok(name) => ConnectionOwner::User(SystemUser { name: name.map(String::into_bytes), uid: Some(uid) }),
@@ -168,23 +169,23 @@ fn named_owner(uid: u32, name: io::Result<Option<String>>) -> ConnectionOwner {
     }
 }
 
-/// The log of who asked.
+/// Writes an event to the log.
 fn log_event(event: IdentServiceEvent) {
     match event {
         IdentServiceEvent::Answered { asker, connection: QueriedConnection { local, remote }, answer } => {
             tracing::info!(%asker, %local, %remote, %answer, "asked");
         }
-        // Anybody can cause these without end; how many there were is told each minute.
+        // Anyone can cause these without end. The log has their count each minute.
         IdentServiceEvent::Refused { asker } => {
             tracing::debug!(%asker, "refused: of no network that may ask")
         }
     }
 }
 
-/// Asks a host's IDENT server.
+/// Queries the IDENT server of a host.
 ///
 /// # Errors
-/// Sockets cannot be had; the inner error says why there is no answer.
+/// The outer error: sockets are unavailable. The inner error: why there is no response.
 pub fn query_ident(
     question: IdentQuery,
     config: ClientConfig,
@@ -196,7 +197,7 @@ pub fn query_ident(
     let sockets = DriverSockets { settings, ..DriverSockets::default() };
     let said = |ClientEvent::Answered { answer, .. }| Some(answer);
     let answer = run_until_event(client, sockets, SystemClock::start(), said)?;
-    // A driver ends when its role has stopped, and that is when there is an answer.
+    // The driver ends when its role stops, which is when the response is known.
     Ok(answer.unwrap_or(Err(QueryFailure::Closed)))
 }
 

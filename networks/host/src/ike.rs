@@ -1,4 +1,4 @@
-//! The IKEv2 gateway, and the client, on this host's own sockets.
+//! The IKEv2 gateway and the client on this host's sockets.
 
 mod control;
 mod key_log;
@@ -42,50 +42,50 @@ use usher_gateway::{
 use usher_ike::machine::ShardIndex;
 use usher_live::{DriverConfig, DriverSockets, SecuritySelector, SocketOptions, SystemClock, bind_udp};
 
-/// Signatures, chains of certificates and steps of EAP-TLS at a time.
+/// Signatures, certificate checks and EAP-TLS steps at a time.
 const HELPERS: usize = 4;
-/// How many of these may wait. One costs a millisecond or so, and an initiator asks again after a second and longer.
+/// The limit of pending jobs. A job takes about a millisecond, and an initiator retransmits after a second or more.
 const WAITING: usize = 4096;
 
-/// Why the gateway does not serve.
+/// Why the gateway does not start or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum IkeError {
-    /// Its configuration.
+    /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] LoadError),
-    /// It listens nowhere.
+    /// There is no address to listen on.
     #[error("there is no address to listen on; name one in [listen] addresses")]
     Nowhere,
-    /// There is no such connection.
+    /// The configuration has no such connection.
     #[error("the configuration has no [[connection]] \"{name}\" with a remote_address{near}")]
     NoConnection {
-        /// Its name.
+        /// The requested name.
         name: String,
-        /// What it may mean.
+        /// A suggestion of a similar name.
         near: String,
     },
-    /// It is configured in contradiction to itself.
+    /// The configuration contradicts itself.
     #[error("[aaa]: {0}")]
     Aaa(#[from] usher_access::ConfigError),
-    /// Nothing carries packets.
+    /// The data plane cannot start.
     #[error(transparent)]
     Plane(#[from] PlaneError),
-    /// Something stopped to carry packets.
+    /// The data plane has failed.
     #[error("the device of CHILD_SAs has failed; the log says why")]
     PlaneFailed,
-    /// A file of revocation lists.
+    /// A revocation list cannot be used.
     #[error("[revocation]: {0}")]
     Revocation(String),
-    /// The AAA server within this program.
+    /// The embedded AAA server cannot start.
     #[error("[aaa] server: {0}")]
     EmbeddedServer(String),
-    /// It has ended by itself.
+    /// The embedded AAA server has failed.
     #[error("the AAA server within this program has failed; the log says why")]
     EmbeddedServerFailed,
-    /// The connection did not come to be.
+    /// The connection failed.
     #[error("{0}")]
     NotConnected(String),
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
@@ -94,11 +94,11 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError
     move |error| ServeError::System { what, error }
 }
 
-/// Reads and checks a file, with the keys and certificates that it names; without one, the file at [`DEFAULT_PATH`] where there is
-/// one.
+/// Reads and checks a configuration file, its keys and its certificates. Without a path, reads the file at
+/// [`DEFAULT_PATH`] if it exists.
 ///
 /// # Errors
-/// It cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedGatewayConfig, LoadError> {
     load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
@@ -114,7 +114,8 @@ fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig
     Ok(config::parse(&path.display().to_string(), &text, &DiskEnvironment, clock)?)
 }
 
-/// Everything that a gateway needs before its sockets: the configuration, of which a machine can be made, and the files beside it.
+/// Prepares a gateway before it opens sockets: loads the configuration and its files, and checks that a machine
+/// accepts them.
 fn prepare_gateway(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatewayConfig, IkeError> {
     let loaded = load_by(path, clock)?;
     if loaded.file.listen.addresses.is_empty() {
@@ -128,40 +129,40 @@ fn prepare_gateway(path: Option<&Path>, clock: &WallClock) -> Result<LoadedGatew
     Ok(loaded)
 }
 
-/// The folder from which the paths of a file go.
+/// The base folder of relative paths in a file.
 fn base_folder(path: Option<&Path>) -> &Path {
     path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new(""))
 }
 
-/// Loads what a gateway loads, and what the AAA server loads that it has within its program; their warnings.
+/// Loads the files of a gateway and of its embedded AAA server, and returns their warnings.
 ///
 /// # Errors
-/// Why it would not serve.
+/// Why the gateway would not start.
 pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, IkeError> {
     let loaded = prepare_gateway(Some(path), &WallClock::from_time(setup::wall_time()))?;
     let within = crate::within::check_embedded(loaded.file.aaa.as_ref(), base_folder(Some(path)), check_aaa);
     Ok([setup::fault_texts(&loaded.warnings), within.map_err(IkeError::EmbeddedServer)?].concat())
 }
 
-/// What is done.
+/// The mode of [`run_ike`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IkeRunMode {
-    /// Serve until told to end, and begin what the configuration begins.
+    /// Serve until a signal, and initiate the configured connections.
     Serve,
-    /// Begin one connection, and end with it.
+    /// Initiate one connection, and end with it.
     Connect {
-        /// Its name.
+        /// The name of the connection.
         connection: String,
-        /// Begin it again whenever it ends, until told to end.
+        /// Initiate it again whenever it ends, until a signal.
         reconnects: bool,
     },
 }
 
-/// Runs until it is told to end, or, of one connection, until that has ended; `start` starts an AAA server within this program, where
-/// the file names one.
+/// Runs until a signal, or until the one connection of [`IkeRunMode::Connect`] has ended. `start` starts the embedded
+/// AAA server, if the file has one.
 ///
 /// # Errors
-/// It could not begin, or the connection did not come to be.
+/// The gateway could not start, or the connection failed.
 pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Result<(), IkeError> {
     protect_memory().map_err(system_error("switching core dumps off"))?;
     let clock = setup::wall_clock()?;
@@ -173,13 +174,13 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
         select_connection(&mut loaded, connection)?;
     }
     if serves {
-        // Before anything of another one is touched: its ports are shared, and what the kernel carries for it is taken away at a start.
+        // Check this first: a second instance would share the ports and remove the first one's kernel state.
         crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
     }
     let carries = loaded.file.data.carry != DataPlaneKind::None;
     let mark = carries.then(|| loaded.file.data.mark.get());
     way::own_addresses(&mut loaded, mark);
-    // A client is one IKE_SA.
+    // A client has a single IKE_SA.
     let shards = if serves { loaded.file.listen.shards } else { 1 };
     let servers = protect_outgoing(&loaded.outgoing, loaded.file.aaa.as_ref());
     let all = (0..shards).map(|number| bind_sockets(&loaded, &servers, mark, (number, shards)));
@@ -210,7 +211,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
     let (gateway, sockets) = gateways.remove(0);
     let revocation = RevocationChecker::new(&loaded, &telling).map_err(IkeError::Revocation)?;
     revocation.start_refreshing().map_err(system_error("looking after revocation lists"))?;
-    // Another configuration may ask about certificates, and this one's helpers are those that there are.
+    // A reload can turn on OCSP, but the worker pool does not grow.
     let threads = HELPERS + revocation::MAX_CONCURRENT_QUERIES;
     let jobs = Arc::new(JobQueue::new(QueueBounds { all: WAITING, ..QueueBounds::default() }));
     let work = WorkDone::default();
@@ -288,7 +289,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
             leaving.report_usage();
             Some(GatewayCommand::Leave)
         }),
-        // The last records of accounting have their answers.
+        // Wait for the responses to the last accounting records.
         waits_for_stop: true,
     };
     let share = move |command: GatewayCommand| {
@@ -311,7 +312,7 @@ pub fn run_ike(path: Option<PathBuf>, mode: &IkeRunMode, start: StartAaa) -> Res
     }
 }
 
-/// Takes away what carries packets, however the program ends.
+/// Removes the data plane's state, however the program ends.
 struct DataPlaneGuard(IkeDataPlane);
 
 impl Drop for DataPlaneGuard {
@@ -320,7 +321,7 @@ impl Drop for DataPlaneGuard {
     }
 }
 
-/// Leaves one connection to be begun, and no other.
+/// Keeps one connection to initiate and turns off the others.
 fn select_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(), IkeError> {
     let names: Vec<String> = loaded.config.peers.iter().map(|peer| peer.connection.name.clone()).collect();
     loaded.config.peers.retain(|peer| peer.connection.name == name && peer.remote.is_some());
@@ -332,8 +333,8 @@ fn select_connection(loaded: &mut LoadedGatewayConfig, name: &str) -> Result<(),
     Ok(())
 }
 
-/// The sockets of a file's `[listen]`, and what AAA servers are reached by, of one of several shards. With a mark IKE shares its
-/// port 4500 with ESP.
+/// Binds the sockets of `[listen]` and those toward the AAA servers, for one shard. With a mark, IKE shares port 4500
+/// with ESP.
 fn bind_sockets(
     loaded: &LoadedGatewayConfig,
     servers: &SecuritySelector,
@@ -346,7 +347,7 @@ fn bind_sockets(
         |id: SocketId, address: SocketAddr, what: &'static str| {
             let shared = shards > 1 || mark.is_some() && (id == NAT_SOCKET || id == NAT_SOCKET_V6);
             let options = if id == DYNAMIC_SOCKET { alone } else { SocketOptions { shared, mark, ..alone } };
-            // Another program of the same user could share the port, too: it is to be nobody's.
+            // With SO_REUSEPORT another program of the same user could hold the port: check that it is free.
             let free = if shared && number == 0 { bind_udp(address, &alone).map(drop) } else { Ok(()) };
             let socket = free
                 .and_then(|()| bind_udp(address, &options))
@@ -369,7 +370,7 @@ fn bind_sockets(
     })
 }
 
-/// Has the kernel tell shards' datagrams apart.
+/// Has the kernel steer datagrams to shards.
 fn steer_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeError> {
     for (id, socket) in &first.udp {
         let port = match *id {
@@ -383,7 +384,7 @@ fn steer_shards(first: &DriverSockets, shards: u8, esp: bool) -> Result<(), IkeE
     Ok(())
 }
 
-/// Does jobs by the newest keys.
+/// Makes the function that does jobs with the current keys.
 fn create_worker(
     revocation: RevocationChecker,
     leases: Option<say::SharedLeases>,
@@ -402,8 +403,7 @@ fn create_worker(
     }
 }
 
-/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
-/// start's was `first`.
+/// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
 fn reload_notices(first: &GatewayFile, again: &LoadedGatewayConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn std::fmt::Debug| format!("{value:?}");

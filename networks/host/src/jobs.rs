@@ -1,6 +1,6 @@
-//! A queue of jobs for threads. Those who share are served in turn, and of each few jobs of one name wait: a flood of one, or
-//! of guesses at one user's password, keeps those who flood waiting and nobody else, nor that user elsewhere. What nobody waits for any
-//! more is left out.
+//! A job queue for worker threads that shares them fairly. Shares take turns, and each share has a limit of pending
+//! jobs per name. A flood of requests, or of password attempts against one user, delays only its own share. Jobs that
+//! were abandoned are skipped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,48 +8,48 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use usher_core::JobOrigin;
 use usher_core::fair::FairQueue;
 
-/// Whom a job is for.
+/// The share and the name of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JobShare<S> {
-    /// Whose share of the helpers it takes, such as a RADIUS client's.
+    /// The share of the workers that it uses, such as a RADIUS client's.
     pub share: S,
-    /// The user; nobody: not told apart.
+    /// The user. Empty: not distinguished.
     pub name: Vec<u8>,
-    /// Who waits for its answer.
+    /// The origin, which waits for the result.
     pub origin: JobOrigin,
 }
 
-/// How many jobs may wait.
+/// The limits of pending jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueBounds {
-    /// In all.
+    /// In total.
     pub all: usize,
-    /// Of one name, of each share.
+    /// Per name and share.
     pub name: usize,
 }
 
 impl Default for QueueBounds {
-    /// As many as a machine asks that bounds them itself.
+    /// Enough for a machine that bounds its jobs itself.
     fn default() -> Self {
         Self { all: 1 << 16, name: usize::MAX }
     }
 }
 
-/// What a queue has counted.
+/// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JobLoad {
-    /// Jobs that wait.
+    /// Pending jobs.
     pub waiting: u64,
-    /// Those that found no room.
+    /// Jobs refused because the queue was full.
     pub refused: u64,
-    /// Those that were left out, since nobody waited for them any more.
+    /// Jobs skipped because their origin had abandoned them.
     pub abandoned: u64,
 }
 
-/// A job that waits, with its name and who waits for it.
+/// A pending job with its name and origin.
 type QueuedJob<T> = (Vec<u8>, JobOrigin, T);
 
-/// Jobs that wait.
+/// The pending jobs.
 struct WaitingJobs<S, T> {
     jobs: FairQueue<S, QueuedJob<T>>,
     names: BTreeMap<(S, Vec<u8>), usize>,
@@ -57,7 +57,7 @@ struct WaitingJobs<S, T> {
 }
 
 impl<S: Ord, T> WaitingJobs<S, T> {
-    /// A job of this name does not wait any more.
+    /// Counts a job of this name as no longer pending.
     fn release_name(&mut self, named: &(S, Vec<u8>)) {
         if let Some(waiting) = self.names.get_mut(named) {
             *waiting -= 1;
@@ -68,7 +68,7 @@ impl<S: Ord, T> WaitingJobs<S, T> {
     }
 }
 
-/// The queue; see the [module](self).
+/// A fair job queue; see the [module](self).
 pub struct JobQueue<S, T> {
     waiting: Mutex<WaitingJobs<S, T>>,
     wakeup: Condvar,
@@ -105,8 +105,8 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
     fn lock_waiting(&self) -> MutexGuard<'_, WaitingJobs<S, T>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Puts a job in line. Where there is no room one is given back and counted as refused: this one, or the newest of
-    /// the share that has the most.
+    /// Queues a job. If the queue is full, returns a refused job: this one, or the newest of the share with the most
+    /// jobs.
     #[must_use]
     pub fn enqueue_job(&self, whose: JobShare<S>, job: T) -> Option<T> {
         let JobShare { share, name, origin } = whose;
@@ -133,7 +133,8 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
         self.wakeup.notify_one();
         displaced
     }
-    /// The next job that somebody waits for; waits for one. `None` once the queue has [ended](Self::close_queue).
+    /// Takes the next job that is not abandoned. Blocks until there is one. `None` after
+    /// [`close_queue`](Self::close_queue).
     pub fn take_job(&self) -> Option<T> {
         let mut waiting = self.lock_waiting();
         loop {
@@ -151,12 +152,12 @@ impl<S: Ord + Clone, T> JobQueue<S, T> {
             self.abandoned.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Nobody takes any more jobs.
+    /// Closes the queue.
     pub fn close_queue(&self) {
         self.lock_waiting().is_closed = true;
         self.wakeup.notify_all();
     }
-    /// How many wait, and what became of others.
+    /// Returns the counters.
     pub fn job_load(&self) -> JobLoad {
         JobLoad {
             waiting: self.lock_waiting().jobs.len() as u64,
@@ -188,7 +189,7 @@ mod tests {
         assert_eq!(jobs.enqueue_job(job_share(0, "ann"), 1000), None);
         let order: Vec<i32> = (0..5).map(|_| jobs.take_job().unwrap()).collect();
         assert_eq!(order, [0, 1, 2, 3, 1000]);
-        // Who is served makes room for the next of the same name.
+        // Taking a job makes room for the next of the same name.
         assert_eq!(
             (jobs.enqueue_job(job_share(0, "held back"), 5), jobs.take_job(), load_counts(&jobs)),
             (None, Some(5), (0, 448))
@@ -214,7 +215,7 @@ mod tests {
         let refused =
             (0..452).filter(|n| jobs.enqueue_job(job_share(0, &format!("user{n}")), *n).is_some()).count();
         assert_eq!(refused, 452 - 256);
-        // Another client's find room although all is taken, and the flood's newest go.
+        // Jobs of other clients enter a full queue and evict the newest jobs of the flood.
         for n in 1000..1100 {
             assert!(jobs.enqueue_job(job_share(1, &format!("user{n}")), n).is_some_and(|n| n < 256), "{n}");
         }

@@ -1,14 +1,14 @@
-//! What programs that serve have in common, beside their machines.
+//! Hosts one [`Machine`](usher_core::Machine) as a service: sockets, threads, signals, log, control socket and
+//! metrics.
 //!
 //! ```text
 //! main thread: signals ──▶ driver's thread: one machine on its sockets (usher-live)
 //!                             │ jobs ──▶ helpers' threads ──▶ mailbox
 //!                             └ log lines ──▶ log's thread
 //! ```
-//! [`serve`] hosts one [`Machine`](usher_core::Machine) until it is told to end: a service needs its sockets, a function that
-//! does its jobs and one that hears what it says. What a larger daemon builds itself takes the parts: [`control`], [`log`],
-//! [`notify`], [`SignalListener`]. Each small service has a module here that puts these together for it ([`ident`], [`ike`], [`mih`],
-//! [`pppoe`]).
+//! [`serve`] runs one machine until a signal ends it. A service supplies its sockets, a function that does its jobs,
+//! and a function that receives its events. A larger daemon uses the parts directly: [`control`], [`log`],
+//! [`notify`], [`SignalListener`]. Each small service has a module here: [`ident`], [`ike`], [`mih`], [`pppoe`].
 
 pub mod control;
 mod door;

@@ -1,17 +1,17 @@
-//! How many lines of a log others may cause.
+//! A rate limit for log lines that others can cause.
 
 use std::time::{Duration, Instant};
 
-/// Lines at once, after a while without any.
+/// The burst after a quiet period, in lines.
 const BURST: u32 = 60;
-/// How soon there is another.
+/// The interval between lines after the burst.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A bounded number of lines about what others can bring about without end.
+/// A rate limit for log lines that others can cause without end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LineBudget {
     left: u32,
-    /// Until when intervals have been counted.
+    /// The time up to which intervals were credited.
     counted: Option<Instant>,
     left_out: u64,
 }
@@ -23,7 +23,7 @@ impl Default for LineBudget {
 }
 
 impl LineBudget {
-    /// Takes a line, with how many were left out before it; `None`: this one is left out.
+    /// Takes a line. Returns the number of lines suppressed before it, or `None` to suppress this line.
     pub(crate) fn take_line(&mut self, now: Instant) -> Option<u64> {
         let counted = *self.counted.get_or_insert(now);
         let more = now.saturating_duration_since(counted).as_secs() / INTERVAL.as_secs();
@@ -40,7 +40,7 @@ impl LineBudget {
             }
         }
     }
-    /// Takes a line, and says in the log how many lines about this were left out before it; false: this one is.
+    /// Takes a line, and logs the number of lines suppressed before it. False: suppress this line.
     pub(crate) fn allows_line(&mut self, now: Instant, about: &str) -> bool {
         let taken = self.take_line(now);
         if let Some(lines) = taken.filter(|lines| *lines > 0) {

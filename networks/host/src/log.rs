@@ -1,4 +1,4 @@
-//! Logs to standard error, written by a thread of their own, so that a slow reader delays no login.
+//! Logs to standard error from a thread of its own, so that a slow reader delays no login.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 use usher_config::log::{LogConfig, LogFormat, LogLevel};
 
-/// Octets that may wait to be written; beyond it lines are dropped and counted.
+/// The octets that may be pending. Further lines are dropped and counted.
 const MOST: usize = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct SharedLogBuffer {
 #[derive(Clone, Debug)]
 pub struct LogWriter(Arc<SharedLogBuffer>);
 
-/// The thread that writes; dropped, it writes what waits and ends.
+/// The thread that writes the log. Dropping it flushes the pending lines and ends the thread.
 #[derive(Debug)]
 pub struct LogThread {
     shared: Arc<SharedLogBuffer>,
@@ -69,7 +69,7 @@ impl Drop for LogThread {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
         self.shared.filled.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; a panic of it has nobody left to tell.
+            // The thread ends by itself. There is no channel left to report its panic.
             let _ = thread.join();
         }
     }
@@ -85,7 +85,7 @@ fn write_out(shared: &SharedLogBuffer) {
         let ended = queue.is_closed;
         drop(queue);
         let mut out = io::stderr().lock();
-        // Nobody can be told that standard error is closed.
+        // If standard error is closed, there is no channel to report it.
         let _ = out.write_all(&octets);
         let dropped = shared.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
@@ -97,12 +97,12 @@ fn write_out(shared: &SharedLogBuffer) {
     }
 }
 
-/// Lines in either format.
+/// A layer for either format.
 type FormatLayer<S> = Box<dyn Layer<S> + Send + Sync>;
-/// What is not important enough is sorted out before it is written.
+/// Filters by level before a line is formatted.
 type FilteredRegistry = Layered<reload::Layer<LevelFilter, Registry>, Registry>;
 
-/// What a reload changes of a program's log.
+/// The handles for changing the log on a reload.
 struct LogHandles {
     lines: LogWriter,
     level: reload::Handle<LevelFilter, Registry>,
@@ -129,7 +129,7 @@ fn format_layer(log: LogConfig, lines: &LogWriter) -> FormatLayer<FilteredRegist
     }
 }
 
-/// Begins to log. The first call of a program wins.
+/// Starts logging. Only the first call of a program has an effect.
 pub fn start_logging(log: LogConfig) -> LogThread {
     let shared = Arc::new(SharedLogBuffer::default());
     let writer = shared.clone();
@@ -145,10 +145,10 @@ pub fn start_logging(log: LogConfig) -> LogThread {
     LogThread { shared, thread }
 }
 
-/// Goes on in another format or with another level.
+/// Changes the format or the level.
 pub fn change_logging(log: LogConfig) {
     let Some(handles) = HANDLES.get() else { return };
-    // They live as long as the program.
+    // The layers live as long as the program.
     let _ = handles.level.reload(level_filter(log));
     let _ = handles.written.reload(format_layer(log, &handles.lines));
 }

@@ -1,4 +1,4 @@
-//! What was counted, over HTTP in Prometheus's form.
+//! Metrics over HTTP in the Prometheus text format.
 
 use crate::door::BoundedListener;
 use axum::Router;
@@ -19,18 +19,18 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Connections at one time.
+/// The number of connections at one time.
 const CONNECTIONS: usize = 64;
-/// How long a connection lasts in all. A reader needs less, and opens another one.
+/// The lifetime of a connection. A scraper needs less, and can reconnect.
 const LASTS: Duration = Duration::from_secs(10);
-/// How long a service may take to answer.
+/// The time limit of a service's answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A text of metrics.
+/// Builds a page of metrics.
 pub(crate) struct MetricsExposition(Registry);
 
 impl MetricsExposition {
-    /// Whose names begin with `prefix`.
+    /// Creates an empty page whose metric names begin with `prefix`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self(Registry::with_prefix(prefix))
     }
@@ -39,7 +39,7 @@ impl MetricsExposition {
         gauge.set(gauge_value(value));
         self.0.register(name, help, gauge);
     }
-    /// What was counted, by names.
+    /// Adds counters by name.
     pub(crate) fn add_counters(&mut self, counters: &BTreeMap<String, u64>, help: &str) {
         for (name, value) in counters {
             let counter: Counter = Counter::default();
@@ -47,7 +47,7 @@ impl MetricsExposition {
             self.0.register(name, help, counter);
         }
     }
-    /// Units of work by kinds.
+    /// Adds units of work by work label.
     pub(crate) fn add_work(&mut self, work: &BTreeMap<String, u64>) {
         let family = Family::<Vec<(String, String)>, Counter>::default();
         for (kind, units) in work {
@@ -55,11 +55,11 @@ impl MetricsExposition {
         }
         self.0.register("work", "Units of work, of each kind that studies can charge", family);
     }
-    /// The program's version.
+    /// Adds the program's version.
     pub(crate) fn add_version(&mut self, version: &str) {
         self.add_gauges("build_info", "1, of the program's version", "version", [(version, 1)].into_iter());
     }
-    /// A number of each pool.
+    /// Adds one gauge per pool.
     pub(crate) fn add_pools<'a>(
         &mut self,
         name: &str,
@@ -83,7 +83,7 @@ impl MetricsExposition {
     }
     pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
-        // Writing to a text does not fail.
+        // Encoding to a string cannot fail.
         let _ = encode(&mut text, &self.0);
         text
     }
@@ -93,28 +93,29 @@ fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// What the metrics endpoint asks of a service. Each answer may block.
+/// The queries of the metrics endpoint to a service. Each may block.
 pub trait ServiceProbe: Send + Sync + 'static {
-    /// Its metrics in Prometheus's text format; `None`: it does not answer.
+    /// Returns the metrics in the Prometheus text format. `None`: the service does not answer.
     fn expose_metrics(&self) -> Option<String>;
-    /// Whether it answers at all.
+    /// True if the service answers at all.
     fn is_serving(&self) -> bool;
-    /// Whether it can do its work.
+    /// Checks that the service can do its work.
     ///
     /// # Errors
-    /// It cannot: the reason.
+    /// The reason why it cannot.
     fn check_readiness(&self) -> Result<(), String>;
 }
 
-/// Begins to answer at an address by HTTP, on threads of its own until the program ends: `/metrics`, `/health` (does it run?) and
-/// `/ready` (can it do its work?). Each page asks the service one question at a time. A connection lasts 10 s, and there are 64.
+/// Starts to serve `/metrics`, `/health` (is it running?) and `/ready` (can it work?) over HTTP, on threads that run
+/// until the program ends. Each page has at most one query to the service at a time. A connection lasts 10 s, and
+/// there are at most 64.
 ///
 /// # Errors
-/// The address or a thread is not to be had.
+/// The address or a thread is unavailable.
 pub fn start_metrics(address: SocketAddr, probe: Arc<dyn ServiceProbe>) -> io::Result<()> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
-    // Questions block: a thread for each page, so that none waits for another page's answer.
+    // Queries block: each page has a thread, so that no page waits for another's answer.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(3).build()?;
     let serve = move || {
@@ -148,7 +149,7 @@ fn plain_response(code: StatusCode, text: String) -> PageResponse {
     (code, [(CONTENT_TYPE, "text/plain")], text)
 }
 
-/// The answer to one question, which waits for its page's turn. A question that is given up keeps the turn until it is answered.
+/// Answers one query after it gets its page's turn. An abandoned query keeps the turn until it is answered.
 async fn answer_page(
     probe: Arc<dyn ServiceProbe>,
     ask: fn(&dyn ServiceProbe) -> PageResponse,
@@ -201,7 +202,7 @@ mod tests {
     use std::net::TcpStream;
     use std::sync::Mutex as SyncMutex;
 
-    /// The status line and the body of an answer.
+    /// Returns the status line and the body.
     fn request_page(address: SocketAddr, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -211,7 +212,7 @@ mod tests {
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }
 
-    /// A service that is as the test says: `None` where it does not answer, else why it cannot do its work.
+    /// A test service. `None`: it does not answer. Otherwise the reason why it cannot work, if any.
     struct TestService(SyncMutex<Option<Option<&'static str>>>);
 
     impl ServiceProbe for TestService {

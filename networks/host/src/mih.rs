@@ -1,4 +1,4 @@
-//! The MIH function on this host's own links, and a question to another host's.
+//! The MIH function for this host's links, and a client of another host's.
 
 pub mod node;
 
@@ -28,42 +28,42 @@ use usher_mih_service::{
     PeerChange, RequestingPeer,
 };
 
-/// What the kernel is asked is answered at once: few are enough.
+/// The kernel answers at once: few workers are enough.
 const HELPERS: usize = 2;
-/// How often it is looked at whether a watched value is to be read, at most.
+/// The shortest interval at which watched values are checked.
 const TICK: StdDuration = StdDuration::from_millis(10);
-/// How long the links are waited for after the kernel could not tell of them.
+/// The delay before the links are followed again after an error of the kernel.
 const RETRY_INTERVAL: StdDuration = StdDuration::from_secs(1);
 
-/// Why the function does not serve.
+/// Why the function does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum MihError {
-    /// Its configuration.
+    /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] LoadError),
-    /// It listens nowhere.
+    /// There is no address to listen on.
     #[error("there is no address to listen on; name one in [listen], or by --listen")]
     Nowhere,
-    /// It has no identifier.
+    /// The function has no identifier.
     #[error(
         "the host's name {0:?} is no MIHF identifier; set id in the configuration, as id = \"pos1.example.org\""
     )]
     Nameless(String),
-    /// It is to be a mobile node, and its configuration has none.
+    /// The configuration of a mobile node lacks its section.
     #[error("the configuration has no [handover], which a mobile node needs")]
     NoHandover,
-    /// An interface of a mobile node is not there.
+    /// An interface of a mobile node is absent.
     #[error("{0} is not there, or has no MAC address; `ip link` shows those that are")]
     NoInterface(String),
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// Reads and checks a file; without one, the file at [`DEFAULT_PATH`] where there is one.
+/// Reads and checks a configuration file. Without a path, reads the file at [`DEFAULT_PATH`] if it exists.
 ///
 /// # Errors
-/// It cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedMihConfig, LoadError> {
     let default = Path::new(DEFAULT_PATH);
     let unreadable = |source| LoadError::Unreadable { path: default.to_owned(), source };
@@ -87,8 +87,7 @@ fn own_identifier(loaded: &LoadedMihConfig) -> Result<MihfId, MihError> {
     loaded.id.clone().map_or_else(own, Ok)
 }
 
-/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this
-/// start's was `first`.
+/// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
 fn reload_notices(first: &MihConfigFile, again: &LoadedMihConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let later = [
@@ -100,10 +99,10 @@ fn reload_notices(first: &MihConfigFile, again: &LoadedMihConfig) -> Vec<String>
     crate::setup::config_notices(&again.warnings, "function", &later)
 }
 
-/// The watched values, as the newest configuration has them.
+/// The watched values of the current configuration.
 type WatchedInterfaces = Arc<Mutex<Vec<InterfaceConfig>>>;
 
-/// Everything that serving needs before sockets: the configuration, and what the function is called.
+/// Prepares the function before it opens sockets: loads the configuration and the identifier.
 fn prepare_function(
     path: Option<&Path>,
     listen_on: &[SocketAddr],
@@ -120,13 +119,14 @@ fn prepare_function(
     Ok((loaded, id))
 }
 
-/// Loads what [`serve_mih`] loads, or of a mobile node's file what [`node::run_mobile_node`] loads; its warnings.
+/// Loads the same files as [`serve_mih`], or as [`node::run_mobile_node`] for a mobile node's file. Returns the
+/// warnings.
 ///
 /// # Errors
-/// Why it would not serve.
+/// Why the function would not start.
 pub fn check_config(path: &Path) -> Result<Vec<String>, MihError> {
     let loaded = match prepare_function(Some(path), &[]) {
-        // A mobile node listens at its own addresses.
+        // A mobile node listens on its own addresses.
         Err(MihError::Nowhere) => load_config(Some(path)).map_err(MihError::from).and_then(|loaded| {
             if loaded.file.handover.is_some() { Ok(loaded) } else { Err(MihError::Nowhere) }
         })?,
@@ -135,11 +135,11 @@ pub fn check_config(path: &Path) -> Result<Vec<String>, MihError> {
     Ok(fault_texts(&loaded.warnings))
 }
 
-/// Serves until it is told to end. `listen_on`, where it names addresses, stands against the configuration's, for UDP and
+/// Serves until a signal ends it. `listen_on`, unless empty, overrides the addresses of the configuration for UDP and
 /// TCP.
 ///
 /// # Errors
-/// It could not begin.
+/// The function could not start.
 pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), MihError> {
     let (loaded, id) = prepare_function(path.as_deref(), listen_on)?;
     let _log = log::start_logging(loaded.file.log);
@@ -190,15 +190,16 @@ pub fn serve_mih(path: Option<PathBuf>, listen_on: &[SocketAddr]) -> Result<(), 
     })?)
 }
 
-/// Chance of the system's.
+/// Returns random numbers seeded by the system.
 pub(crate) fn system_rng() -> ModelRng {
     let mut octets = [0; 8];
-    // A request of so few octets is never cut short; without any chance identifiers begin at one place, and all works.
+    // A request for so few octets is never cut short. Without a seed, identifiers start at a fixed value, which does
+    // no harm.
     let _ = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::empty());
     Seed::new(u64::from_ne_bytes(octets)).derive_rng("mih", 0)
 }
 
-/// The sockets of a file's `[listen]`.
+/// Binds the sockets of `[listen]`.
 fn bind_sockets(file: &MihConfigFile, listener: fn(u32) -> ListenerId) -> Result<DriverSockets, MihError> {
     let listens = &file.listen;
     let what = "MIH";
@@ -215,14 +216,14 @@ fn bind_sockets(file: &MihConfigFile, listener: fn(u32) -> ListenerId) -> Result
     {
         tracing::info!(transport, %address, "listening");
     }
-    // The machine's own limits decide, which know who is heard.
+    // The machine applies its own, stricter limit: it knows its peers.
     let connections = usize::try_from(file.limits.connections.get()).unwrap_or(usize::MAX).saturating_mul(2);
     let settings =
         DriverConfig { connections, connections_per_address: connections, ..DriverConfig::default() };
     Ok(DriverSockets { udp: number_sockets(udp), listeners, settings, ..DriverSockets::default() })
 }
 
-/// What tells the function of this host's links: the kernel, and whatever writes the values that are watched.
+/// The sources of link reports: the kernel, and the files of the watched values.
 fn link_sources(watches: &WatchedInterfaces) -> Vec<CommandSource<MihServiceCommand>> {
     let watches = watches.clone();
     let kernel = |tell: SendCommand<MihServiceCommand>| {
@@ -247,7 +248,7 @@ fn link_sources(watches: &WatchedInterfaces) -> Vec<CommandSource<MihServiceComm
     vec![Box::new(kernel), Box::new(values)]
 }
 
-/// Reads the watched values, each at its interval, as long as somebody wants to hear them.
+/// Reads each watched value at its interval, until `said` returns false.
 pub(crate) fn watch_values(watches: &Mutex<Vec<InterfaceConfig>>, mut said: impl FnMut(String, f64) -> bool) {
     let mut read: Vec<(String, StdInstant)> = Vec::new();
     loop {
@@ -285,7 +286,7 @@ pub(crate) fn watch_values(watches: &Mutex<Vec<InterfaceConfig>>, mut said: impl
     }
 }
 
-/// Does what the function asks of the kernel.
+/// Does a job of the function: a request to the kernel.
 fn do_job(JobRequest { token, job: what, .. }: JobRequest<MihServiceJob>) -> MihServiceCommand {
     match what {
         MihServiceJob::Measure { interfaces } => {
@@ -313,10 +314,10 @@ fn address_text(asked: &RequestingPeer) -> String {
     asked.address.map_or_else(String::new, |address| address.to_string())
 }
 
-/// What the log has of a message, at most.
+/// The longest text of a message in the log, in octets.
 const MAX_LOGGED_MESSAGE: usize = 500;
 
-/// A message as the log has it: one can be 64 KiB long.
+/// Formats a message for the log. A message can have 64 KiB.
 fn message_text(message: &MihfMessage) -> String {
     let mut text = message.to_string();
     if text.len() > MAX_LOGGED_MESSAGE {
@@ -326,8 +327,8 @@ fn message_text(message: &MihfMessage) -> String {
     text
 }
 
-/// The log. Others cause lines without end: there are some of functions of the configuration, whose addresses can be forged, and
-/// some of all others.
+/// Writes events to the log. Others can cause lines without end, so there are two rate limits. One is for configured
+/// functions, whose addresses can be forged. The other is for all others.
 #[derive(Default)]
 struct EventLog {
     peers: LineBudget,
@@ -371,7 +372,7 @@ impl EventLog {
             MihServiceEvent::Indication { from, message } if from.is_configured => {
                 tracing::info!(peer = %from.peer, message = message_text(&message), "told");
             }
-            // Nobody asked for it; how many there were is told each minute.
+            // An unsolicited message. The log has the count each minute.
             MihServiceEvent::Indication { from: asked, message } => {
                 tracing::debug!(peer = %asked.peer, from = address_text(&asked), message = message_text(&message), "told");
             }
@@ -394,7 +395,7 @@ impl EventLog {
             MihServiceEvent::AddressReplaced { peer: asked, before } => {
                 tracing::info!(peer = %asked.peer, from = address_text(&asked), %before, "has another address");
             }
-            // Anybody can cause these without end; how many there were is told each minute.
+            // Anyone can cause these without end. The log has their count each minute.
             MihServiceEvent::Refused(from) => {
                 tracing::debug!(%from, "not heard: of no network that is allowed")
             }
@@ -424,7 +425,7 @@ impl<F: FnMut(client::MihClientEvent)> DriverRole for MihClientRole<F> {
         match job.job {}
     }
     fn on_message(&mut self, now: Instant, command: client::MihClientCommand) {
-        // A client takes its end whatever it does.
+        // A client accepts the command to end in any state.
         let _ = self.client.handle_command(now, command);
     }
     fn is_stopped(&self) -> bool {
@@ -432,11 +433,11 @@ impl<F: FnMut(client::MihClientEvent)> DriverRole for MihClientRole<F> {
     }
 }
 
-/// Asks another function, from this address or the system's choice. `said` hears what it answers; a signal ends a client that
-/// follows.
+/// Runs a client of another function, from this address or one that the system chooses. `said` receives the events. A
+/// signal ends a client that follows events.
 ///
 /// # Errors
-/// Sockets cannot be had.
+/// Sockets are unavailable.
 pub fn run_client(
     mut config: client::MihClientConfig,
     local: Option<IpAddr>,
@@ -500,7 +501,7 @@ mod tests {
         assert_eq!(keys, ["id", "listen", "limits.transactions"]);
     }
 
-    /// What a log has of these events, which all come at once.
+    /// Returns the log of these events, which all arrive at once.
     fn logged_text(log: &mut EventLog, events: impl IntoIterator<Item = MihServiceEvent>) -> String {
         #[derive(Clone, Default)]
         struct CapturedLines(Arc<Mutex<Vec<u8>>>);
@@ -528,7 +529,8 @@ mod tests {
         String::from_utf8(octets.clone()).unwrap()
     }
 
-    /// What others send makes some lines, whoever they say that they are; those of a peer stay among strangers' noise.
+    /// A rate limit covers all messages of others, whatever their claimed identifier. A peer's lines remain visible
+    /// among those of strangers.
     #[test]
     fn others_do_not_fill_the_log() {
         let asked = |name: &str, is_configured| {

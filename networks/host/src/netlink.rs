@@ -1,7 +1,7 @@
-//! The kernel's links: how they are, what becomes of them, how one is switched, and by which traffic goes (rtnetlink(7)).
+//! The kernel's links: their state and its changes, switching, and the default route (rtnetlink(7)).
 //!
-//! What netlink does not tell, a data rate and a signal level, is read where the kernel shows it in files; those of another
-//! network namespace are not taken.
+//! Data rates and signal levels are read from the kernel's files, since netlink lacks them. Files of another network
+//! namespace are ignored.
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NetlinkPayload};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
@@ -18,22 +18,22 @@ use std::time::Duration;
 pub(crate) use usher_device::netlink::{open_route_socket, parse_messages, run_request};
 use usher_mih_service::LinkReport;
 
-/// The kernel's groups of notifications: links, IPv4 addresses, IPv6 addresses (rtnetlink(7), RTNLGRP).
+/// The multicast groups for links, IPv4 addresses and IPv6 addresses (rtnetlink(7), RTNLGRP).
 const GROUPS: [u32; 3] = [1, 5, 9];
 
-/// What the kernel tells.
+/// A notification of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NetlinkChange {
-    /// An interface has changed, or is there.
+    /// An interface is present or has changed.
     Link(LinkReport),
-    /// An interface has got an address, or lost one.
+    /// An interface gained or lost an address.
     Address,
 }
 
-/// All interfaces, with the kernel's numbers of them.
+/// Lists all interfaces with their indexes.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn list_links() -> io::Result<Vec<(u32, LinkReport)>> {
     let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     Ok(all
@@ -48,7 +48,7 @@ pub fn list_links() -> io::Result<Vec<(u32, LinkReport)>> {
 /// Switches an interface on or off.
 ///
 /// # Errors
-/// There is no such interface, this program may not do that, or what else the kernel says.
+/// The interface is absent, permission is missing, or another error of the kernel.
 pub fn switch_link(name: &str, on: bool) -> io::Result<()> {
     let index = interface_index(name)?;
     let mut message = LinkMessage::default();
@@ -58,10 +58,10 @@ pub fn switch_link(name: &str, on: bool) -> io::Result<()> {
     run_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
 }
 
-/// Has the default route of an address's family go by this interface and router, in place of the one that there is.
+/// Replaces the default route of the gateway's address family by one via this interface and gateway.
 ///
 /// # Errors
-/// There is no such interface, this program may not do that, or what else the kernel says.
+/// The interface is absent, permission is missing, or another error of the kernel.
 pub fn replace_default(interface: &str, gateway: IpAddr) -> io::Result<()> {
     let mut message = RouteMessage::default();
     message.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -84,19 +84,19 @@ pub fn replace_default(interface: &str, gateway: IpAddr) -> io::Result<()> {
     run_request(flags, RouteNetlinkMessage::NewRoute(message)).map(drop)
 }
 
-/// The kernel's number of an interface.
+/// Returns the index of an interface.
 ///
 /// # Errors
-/// There is no such interface, or what else the kernel says.
+/// The interface is absent, or another error of the kernel.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let found = list_links()?.into_iter().find(|(_, link)| link.name == name).map(|(index, _)| index);
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no interface {name}")))
 }
 
-/// Tells all interfaces as they are, and then what becomes of them, until `said` answers that nobody wants to hear it.
+/// Reports all interfaces, then their changes, until `said` returns false.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result<()> {
     let socket = open_route_socket()?;
     for group in GROUPS {
@@ -118,7 +118,7 @@ pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result
         }
         let octets = match socket.recv_from_full() {
             Ok((octets, _)) => octets,
-            // More has happened than the socket could hold: all is looked at anew.
+            // The socket buffer overflowed: list everything again.
             Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
                 whole = false;
                 continue;
@@ -149,20 +149,19 @@ pub fn follow_changes(mut said: impl FnMut(NetlinkChange) -> bool) -> io::Result
     }
 }
 
-/// The kernel's groups of notifications that say by which way something is reached: addresses and routes of both families
-/// (RTNLGRP).
+/// The multicast groups for addresses and routes of both families (RTNLGRP).
 const ROUTE_GROUPS: [u32; 4] = [5, 7, 9, 11];
 
-/// Calls `look` whenever addresses or routes have changed and nothing has for so long, without end.
+/// Calls `look` after each change of addresses or routes, once `after` has passed without another. Runs without end.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -> io::Result<()> {
     let socket = open_route_socket()?;
     for group in ROUTE_GROUPS {
         socket.add_membership(group)?;
     }
-    // What was before somebody listened is looked at once.
+    // Look once at the start, for changes before the subscription.
     let mut changed = true;
     loop {
         let mut ready = [PollFd::new(&socket, PollFlags::IN)];
@@ -172,7 +171,7 @@ pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => match socket.recv_from_full() {
                 Ok(_) => changed = true,
-                // More has happened than the socket could hold.
+                // The socket buffer overflowed.
                 Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => changed = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -182,12 +181,12 @@ pub(crate) fn watch_settled_addresses(after: Duration, mut look: impl FnMut()) -
     }
 }
 
-/// An interface that is not there any more.
+/// Returns the report of an interface that has gone.
 fn absent_report(link: &LinkReport) -> LinkReport {
     LinkReport { present: false, enabled: false, up: false, rate: None, signal: None, ..link.clone() }
 }
 
-/// What a message says of an interface; `None`: it does not name it. One of loopback has no MAC address.
+/// Parses an interface. `None`: the message has no name. A loopback interface has no MAC address.
 fn link_report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
     let mut name = None;
     let mut address = None;
@@ -208,11 +207,11 @@ fn link_report(link: &LinkMessage, present: bool) -> Option<LinkReport> {
     Some(LinkReport {
         present,
         enabled,
-        // IFF_RUNNING is what RFC 2863 calls operational: the link below is up, and nothing else is waited for.
+        // IFF_RUNNING is RFC 2863's operational state "up".
         up: enabled && flags.contains(LinkFlags::Running),
         wireless,
         address: address.filter(|_| !loopback),
-        // The kernel says Mb/s, and -1 for what is not known.
+        // The kernel has Mb/s, and -1 if the rate is unknown.
         rate: rate.and_then(|rate| u64::try_from(rate).ok()).map(|rate| rate.saturating_mul(1000)),
         signal: if wireless { signal_level(&name) } else { None },
         name,
@@ -223,13 +222,13 @@ fn read_number(path: &Path) -> Option<i64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The signal level of a wireless interface, in dBm, as the kernel has it.
+/// Reads the signal level of a wireless interface, in dBm.
 #[must_use]
 pub fn signal_level(name: &str) -> Option<i16> {
     parse_signal_level(&std::fs::read_to_string("/proc/net/wireless").ok()?, name)
 }
 
-/// The level in a text like that of `/proc/net/wireless`: the third number behind an interface's name.
+/// Parses a text in the format of `/proc/net/wireless`: the third number after the interface's name.
 fn parse_signal_level(text: &str, name: &str) -> Option<i16> {
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().nth(2)?.trim_end_matches('.').parse().ok()

@@ -1,9 +1,9 @@
-//! What systemd is told: datagrams to the socket that it names in NOTIFY_SOCKET.
+//! State notifications to systemd: datagrams to the socket that NOTIFY_SOCKET names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells systemd a state, where the program was started by it.
+/// Sends a state to systemd, if systemd started the program.
 pub fn notify_systemd(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let name = name.into_encoded_bytes();
@@ -20,22 +20,23 @@ pub fn notify_systemd(state: &str) {
     }
 }
 
-/// Serving.
+/// Reports that the service is ready.
 pub fn notify_ready() {
     notify_systemd("READY=1\nSTATUS=Serving");
 }
 
-/// Reading the configuration again; [`notify_ready`] follows.
+/// Reports a reload. [`notify_ready`] follows.
 pub fn notify_reloading() {
     notify_systemd(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_micros()));
 }
 
-/// Ending.
+/// Reports that the service is stopping.
 pub fn notify_stopping() {
     notify_systemd("STOPPING=1");
 }
 
-/// The system's monotonic clock, which systemd compares with its own; /proc/uptime has it in hundredths.
+/// Returns the monotonic clock in microseconds, which systemd compares with its own. /proc/uptime has hundredths of a
+/// second.
 fn monotonic_micros() -> u64 {
     let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
     let seconds: f64 = text.split_whitespace().next().and_then(|s| s.parse().ok()).unwrap_or(0.0);

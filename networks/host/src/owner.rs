@@ -1,7 +1,7 @@
-//! Who owns a TCP connection of this host.
+//! Finds the owner of a TCP connection of this host.
 //!
-//! The kernel is asked for one connection by its addresses and ports (sock_diag(7)), not for all of them: a look-up costs the
-//! same however many there are, where `/proc/net/tcp` would be read from end to end.
+//! It queries the kernel for one connection by addresses and ports (sock_diag(7)). A lookup costs the same for any
+//! number of connections; `/proc/net/tcp` would be read from end to end.
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
@@ -14,14 +14,16 @@ use nix::unistd::{Uid, User};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// No socket in particular has to be meant (`INET_DIAG_NOCOOKIE`).
+/// Any socket with these addresses matches (`INET_DIAG_NOCOOKIE`).
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// The number of the user who owns the local end of a connection. `None`: there is no such connection, or no process has it:
-/// it is being set up and nobody has accepted it, or its process has closed it. The kernel calls those root's.
+/// Returns the uid of the local end's owner.
+///
+/// `None`: the connection does not exist, or belongs to no process. The latter holds before it is accepted and after
+/// its process has closed it; the kernel reports such sockets as root's.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn connection_owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
     let socket_id = SocketId {
         source_port: local.port(),
@@ -61,7 +63,7 @@ pub fn connection_owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Opt
     }
 }
 
-/// The interface of an address that needs one.
+/// The scope id of an address that needs one.
 fn address_scope(address: SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -69,27 +71,27 @@ fn address_scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// Whose a socket is that the kernel found, if it is this connection's: where there is no such connection, the kernel shows
-/// the socket that listens at the port.
+/// Returns the owner of the socket that the kernel found, if it is this connection. Without such a connection the
+/// kernel returns the listening socket of the port.
 fn matching_owner(found: &InetResponseHeader, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let id = &found.socket_id;
     let end = |address: IpAddr, port| (address.to_canonical(), port);
     let same = |address: IpAddr, port, of: SocketAddr| end(address, port) == end(of.ip(), of.port());
     let this = same(id.source_address, id.source_port, local)
         && same(id.destination_address, id.destination_port, remote);
-    // A socket that is of no process has no inode.
+    // A socket without a process has no inode.
     (this && found.inode != 0).then_some(found.uid)
 }
 
-/// The name of a user, by the system's sources of names (nsswitch.conf(5)); `None` for a number without a name.
+/// Returns the name of a user from the system's sources (nsswitch.conf(5)). `None`: the uid has no name.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn user_name(uid: u32) -> io::Result<Option<String>> {
     name_of(User::from_uid(Uid::from_raw(uid)))
 }
 
-/// getpwuid_r(3) names four errors by which systems say that there is no such user.
+/// getpwuid_r(3) lists four errors with which systems report an unknown user.
 fn name_of(found: nix::Result<Option<User>>) -> io::Result<Option<String>> {
     match found {
         Ok(user) => Ok(user.map(|user| user.name)),
@@ -108,7 +110,7 @@ mod tests {
         Some(nix::unistd::getuid().as_raw())
     }
 
-    /// The client's end and the server's end of a connection, by this address of the server.
+    /// Returns both ends of a connection to this address: the client's, then the server's.
     fn connected_pair(listener: &TcpListener, to: IpAddr) -> (TcpStream, TcpStream) {
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect((to, port)).unwrap();
@@ -127,7 +129,7 @@ mod tests {
             for stream in [&client, &server] {
                 let (local, remote) = stream_ends(stream);
                 assert_eq!(connection_owner(local, remote).unwrap(), own_uid(), "{local} {remote}");
-                // As a machine has them, whatever the socket's family.
+                // Canonical addresses, as a machine sees them, whatever the socket's family.
                 let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
                 assert_eq!(
                     connection_owner(plain(local), plain(remote)).unwrap(),
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(connection_owner(local, other).unwrap(), None, "the port is listened on, by somebody");
         drop(listener);
         assert_eq!(connection_owner(local, other).unwrap(), None);
-        // The side that closes first waits, and is of no process any more.
+        // The side that closes first is in TIME-WAIT and belongs to no process.
         drop(server);
         let mut end = Vec::new();
         (&client).read_to_end(&mut end).unwrap();

@@ -57,37 +57,37 @@ use usher_ppp::pppoe::MacAddress;
 use usher_pppoe::netfilter::{DropCounts, NetfilterTable};
 use usher_pppoe::{DataPlaneMode, EbpfHook, PortConfig, PppoeDataPlane};
 
-/// Lines of the log that wait for the disk at a time, and look-ups of translations. After a loss of power all hosts come at once.
+/// The limit of concurrent log writes and translation lookups. After a power loss all hosts log in at once.
 const HELPERS: usize = 32;
 
-/// Why the concentrator does not serve.
+/// Why the concentrator does not start or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum PppoeError {
-    /// Its configuration.
+    /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] LoadError),
-    /// It is configured in contradiction to itself.
+    /// The configuration contradicts itself.
     #[error("{0}")]
     New(String),
-    /// Nothing carries packets.
+    /// The data plane cannot start.
     #[error("[data]: {0}")]
     Plane(#[from] usher_pppoe::StartError),
-    /// Nothing leads IDENT's queries here, or translates addresses.
+    /// Netfilter cannot redirect IDENT queries or translate addresses.
     #[error("netfilter: {0}")]
     Netfilter(#[from] usher_pppoe::netfilter::NetfilterError),
-    /// What carries packets has ended.
+    /// The data plane has failed.
     #[error("the data plane has failed: {0}")]
     PlaneFailed(String),
-    /// The AAA server within this program.
+    /// The embedded AAA server cannot start.
     #[error("[aaa] server: {0}")]
     EmbeddedServer(String),
-    /// It has ended by itself.
+    /// The embedded AAA server has failed.
     #[error("the AAA server within this program has failed; the log says why")]
     EmbeddedServerFailed,
-    /// The log of sessions.
+    /// The session log cannot be used.
     #[error("[tracking]: {0}")]
     Track(String),
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
@@ -96,7 +96,8 @@ fn system_error(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError
     move |error| ServeError::System { what, error }
 }
 
-/// Everything that a concentrator needs before it touches the system: the configuration, of which a machine can be made.
+/// Prepares a concentrator before it touches the system: loads the configuration, and checks that a machine accepts
+/// it.
 fn prepare_concentrator(
     path: Option<&Path>,
     clock: &WallClock,
@@ -108,21 +109,21 @@ fn prepare_concentrator(
     Ok(loaded)
 }
 
-/// The folder from which the paths of a file go.
+/// The base folder of relative paths in a file.
 fn base_folder(path: Option<&Path>) -> PathBuf {
     path.unwrap_or(Path::new(DEFAULT_PATH)).parent().unwrap_or(Path::new("")).to_owned()
 }
 
-/// From when on ends are of interest whose records AAA servers may not have acknowledged.
+/// Returns the time from which a session's end can lack an acknowledged accounting record.
 fn unacknowledged_since(loaded: &LoadedConcentratorConfig) -> Option<WallTime> {
     let aaa = loaded.config.aaa.as_ref().filter(|aaa| aaa.accounting);
     aaa.map(|aaa| time_ago(aaa.record_retry.lasts))
 }
 
-/// Loads what a concentrator loads, and what the AAA server loads that it has within its program; their warnings.
+/// Loads the files of a concentrator and of its embedded AAA server, and returns their warnings.
 ///
 /// # Errors
-/// Why it would not serve.
+/// Why the concentrator would not start.
 pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, PppoeError> {
     let loaded = prepare_concentrator(Some(path), &WallClock::from_time(wall_time()))?;
     let base = base_folder(Some(path));
@@ -133,10 +134,10 @@ pub fn check_config(path: &Path, check_aaa: CheckAaa) -> Result<Vec<String>, Ppp
     Ok([fault_texts(&loaded.warnings), within.map_err(PppoeError::EmbeddedServer)?].concat())
 }
 
-/// Reads and checks a file; without one, that at [`DEFAULT_PATH`].
+/// Reads and checks a configuration file. Without a path, reads the file at [`DEFAULT_PATH`].
 ///
 /// # Errors
-/// It cannot be read, or everything that is wrong with it.
+/// The file cannot be read, or all errors in it.
 pub fn load_config(path: Option<&Path>) -> Result<LoadedConcentratorConfig, LoadError> {
     load_by(path, &WallClock::from_time(WallTime::UNIX_EPOCH))
 }
@@ -148,7 +149,7 @@ fn load_by(path: Option<&Path>, clock: &WallClock) -> Result<LoadedConcentratorC
     Ok(loaded)
 }
 
-/// Refuses a mode that this build lacks.
+/// Rejects a mode that this build lacks.
 fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigErrors> {
     if has_ebpf || mode != ModeWord::Ebpf {
         return Ok(());
@@ -159,7 +160,7 @@ fn check_mode(path: &Path, mode: ModeWord, has_ebpf: bool) -> Result<(), ConfigE
     Err(ConfigErrors { file, faults: vec![fault] })
 }
 
-/// Gives frames to the machine, once it runs.
+/// The frame handler, once the machine runs.
 type DeferredFrameHandler = Arc<OnceLock<Mutex<crate::FrameHandler>>>;
 
 const fn plane_mode(word: ModeWord, hook: HookWord) -> DataPlaneMode {
@@ -186,17 +187,17 @@ const fn convert_usage(of: usher_pppoe::DataPlaneUsage) -> SessionUsage {
     }
 }
 
-/// Serves until it is told to end; `start` starts an AAA server within this program, where the file names one.
+/// Serves until a signal ends it. `start` starts the embedded AAA server, if the file has one.
 ///
 /// # Errors
-/// It could not begin, or what carries packets failed.
+/// The concentrator could not start, or the data plane failed.
 pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeError> {
     protect_memory().map_err(system_error("switching core dumps off"))?;
     let clock = wall_clock()?;
     let mut loaded = prepare_concentrator(path.as_deref(), &clock)?;
     let _log = log::start_logging(loaded.file.log);
     loaded.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    // Before anything of another one is touched: its log, what it tells of its sessions, what it has set of the system.
+    // Check this first: a second instance would disturb the first one's log, exports and kernel state.
     crate::control::ensure_unused(&loaded.file.listen.control).map_err(system_error("control socket"))?;
     let base = base_folder(path.as_deref());
     let ipfix = IpfixSender::start(&loaded.file).map_err(system_error("IPFIX"))?;
@@ -315,7 +316,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
             leaving.report_usage();
             Some(AccessConcentratorCommand::Leave)
         }),
-        // The last records of accounting have their answers.
+        // Wait for the responses to the last accounting records.
         waits_for_stop: true,
     })?;
     match failed.get() {
@@ -325,7 +326,7 @@ pub fn serve_pppoe(path: Option<PathBuf>, start: StartAaa) -> Result<(), PppoeEr
     }
 }
 
-/// Frames that were lost since more waited for the machine than may.
+/// Counts frames that were dropped because the machine's queue was full.
 #[derive(Clone, Debug, Default)]
 struct FramesLost(Arc<[AtomicU64; 2]>);
 
@@ -343,7 +344,7 @@ impl FramesLost {
     }
 }
 
-/// Packets by which hosts would have begun connections, and which netfilter has dropped.
+/// Returns the count of packets that netfilter dropped because they would have begun connections.
 fn connections_dropped(table: &Weak<NetfilterTable>) -> Vec<(String, u64)> {
     let Some(table) = table.upgrade() else { return Vec::new() };
     match table.drop_counts() {
@@ -362,7 +363,7 @@ fn connections_dropped(table: &Weak<NetfilterTable>) -> Vec<(String, u64)> {
     }
 }
 
-/// So long ago.
+/// Returns the time that lies this far in the past.
 fn time_ago(by: usher_core::Duration) -> WallTime {
     WallTime::from_unix_secs(wall_time().unix_secs().saturating_sub(by.as_secs()))
 }
@@ -390,7 +391,7 @@ fn start_plane(
                 let port = PortId(u32::try_from(port).unwrap_or(u32::MAX));
                 let kind = known.frame_kind(port, &data, Instant::now());
                 let teller = teller.lock().unwrap_or_else(PoisonError::into_inner);
-                // What is more than can be taken up is lost, as on any network.
+                // An overload drops frames, as on any network.
                 if !teller(port, kind, data) {
                     lost.count_lost(kind);
                 }
@@ -417,7 +418,7 @@ fn start_plane(
     Ok(plane)
 }
 
-/// The ports as their interfaces are.
+/// Updates the ports with the state of their interfaces.
 fn update_ports(loaded: &mut LoadedConcentratorConfig, plane: &PppoeDataPlane) {
     let template = loaded.config.ppp.ports.first().copied();
     let ports = plane.ports().iter().zip(0_u32..).filter_map(|(state, n)| {
@@ -475,15 +476,14 @@ fn run_job(track: Option<&TrackLog>, job: &JobRequest<ServiceJob>) -> AccessConc
     }
 }
 
-/// What to tell of a configuration that was read again: its warnings, and what takes effect only at the next start; this start's
-/// was `first`.
+/// The notices after a reload: warnings, and changes against the `first` configuration that need a restart.
 fn reload_notices(first: &ConcentratorFile, again: &LoadedConcentratorConfig) -> Vec<String> {
     let (a, b) = (first, &again.file);
     let text = |value: &dyn fmt::Debug| format!("{value:?}");
     let later = [
         ("listen", a.listen != b.listen),
         ("pool", text(&a.pool) != text(&b.pool)),
-        // Users of before are those of this start's judge, too.
+        // Users stay with the authentication of this start, local or AAA.
         ("user", a.aaa.is_some() != b.aaa.is_some()),
         ("aaa", text(&a.aaa) != text(&b.aaa)),
         ("tracking", a.tracking != b.tracking),
@@ -525,7 +525,7 @@ mod tests {
         let told = reload_notices(&first, &read(&format!("{}[tracking]\n", SITE.replace("eth1", "eth2"))));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();
         assert_eq!(keys, ["listen", "tracking"]);
-        // Who judges is of the start.
+        // The choice between local users and AAA servers is fixed at the start.
         let aaa = "[aaa]\nnas_identifier = \"a\"\n[[aaa.radius]]\naddress = \"192.0.2.9:1812\"\nsecret = \"sixteen octets!!\"\n";
         let told = reload_notices(&first, &read(&format!("{SITE}{aaa}")));
         let keys: Vec<_> = told.iter().map(|notice| notice.split(' ').next().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! One machine on a live driver, until somebody says that it is to end.
+//! Runs one machine on a live driver until a signal ends it.
 
 use crate::jobs::{JobQueue, JobShare};
 use crate::{SignalEvent, SignalListener, WorkDone, notify};
@@ -13,30 +13,30 @@ use usher_core::{
 };
 use usher_live::{Driver, DriverListener, DriverRole, DriverSockets, Mailbox, SocketOptions, SystemClock};
 
-/// Why a service does not serve.
+/// Why a service does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address cannot be listened on.
+    /// An address is unavailable.
     #[error("cannot listen on {address} ({what}): {error}{}", port_hint(address, error))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// For what.
+        /// The use of the address.
         what: &'static str,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A thread, a socket, a signal.
+    /// A thread, a socket or a signal handler is unavailable.
     #[error("{what}: {error}")]
     System {
-        /// What failed.
+        /// The operation that failed.
         what: &'static str,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// What to do about a port that is not given to everybody.
+/// Returns a hint for privileged ports.
 fn port_hint(address: &SocketAddr, error: &io::Error) -> &'static str {
     let low = error.kind() == io::ErrorKind::PermissionDenied && address.port() < 1024;
     if low {
@@ -50,18 +50,18 @@ fn system_error(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     move |error| ServeError::System { what, error }
 }
 
-/// Neither a core dump nor a debugger of the same user is to show the keys that a server holds. The limit alone does not
-/// keep the system from handing a dump to a program.
+/// Keeps a server's keys out of core dumps and away from debuggers of the same user. The core limit alone does not
+/// stop the system from piping a dump to a program.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn protect_memory() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Listens for connections, of which nobody else has the address.
+/// Listens on an address that no other program can share.
 ///
 /// # Errors
 /// [`ServeError::Listen`].
@@ -76,34 +76,34 @@ pub fn bind_listener(
     Ok(DriverListener { id, socket, tls: None })
 }
 
-/// Jobs of several machines, each with the number of the one that asks. Hosts for which they are done are served in turn.
+/// Jobs of several machines, each with the index of its machine. Hosts take turns.
 pub type MachineJobs<M> = JobQueue<Option<IpAddr>, (usize, JobRequest<<M as Machine>::Job>)>;
 
-/// Does a machine's job, on the thread of a helper.
+/// Does a job of a machine on a worker thread.
 type JobWorker<M> =
     Arc<dyn Fn(JobRequest<<M as Machine>::Job>) -> <M as Machine>::Command + Send + Sync + 'static>;
 
-/// Threads that do the jobs of machines.
+/// Worker threads for the jobs of machines.
 pub struct HelperPool<M: Machine> {
-    /// Answers with the command that a job is owed.
+    /// Returns the command with the job's result.
     helper: JobWorker<M>,
-    /// How many jobs are done at a time.
+    /// The number of concurrent jobs.
     threads: usize,
-    /// What waits for them.
+    /// The pending jobs.
     jobs: Arc<MachineJobs<M>>,
-    /// What is answered to a job that finds no room.
+    /// Makes the result of a job that is refused because the queue is full.
     unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
 }
 
 impl<M: Machine> HelperPool<M> {
-    /// So many threads, for a machine that bounds its jobs itself.
+    /// Creates a pool for a machine that bounds its jobs itself.
     pub fn new(
         threads: usize,
         helper: impl Fn(JobRequest<M::Job>) -> M::Command + Send + Sync + 'static,
     ) -> Self {
         Self { helper: Arc::new(helper), threads, jobs: Arc::default(), unable: |_| None }
     }
-    /// The same with a queue that is bounded, and what is answered to a job that finds no room there.
+    /// Bounds the queue. `unable` makes the result of a refused job.
     #[must_use]
     pub fn with_queue(
         self,
@@ -114,32 +114,33 @@ impl<M: Machine> HelperPool<M> {
     }
 }
 
-/// Gives a machine a command; false once nobody takes any more.
+/// Sends a command to a machine. False once the machine has ended.
 pub type SendCommand<C> = Box<dyn Fn(C) -> bool + Send>;
 
-/// Tells a machine of what happens elsewhere, on a thread of its own, until the program ends.
+/// A source of commands. It runs on a thread of its own until the program ends.
 pub type CommandSource<C> = Box<dyn FnOnce(SendCommand<C>) + Send>;
 
-/// Gives a machine a frame that has come by a port; false: more wait already than may, or nobody takes any more, and it is lost.
+/// Passes a received frame to a machine. False: the frame is dropped, because the queue is full or the machine has
+/// ended.
 pub type FrameHandler = Box<dyn Fn(PortId, FrameKind, Vec<u8>) -> bool + Send>;
 
-/// What room a frame has that waits for its machine.
+/// The queue quota of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
-    /// That of sessions that are there.
+    /// The quota of installed sessions.
     Session,
-    /// That of all others.
+    /// The quota of all other frames.
     Other,
 }
 
-/// Sends a frame by a port, from the destination address on.
+/// Sends a frame by a port. The frame begins with the destination address.
 pub type FrameSender = Box<dyn FnMut(PortId, &[u8]) + Send>;
 
-/// Ports of Ethernet, which are a host's own and not a driver's.
+/// Ethernet ports, which the host supplies instead of the driver.
 pub struct EthernetPorts {
     /// Sends frames.
     pub send: FrameSender,
-    /// Takes what the frames that come are given to, once the machine is hosted.
+    /// Takes the handler of received frames, once the machine is hosted.
     pub source: Box<dyn FnOnce(FrameHandler) + Send>,
 }
 
@@ -149,10 +150,10 @@ impl fmt::Debug for EthernetPorts {
     }
 }
 
-/// Frames of each kind that have come and wait for their machine, at most.
+/// The limit of pending frames of each kind.
 const FRAMES: usize = 16_384;
 
-/// How many frames of each kind wait.
+/// Counts the pending frames of each kind.
 #[derive(Debug, Default)]
 struct FrameQuota([AtomicUsize; 2]);
 
@@ -160,7 +161,7 @@ impl FrameQuota {
     const fn waiting_count(&self, kind: FrameKind) -> &AtomicUsize {
         &self.0[kind as usize]
     }
-    /// One more; false: there is no room.
+    /// Reserves room for a frame. False: there is none.
     fn try_reserve(&self, kind: FrameKind) -> bool {
         let free = self.waiting_count(kind).fetch_add(1, Ordering::Relaxed) < FRAMES;
         if !free {
@@ -173,38 +174,38 @@ impl FrameQuota {
     }
 }
 
-/// Whether what a machine says is the last that is waited for.
+/// Returns true at the event that ends the wait for a machine.
 pub type StopCondition<M> = Box<dyn FnMut(&<M as Machine>::Event) -> bool + Send>;
 
-/// A machine with what a live host needs to know of it.
+/// A machine with all that a live host needs to run it.
 pub struct HostedMachine<M: Machine> {
-    /// What its threads are called.
+    /// The name of its threads.
     pub name: &'static str,
     /// The machine.
     pub machine: M,
     /// Its sockets.
     pub sockets: DriverSockets,
-    /// Its ports of Ethernet, where it has some.
+    /// Its Ethernet ports, if any.
     pub frames: Option<EthernetPorts>,
-    /// The clock that it goes by.
+    /// Its clock.
     pub clock: SystemClock,
-    /// Do its jobs.
+    /// The pool that does its jobs.
     pub helpers: HelperPool<M>,
-    /// Hears what it says.
+    /// Receives its events.
     pub event_handler: Box<dyn FnMut(M::Event) + Send>,
-    /// Whether it has said all that it was to say, and the program ends with it.
+    /// True at the machine's last event, after which the program ends.
     pub stop_condition: StopCondition<M>,
-    /// What it has counted, by name; told in the log each minute in which it has changed, and at the end.
+    /// Its counters by name. The log has them each minute if they have changed, and at the end.
     pub counted: fn(&M) -> Vec<(&'static str, u64)>,
-    /// Where its work is counted, where somebody asks for that.
+    /// Accumulates its work, if a reader needs it.
     pub work: Option<WorkDone>,
-    /// Reads the configuration again, for SIGHUP. `None`: the machine stays as it is.
+    /// Reloads the configuration on SIGHUP. `None`: the machine keeps its configuration.
     pub reload: Box<dyn FnMut() -> Option<M::Command>>,
-    /// What else tells it something.
+    /// Further sources of commands.
     pub sources: Vec<CommandSource<M::Command>>,
-    /// What it is told last of all; what it then sends is sent.
+    /// The last command. The transmissions that it causes still leave.
     pub farewell: Box<dyn FnOnce() -> Option<M::Command>>,
-    /// Whether that takes a while, so that it ends when it is [`stop_condition`](Self::stop_condition); it ends at once otherwise.
+    /// True: wait for [`stop_condition`](Self::stop_condition) after the last command. False: end at once.
     pub waits_for_stop: bool,
 }
 
@@ -214,7 +215,7 @@ impl<M: Machine> fmt::Debug for HostedMachine<M> {
     }
 }
 
-/// How often the log tells what was counted.
+/// The interval at which the log has the counters.
 const COUNTED: Duration = Duration::from_secs(60);
 
 enum MachineMessage<C> {
@@ -224,36 +225,36 @@ enum MachineMessage<C> {
     Stop(Option<C>),
 }
 
-/// What hears what machines say.
+/// The handlers of machines' events.
 struct EventHandlers<M: Machine> {
     event_handler: Box<dyn FnMut(M::Event) + Send>,
     stop_condition: StopCondition<M>,
 }
 
-/// A machine on a driver, whose jobs go to others.
+/// A machine on a driver, whose jobs go to a pool.
 struct MachineRole<M: Machine> {
     number: usize,
     machine: M,
     jobs: Arc<MachineJobs<M>>,
     unable: fn(JobRequest<M::Job>) -> Option<M::Command>,
-    /// The machines' mailboxes, once there are all.
+    /// The mailboxes of all machines, once all exist.
     mailboxes: Arc<OnceLock<Arc<MachineMailboxes<M::Command>>>>,
     event_handlers: Arc<Mutex<EventHandlers<M>>>,
     counted: fn(&M) -> Vec<(&'static str, u64)>,
     last_counts: Vec<(&'static str, u64)>,
-    /// Where its work is counted, and what is not counted there yet.
+    /// Accumulates its work, and holds the part that is not accumulated yet.
     done: Option<WorkDone>,
     work: Vec<(WorkLabel, u64)>,
     /// Sends frames.
     sends: Option<FrameSender>,
-    /// How many frames have come and are not taken up.
+    /// Counts the pending received frames.
     waiting: Arc<FrameQuota>,
     waits_for_stop: bool,
     stopped: bool,
 }
 
 impl<M: Machine> MachineRole<M> {
-    /// Tells what was counted, where that is not what was told last.
+    /// Logs the counters if they have changed.
     fn log_counters(&mut self) {
         let mut counted = (self.counted)(&self.machine);
         counted.retain(|(_, n)| *n > 0);
@@ -273,7 +274,7 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
         &mut self.machine
     }
     fn on_event(&mut self, _: Instant, event: M::Event) {
-        // Whoever hears it may ask what was done until now.
+        // An event handler may read the work done so far.
         if let Some(done) = &self.done {
             done.add_work(self.work.drain(..));
         }
@@ -285,7 +286,7 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
         let origin = job.origin.clone();
         let whose = JobShare { share: origin.host(), origin, ..JobShare::default() };
         let Some((number, refused)) = self.jobs.enqueue_job(whose, (self.number, job)) else { return };
-        // The machine is to bear that an answer does not come.
+        // A machine must tolerate a missing job result.
         if let (Some(command), Some(mailboxes)) = ((self.unable)(refused), self.mailboxes.get()) {
             mailboxes.deliver_answer(number, command);
         }
@@ -301,7 +302,7 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
     }
     fn on_message(&mut self, now: Instant, message: Self::Message) {
         match message {
-            // What was asked may have been given up meanwhile.
+            // The machine may have abandoned the request.
             MachineMessage::Command(command) => drop(self.machine.handle_command(now, command)),
             MachineMessage::Frame(port, kind, data) => {
                 self.waiting.give_back(kind);
@@ -311,7 +312,7 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
             MachineMessage::Stop(farewell) => {
                 let lingers = self.waits_for_stop && farewell.is_some();
                 if let Some(command) = farewell {
-                    // It ends whatever it says to that.
+                    // The machine ends whatever its reply.
                     let _ = self.machine.handle_command(now, command);
                 }
                 self.log_counters();
@@ -327,23 +328,23 @@ impl<M: Machine<Command: Send + 'static>> DriverRole for MachineRole<M> {
     }
 }
 
-/// Which of several machines are told something, and what each.
+/// Selects the machines that receive a command, and the command of each.
 pub type ShardRouter<C> = Arc<dyn Fn(C) -> Vec<(usize, C)> + Send + Sync>;
 
-/// The machines' mailboxes, by their numbers.
+/// The mailboxes of machines by index.
 struct MachineMailboxes<C> {
     all: Vec<Mailbox<MachineMessage<C>>>,
     share: ShardRouter<C>,
 }
 
 impl<C: Send + 'static> MachineMailboxes<C> {
-    /// Gives a machine the answer to its job; one that has ended needs none.
+    /// Delivers the result of a job. A machine that has ended needs none.
     fn deliver_answer(&self, number: usize, command: C) {
         if let Some(mailbox) = self.all.get(number) {
             mailbox.send(MachineMessage::Command(command));
         }
     }
-    /// False once one of those that are told takes nothing any more.
+    /// Sends a command to its machines. False once one of them has ended.
     fn send_command(&self, command: C) -> bool {
         let told = (self.share)(command).into_iter();
         told.fold(true, |all, (number, command)| {
@@ -351,7 +352,7 @@ impl<C: Send + 'static> MachineMailboxes<C> {
             mailbox.is_some_and(|mailbox| mailbox.send(MachineMessage::Command(command))) && all
         })
     }
-    /// All end, each with what it is told last.
+    /// Ends all machines, each with the last command.
     fn stop_all(&self, farewell: Option<C>) {
         let mut last: Vec<Option<C>> = self.all.iter().map(|_| None).collect();
         for (number, command) in farewell.into_iter().flat_map(|command| (self.share)(command)) {
@@ -365,10 +366,10 @@ impl<C: Send + 'static> MachineMailboxes<C> {
     }
 }
 
-/// Serves until a signal says to end. SIGHUP has the configuration read again.
+/// Serves until a signal ends it. SIGHUP reloads the configuration.
 ///
 /// # Errors
-/// It could not begin, or a thread of it failed.
+/// The service could not start, or one of its threads failed.
 pub fn serve_machine<M>(hosted: HostedMachine<M>) -> Result<(), ServeError>
 where
     M: Machine<Command: Send, Event: Send, Job: Send> + Send + 'static,
@@ -376,10 +377,11 @@ where
     serve_shards(hosted, Vec::new(), Arc::new(|command| vec![(0, command)]))
 }
 
-/// The same of several machines, each on a thread with sockets of its own: those of `hosted` are number 0, and the others follow.
+/// Serves with several machines, each on a thread with its own sockets. `hosted` has the sockets of machine 0, and
+/// the others follow.
 ///
 /// # Errors
-/// It could not begin, or a thread of it failed.
+/// The service could not start, or one of its threads failed.
 pub fn serve_shards<M>(
     hosted: HostedMachine<M>,
     others: Vec<(M, DriverSockets)>,
@@ -410,7 +412,7 @@ where
     let told = Arc::new(OnceLock::new());
     let hears = Arc::new(Mutex::new(EventHandlers { event_handler: said, stop_condition: over }));
     let machines = std::iter::once((machine, sockets)).chain(others).enumerate();
-    // Ports of Ethernet are the first machine's.
+    // The first machine has the Ethernet ports.
     let (mut sends, frames) = match frames {
         Some(EthernetPorts { send, source }) => (Some(send), Some(source)),
         None => (None, None),
@@ -452,7 +454,7 @@ where
         }));
     }
     let mailboxes = Arc::new(MachineMailboxes { all, share });
-    // No driver runs yet, and this is the only one who sets them.
+    // No driver runs yet, and only this call sets them.
     let _ = told.set(mailboxes.clone());
     for _ in 0..threads.max(1) {
         let (jobs, helper, mailboxes) = (jobs.clone(), helper.clone(), mailboxes.clone());
@@ -520,7 +522,7 @@ where
         tracing::info!("stopping");
         mailboxes.stop_all(farewell());
     } else {
-        // One has ended by itself, and the others end with it.
+        // One machine has ended by itself: end the others.
         mailboxes.stop_all(None);
     }
     let ended: Vec<_> = shards.into_iter().map(usher_live::Shard::join).collect();
@@ -531,7 +533,7 @@ where
     whole.map_err(system_error("the driver"))
 }
 
-/// A machine on a driver until it has said what is waited for.
+/// A machine on a driver until an expected event.
 struct OneShotRole<M: Machine, T> {
     machine: M,
     event_filter: Box<dyn FnMut(M::Event) -> Option<T>>,
@@ -561,10 +563,10 @@ impl<M: Machine<Job = NoJob>, T> DriverRole for OneShotRole<M, T> {
     }
 }
 
-/// Hosts a machine that was given something to do, until it has said what is waited for.
+/// Runs a machine with a task until its result arrives.
 ///
 /// # Errors
-/// The sockets cannot be taken into service.
+/// The driver cannot use the sockets.
 pub fn run_until_event<M: Machine<Job = NoJob>, T>(
     machine: M,
     sockets: DriverSockets,

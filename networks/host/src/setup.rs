@@ -1,4 +1,4 @@
-//! What services set up alike.
+//! Setup that services share.
 
 use crate::ServeError;
 use crate::{TlsPeer, TlsPeers};
@@ -13,10 +13,10 @@ use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::tls::{ClientConfig, WallClock};
 use usher_live::{OutgoingSecurity, SecuritySelector, TlsClient};
 
-/// Chance that nobody can guess.
+/// Returns a cryptographically secure random number generator.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no randomness.
 pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
     let mut seed = [0; 32];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
@@ -24,17 +24,18 @@ pub(crate) fn secure_rng() -> Result<SecureRng, ServeError> {
     Ok(SecureRng::from_seed(seed))
 }
 
-/// Now, by the system's clock.
+/// Returns the current time of the system's clock.
 pub(crate) fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::UNIX_EPOCH
         + usher_core::Duration::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A clock that goes with the system's, to the second, as long as this program runs: by it certificates are valid or not.
+/// Returns a clock that follows the system's to the second while this program runs. Certificate validity depends on
+/// it.
 ///
 /// # Errors
-/// The system has no thread for it.
+/// A thread is unavailable.
 pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
     let clock = WallClock::from_time(wall_time());
     let moved = clock.clone();
@@ -51,7 +52,8 @@ pub(crate) fn wall_clock() -> Result<WallClock, ServeError> {
     Ok(clock)
 }
 
-/// Which connections that a machine opens are protected, by where they go; the log says why one to the servers of a table is refused.
+/// Returns the TLS settings of outgoing connections by destination. The log says why a connection to a configured
+/// server fails.
 pub(crate) fn protect_outgoing(
     protected: &BTreeMap<SocketAddr, ClientConfig>,
     table: Option<&AaaTable>,
@@ -66,7 +68,7 @@ pub(crate) fn protect_outgoing(
     })
 }
 
-/// AAA servers that are reached by TLS.
+/// The AAA servers that use TLS.
 fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
     let peer = |name: &str, may: Option<&String>| TlsPeer {
         name: name.to_owned(),
@@ -79,17 +81,17 @@ fn tls_peers(table: &AaaTable) -> BTreeMap<SocketAddr, TlsPeer> {
     });
     let diameter = table.diameter.iter().flat_map(|diameter| &diameter.peer);
     let diameter = diameter.filter(|server| server.transport == TransportProtocol::Tls);
-    // A Diameter peer's certificate bears its identity.
+    // A Diameter peer's certificate contains its identity.
     let diameter = diameter.map(|server| (server.address, peer(&server.identity, Some(&server.identity))));
     radius.chain(diameter).collect()
 }
 
-/// Faults as people read them.
+/// Formats faults for people.
 pub(crate) fn fault_texts(faults: &[ConfigDiagnostic]) -> Vec<String> {
     faults.iter().map(ToString::to_string).collect()
 }
 
-/// What to tell of a configuration that was read again: its warnings, and the keys whose change waits for the next start of `what`.
+/// The notices after a reload: warnings, and the keys whose change needs a restart of `what`.
 pub(crate) fn config_notices(
     warnings: &[ConfigDiagnostic],
     what: &str,

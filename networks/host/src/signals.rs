@@ -1,18 +1,18 @@
-//! What the system tells a program that serves.
+//! The signals to a service.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What was told.
+/// A signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignalEvent {
-    /// Read the configuration again (SIGHUP).
+    /// Reload the configuration (SIGHUP).
     Reload,
     /// End (SIGTERM, SIGINT).
     End,
 }
 
-/// The signals that a program which serves listens to.
+/// A listener for the signals to a service.
 #[derive(Debug)]
 pub struct SignalListener {
     hangup: Signal,
@@ -21,10 +21,10 @@ pub struct SignalListener {
 }
 
 impl SignalListener {
-    /// Listens from now on; to be called on a runtime.
+    /// Starts listening. Needs a runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn start_listening() -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
@@ -33,7 +33,7 @@ impl SignalListener {
         })
     }
 
-    /// Waits for the next. Nothing is lost where the waiting is given up.
+    /// Waits for the next signal. Cancelling the wait loses none.
     pub async fn next(&mut self) -> SignalEvent {
         tokio::select! {
             _ = self.hangup.recv() => SignalEvent::Reload,
@@ -42,7 +42,7 @@ impl SignalListener {
         }
     }
 
-    /// From now on the program ends at once, with code 1, when it is told to end once more.
+    /// Makes the next signal to end stop the program at once, with code 1.
     pub fn end_by_the_next(mut self) {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -1,4 +1,4 @@
-//! Others than the machine's own thread ask it and tell it something.
+//! Sends commands and requests to a machine from other threads.
 
 use crate::{CommandSource, SendCommand};
 use std::collections::BTreeMap;
@@ -8,21 +8,21 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a machine may take to answer.
+/// The time limit of a machine's reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a machine may be told before it runs.
+/// The limit of queued commands before a machine runs.
 const BEFORE: usize = 1024;
 
-/// Whoever hears what a machine is told.
+/// The receiver of a machine's commands.
 enum CommandTarget<C> {
-    /// The machine does not run yet: so much waits for it.
+    /// The machine does not run yet: commands are queued.
     NotStarted(Vec<C>),
     Running(SendCommand<C>),
 }
 
-/// Tells a machine. What comes before it runs is kept for it: the system says only once that a packet needs an SA, and may do so as
-/// soon as there is a policy.
+/// Sends commands to a machine. Commands are queued until it runs. The kernel reports only once that a packet needs
+/// an SA, and can do so as soon as a policy exists.
 pub(crate) struct CommandSender<C>(Arc<Mutex<CommandTarget<C>>>);
 
 impl<C> Clone for CommandSender<C> {
@@ -44,7 +44,7 @@ impl<C> fmt::Debug for CommandSender<C> {
 }
 
 impl<C: Send + 'static> CommandSender<C> {
-    /// What is hosted with the machine, so that it hears.
+    /// Returns the command source to host with the machine.
     pub(crate) fn command_source(&self) -> CommandSource<C> {
         let hears = self.0.clone();
         Box::new(move |teller| {
@@ -57,7 +57,7 @@ impl<C: Send + 'static> CommandSender<C> {
             *hears = CommandTarget::Running(teller);
         })
     }
-    /// Whether it has been told, or will be.
+    /// Sends or queues a command. True if that succeeds.
     pub(crate) fn send_command(&self, command: C) -> bool {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             CommandTarget::Running(teller) => teller(command),
@@ -70,7 +70,7 @@ impl<C: Send + 'static> CommandSender<C> {
     }
 }
 
-/// Questions that a machine has still to answer, each by a token.
+/// Pending requests to a machine, each with a token.
 pub(crate) struct PendingRequests<C, A> {
     waiting: Arc<Mutex<BTreeMap<u64, Sender<A>>>>,
     next: Arc<AtomicU64>,
@@ -92,17 +92,17 @@ impl<C: Send + 'static, A> PendingRequests<C, A> {
         Self { waiting: Arc::default(), next: Arc::default(), command_sender: telling.clone() }
     }
 
-    /// The machine has answered.
+    /// Delivers the machine's reply.
     pub(crate) fn deliver_answer(&self, token: u64, answer: A) {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get(&token).cloned();
         if let Some(waiting) = waiting {
-            // It may have given up.
+            // The requester may have given up.
             let _ = waiting.send(answer);
         }
     }
 
-    /// Asks by the command that `command` makes of a token, and waits for as many answers as there are machines that hear it.
-    /// `None`: not all of them have answered in time, or they run no more.
+    /// Sends the command that `command` makes of a token, and waits for `answers` replies: one per machine that
+    /// receives it. `None`: a reply is missing after the time limit, or the machines have ended.
     pub(crate) fn send_request(&self, answers: u8, command: impl FnOnce(u64) -> C) -> Option<Vec<A>> {
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver): (_, Receiver<A>) = channel();
@@ -116,7 +116,7 @@ impl<C: Send + 'static, A> PendingRequests<C, A> {
     }
 }
 
-/// What `#3`, a word, or nothing names: `None` is all of them. `what` they are, for people.
+/// Parses a selection: `#3`, a word, or nothing for all (`None`). `what` names the selected things in messages.
 pub(crate) fn parse_selection<W>(
     text: Option<String>,
     what: &str,
@@ -138,7 +138,7 @@ mod tests {
         let telling = CommandSender::<u64>::default();
         let questions = PendingRequests::<u64, u32>::new(&telling);
         let answers = questions.clone();
-        // It is asked before it runs.
+        // This request is queued before the machine runs.
         let early = std::thread::spawn({
             let questions = questions.clone();
             move || questions.send_request(1, |token| token)

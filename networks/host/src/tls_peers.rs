@@ -1,5 +1,4 @@
-//! Servers that are reached by TLS, and why one of them is not believed, or does not believe this side: for the log and for those who
-//! ask how things are.
+//! Servers reached by TLS, and why one of them is refused or refuses this side: for the log and for status queries.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,23 +9,23 @@ use usher_crypto::tls::TlsError;
 use usher_crypto::x509::CertificateInfo;
 use usher_live::{TlsObserver, TlsOutcome};
 
-/// A fault that was not seen for so long is told again: a server that is not reached is tried each minute at least.
+/// A fault is logged again after this time without it. An unreachable server is tried at least each minute.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// A server that is reached by TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsPeer {
-    /// What people call it.
+    /// The name for people.
     pub name: String,
-    /// What its certificate may be; none: any that its authority has made.
+    /// The accepted certificates. Empty: any that its authority has issued.
     pub certificates: Vec<CertificateMatch>,
 }
 
-/// Why a server is not reached.
+/// Why a server is unreachable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct PeerFault {
     why: String,
-    /// Whether it is still so, as far as one knows.
+    /// True while the fault is current.
     lasts: bool,
     observed_at: Instant,
 }
@@ -37,7 +36,7 @@ struct PeerTable {
     faults: BTreeMap<SocketAddr, PeerFault>,
 }
 
-/// Servers by their addresses; clones are the same.
+/// Servers by address. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct TlsPeers(Arc<Mutex<PeerTable>>);
 
@@ -46,14 +45,15 @@ impl TlsPeers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes on with these servers.
+    /// Replaces the servers.
     pub fn replace_peers(&self, peers: BTreeMap<SocketAddr, TlsPeer>) {
         let mut state = self.lock_table();
         state.faults.retain(|address, _| peers.contains_key(address));
         state.peers = peers;
     }
 
-    /// Hears what becomes of connections, and tells the log why one is refused: once while it is the same, whichever thread finds it.
+    /// Returns an observer of connections. It logs why one is refused, once while the reason stays the same, for all
+    /// threads.
     #[must_use]
     pub fn observer(&self) -> TlsObserver {
         let peers = self.clone();
@@ -64,14 +64,14 @@ impl TlsPeers {
         })
     }
 
-    /// Why a server is not reached now, if TLS or its certificate is why.
+    /// Returns why a server is unreachable now, if TLS or its certificate is the cause.
     #[must_use]
     pub fn peer_fault(&self, address: SocketAddr) -> Option<String> {
         let state = self.lock_table();
         state.faults.get(&address).filter(|fault| fault.lasts).map(|fault| fault.why.clone())
     }
 
-    /// Every server that is not reached for such a reason, by its name.
+    /// Lists all servers that are unreachable for such a cause, by name.
     #[must_use]
     pub fn peer_faults(&self) -> Vec<(String, String)> {
         let state = self.lock_table();
@@ -79,7 +79,7 @@ impl TlsPeers {
         lasting.map(|(address, fault)| (state.peer_name(*address), fault.why.clone())).collect()
     }
 
-    /// Takes what became of a connection; the server's name and why it is refused, where that is news.
+    /// Records the outcome of a connection. Returns the server's name and the fault, if it is new.
     fn record_outcome(
         &self,
         address: SocketAddr,
@@ -88,7 +88,7 @@ impl TlsPeers {
     ) -> Option<(String, String)> {
         let mut state = self.lock_table();
         let Some(why) = state.refusal_reason(address, outcome) else {
-            // A server of TLS 1.3 says only later that it does not believe this side.
+            // A TLS 1.3 server reports later that it rejects this side's certificate.
             if let Some(fault) = state.faults.get_mut(&address) {
                 fault.lasts = false;
             }
@@ -108,7 +108,7 @@ impl PeerTable {
         self.peers.get(&address).map_or_else(|| address.to_string(), |peer| peer.name.clone())
     }
 
-    /// Why a connection comes to nothing, if it does.
+    /// Returns why a connection is refused, if it is.
     fn refusal_reason(&self, address: SocketAddr, outcome: &TlsOutcome<'_>) -> Option<String> {
         let shown = match outcome {
             TlsOutcome::Failed(TlsError::Failed(fault, said)) => {
@@ -124,7 +124,7 @@ impl PeerTable {
         }
         let wanted: Vec<_> = may.iter().map(describe_certificate).collect();
         let mut names = CertificateInfo::of_der(shown).map(|said| said.names).unwrap_or_default();
-        // The subject says again what stands among the alternative names.
+        // The subject repeats an alternative name.
         names.sort_unstable();
         names.dedup();
         let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
@@ -135,7 +135,7 @@ impl PeerTable {
     }
 }
 
-/// What a certificate should be, as the configuration says it.
+/// Describes the configured certificate.
 fn describe_certificate(may: &CertificateMatch) -> String {
     match may {
         CertificateMatch::Name(name) => name.clone(),
@@ -183,7 +183,7 @@ mod tests {
             (take(&expired, 180), peers.peer_faults()),
             (None, vec![("home".to_owned(), why.clone())])
         );
-        // It is reached, and then is not: the same fault is no news so soon after.
+        // The server is reached, and then is not: the same fault is not logged again so soon.
         peers.replace_peers([(address, of(fixtures::SERVER_NAME))].into());
         assert_eq!((take(&leaf, 200), peers.peer_fault(address)), (None, None));
         assert_eq!((take(&expired, 210), peers.peer_fault(address)), (None, Some(why.clone())));

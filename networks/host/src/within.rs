@@ -1,5 +1,5 @@
-//! An AAA server within the same program as the access server that asks it. Whoever puts the program together says how one is started
-//! ([`StartAaa`]), since this crate knows no such server.
+//! An AAA server embedded in the program of an access server. The program supplies the function that starts one
+//! ([`StartAaa`]), since this crate does not depend on the AAA server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,22 +11,22 @@ use usher_crypto::SecretValue;
 
 /// An AAA server that runs beside the access server.
 pub trait AaaServer: Send + Sync {
-    /// Where it is asked.
+    /// Returns the addresses and the secret for requests.
     fn server_endpoints(&self) -> &EmbeddedServer;
-    /// Has it read its configuration again; what comes of that is in the log.
+    /// Reloads its configuration. The log has the outcome.
     fn reload_config(&self);
-    /// Has it end, once it has answered and written what it was told.
+    /// Ends it, after it has sent its pending replies and written its records.
     fn stop_server(&self);
 }
 
-/// Starts an AAA server by a configuration; what is given is called where it ends by itself. `Err` is a sentence that says why there
-/// is none.
+/// Starts an AAA server by a configuration file. It calls the given function if the server ends by itself. `Err` is a
+/// sentence that says why it cannot start.
 pub type StartAaa = fn(&Path, Box<dyn FnOnce() + Send>) -> Result<Box<dyn AaaServer>, String>;
 
-/// Checks the configuration of an AAA server as one that starts would: its warnings, or a sentence that says why it would not serve.
+/// Checks the configuration of an AAA server. Returns its warnings, or a sentence that says why it would not start.
 pub type CheckAaa = fn(&Path) -> Result<Vec<String>, String>;
 
-/// Checks the file of the server that a table wants within the program, if it wants one.
+/// Checks the file of the embedded server, if the table has one.
 pub(crate) fn check_embedded(
     table: Option<&AaaTable>,
     base: &Path,
@@ -35,7 +35,8 @@ pub(crate) fn check_embedded(
     config_path(table, base).map_or_else(|| Ok(Vec::new()), |file| check(&file))
 }
 
-/// Has an access server be made though its AAA server within the program has not been started, whose place is not known before.
+/// Sets placeholder addresses for an embedded AAA server that is not started, so that the access server's
+/// configuration can be checked.
 pub(crate) fn stand_in(table: Option<&AaaTable>, aaa: Option<&mut AaaClientConfig>) {
     if let (Some(_), Some(aaa)) = (table.and_then(|table| table.server.as_ref()), aaa) {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -44,7 +45,7 @@ pub(crate) fn stand_in(table: Option<&AaaTable>, aaa: Option<&mut AaaClientConfi
     }
 }
 
-/// One that was started; it ends with this.
+/// A running embedded server. Dropping the last clone ends it.
 #[derive(Clone)]
 pub(crate) struct RunningAaaServer(Arc<RunningAaaState>);
 
@@ -60,7 +61,8 @@ impl fmt::Debug for RunningAaaServer {
 }
 
 impl RunningAaaServer {
-    /// Starts the server that a file names, and has it be asked; `base` is the file's folder, `over` is called where it ends by itself.
+    /// Starts the embedded server and directs requests to it. `base` is the folder of relative paths. `over` is
+    /// called if the server ends by itself.
     pub(crate) fn start(
         table: Option<&AaaTable>,
         aaa: Option<&mut AaaClientConfig>,
@@ -80,12 +82,12 @@ impl RunningAaaServer {
         Ok(Some(Self(Arc::new(RunningAaaState { server, failed }))))
     }
 
-    /// Has it read its configuration again.
+    /// Reloads its configuration.
     pub(crate) fn reload_config(&self) {
         self.0.server.reload_config();
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.failed.get().is_some()
     }
@@ -97,7 +99,7 @@ impl Drop for RunningAaaState {
     }
 }
 
-/// The file of the AAA server that a table wants within the program; `base` is the folder from which its path goes.
+/// The file of the embedded AAA server. `base` is the folder of relative paths.
 fn config_path(table: Option<&AaaTable>, base: &Path) -> Option<PathBuf> {
     Some(base.join(table?.server.as_ref()?))
 }

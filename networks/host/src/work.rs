@@ -1,22 +1,22 @@
-//! What machines have done, by kinds of work.
+//! The work of machines by work label.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use usher_core::WorkLabel;
 
-/// Units of work of all shards and their helpers together, from the program's start.
+/// Units of work of all shards and workers together, since the program's start.
 #[derive(Clone, Debug, Default)]
 pub struct WorkDone(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
 impl WorkDone {
-    /// So much more was done.
+    /// Adds work.
     pub fn add_work(&self, work: impl IntoIterator<Item = (WorkLabel, u64)>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (label, units) in work {
             *all.entry(label.name()).or_default() += units;
         }
     }
-    /// All of it, by the names of its kinds.
+    /// Returns all work, by the names of the labels.
     #[must_use]
     pub fn work_counts(&self) -> BTreeMap<String, u64> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

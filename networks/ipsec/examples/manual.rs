@@ -1,8 +1,9 @@
-//! One end of a tunnel whose keys both ends were told by hand (RFC 4301 §4.5.1): AES-128-GCM within UDP, until the standard
-//! input ends; then it says what it has counted. It is what `benches/peers/esp` measures.
+//! One end of a tunnel with manual keys (RFC 4301 §4.5.1): AES-128-GCM in UDP. It runs until its standard input ends,
+//! then prints its counters. `benches/peers/esp` measures it.
 //!
-//! `manual a|b LOCAL REMOTE`, with the addresses of the network between the two. The device is `esp0`, traffic of `a` is
-//! 10.1.0.0/16, of `b` 10.2.0.0/16; addresses and routes are the caller's. The keys are public: nothing that is sent is secret.
+//! `manual a|b LOCAL REMOTE` takes the addresses of the network between the two. The device is `esp0`. Traffic of `a`
+//! is 10.1.0.0/16, of `b` 10.2.0.0/16; the caller sets addresses and routes. The keys are public, so nothing that is
+//! sent is secret.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

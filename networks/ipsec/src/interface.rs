@@ -1,4 +1,4 @@
-//! The XFRM interface (xfrm_interface of Linux), by the number that its SAs and policies have (`if_id`).
+//! The XFRM interface of Linux (xfrm_interface), found by the number of its SAs and policies (`if_id`).
 
 use crate::kernel::{KernelConfig, KernelError};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
@@ -11,10 +11,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use usher_device::netlink::run_request;
 
-/// How long the kernel may take to let go of an interface: it waits for packets that are under way.
+/// The time limit for the kernel to remove an interface: it waits for packets in flight.
 const LETS_GO: Duration = Duration::from_secs(10);
 
-/// The name of the interface with this number, if there is one.
+/// Returns the name of the interface with this number, if it exists.
 fn find_interface(number: u32) -> io::Result<Option<String>> {
     let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let of = |link: &LinkMessage| {
@@ -39,7 +39,7 @@ fn find_interface(number: u32) -> io::Result<Option<String>> {
     }))
 }
 
-/// Runs a command to its end, for which it has so long. What does not end goes on by itself: `None`.
+/// Runs a command with a time limit. `None`: the time is over, and the command continues on its own.
 fn run_with_timeout(command: &mut Command, within: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let begun = Instant::now();
@@ -54,23 +54,25 @@ fn run_with_timeout(command: &mut Command, within: Duration) -> io::Result<Optio
     }
 }
 
-/// Takes the interface of this number away, if there is one. By ip(8), a process of its own: whoever asks this of a kernel that has
-/// miscounted the interface's users (as Linux 6.1.192 does) waits for ever, and cannot be killed.
+/// Removes the interface with this number, if it exists.
+///
+/// It uses a process, ip(8). If the kernel has miscounted the interface's users (as Linux 6.1.192 does), the caller
+/// of the removal waits forever and cannot be killed.
 ///
 /// # Errors
-/// ip(8) is not there, or has failed; `TimedOut`: the kernel does not let go of it. Nobody sees the interface then, its name and number
-/// may be used again, and ip(8) stays until the system starts anew.
+/// ip(8) is missing or has failed. `TimedOut`: the kernel does not release the interface. The interface is then
+/// invisible, its name and number can be reused, and ip(8) stays until a reboot.
 pub(crate) fn remove_interface(number: u32) -> io::Result<()> {
     let Some(name) = find_interface(number)? else { return Ok(()) };
     let mut command = Command::new("ip");
-    // Servers' programs are not on everybody's path.
+    // The folder of system programs is not in every user's path.
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(["link", "delete", "dev", &name]).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let done = run_with_timeout(&mut command, LETS_GO)
         .map_err(|error| io::Error::new(error.kind(), format!("ip(8), of iproute2: {error}")))?;
     match done {
         Some(status) if status.success() => Ok(()),
-        // It went by itself meanwhile.
+        // It was removed in the meantime.
         Some(_) if find_interface(number)?.is_none() => Ok(()),
         Some(status) => Err(io::Error::other(format!("ip link delete dev {name}: {status}"))),
         None => Err(io::Error::new(
@@ -80,7 +82,7 @@ pub(crate) fn remove_interface(number: u32) -> io::Result<()> {
     }
 }
 
-/// Makes the interface; gives its name.
+/// Creates the interface and returns its name.
 pub(crate) fn create_interface(config: &KernelConfig) -> Result<String, KernelError> {
     let named = |name: &str| {
         let mut message = LinkMessage::default();

@@ -1,5 +1,6 @@
-//! ESP by the kernel: SAs and policies of its XFRM, behind an interface of its own (xfrm(4) by `ip-xfrm(8)`), so that what the system
-//! routes there is protected and nothing else is. It is told of the same [`IpsecOperation`]s as a [`Tunnel`](crate::EspTunnel), and says the same.
+//! ESP by the kernel: SAs and policies of its XFRM, behind an interface of its own (`ip-xfrm(8)`). Packets that the
+//! system routes to the interface are protected, and no others. It takes the same [`IpsecOperation`]s as a
+//! [`EspTunnel`](crate::EspTunnel), and gives the same events.
 
 use crate::tunnel::{StartError, TunnelEvent, open_udp_port};
 use crate::xfrm::{
@@ -23,107 +24,108 @@ use usher_esp::{
     IpsecOperation, PolicyAction, PolicyId, SaLifetime, SaPair, SecurityPolicy, TrafficSelector,
 };
 
-/// How often it is looked at what SAs have carried.
+/// The interval at which usage is read.
 const LOOK: Duration = Duration::from_secs(1);
-/// Parts that the selectors of a pair may have in the kernel's terms.
+/// The limit of kernel selectors per SA pair.
 const PARTS: usize = 256;
-/// Numbers that an SA leaves out where it is made anew at another address: packets may have gone since its number was asked for.
+/// The sequence numbers that an SA skips when it is re-created at another address: packets may have left since its
+/// state was read.
 const LEAP: u32 = 1 << 16;
-/// Of 2^32 sequence numbers so many are used, and from so many on an SA should be replaced.
+/// The usable sequence numbers of 2^32, and the count from which an SA should be rekeyed.
 const LAST: u64 = (1 << 32) - 1;
 const NEARLY: u64 = LAST / 10 * 9;
-/// The kernel's groups of what needs an SA, and of SAs that have carried what they may.
+/// The kernel's multicast groups for acquires and for expired SAs.
 const GROUPS: [u32; 2] = [1, 2];
 
-/// What the kernel's ESP is made of.
+/// The configuration of the kernel's ESP.
 #[derive(Clone, Debug)]
 pub struct KernelConfig {
-    /// The interface's name; with `%d` in it a number is put there.
+    /// The interface's name. The kernel replaces `%d` by a number.
     pub device: String,
-    /// Octets of the longest packet that the system gives to it.
+    /// The interface's MTU in octets.
     pub mtu: u32,
-    /// Addresses and ports for packets within UDP, on which IKE has a socket of its own that was bound before.
+    /// Addresses and ports for packets in UDP, on which IKE's own socket is already bound.
     pub udp: Vec<SocketAddr>,
-    /// What packets of ESP bear, so that a routing rule leads them past the interface.
+    /// The mark of ESP packets, with which a routing rule leads them past the interface.
     pub mark: u32,
-    /// The number by which the kernel knows what belongs to the interface. What has it already is taken away.
+    /// The if_id of the interface and its SAs. Existing state with this number is removed.
     pub number: u32,
-    /// The lists of networks that a range of addresses is.
+    /// Returns the networks that cover a range of addresses.
     pub networks: fn(&TrafficSelector) -> Vec<(IpAddr, u8)>,
 }
 
-/// Why the kernel's ESP cannot be used, or has not done something.
+/// Why the kernel's ESP cannot be used, or an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// It has no XFRM, or this program may not use it.
+    /// The kernel has no XFRM, or permission is missing.
     #[error(
         "the kernel's ESP cannot be used: {0}; this needs root or CAP_NET_ADMIN, and a kernel with XFRM (modprobe xfrm_user esp4 esp6 xfrm_interface)"
     )]
     Xfrm(io::Error),
-    /// There is no interface.
+    /// The interface cannot be created.
     #[error(
         "no XFRM interface \"{name}\": {error}; the kernel needs xfrm_interface (modprobe xfrm_interface)"
     )]
     Interface {
-        /// Its name.
+        /// The interface's name.
         name: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The interface stays.
+    /// The interface cannot be removed.
     #[error("the XFRM interface of number {number} cannot be taken away: {error}")]
     Left {
-        /// Its number.
+        /// The interface's number.
         number: u32,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A socket.
+    /// A socket cannot be opened.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It has not the algorithm, or not ESP.
+    /// The kernel lacks the algorithm or ESP.
     #[error(
         "the kernel takes no SA {spi:08x} with {algorithms}: {error}; it may lack the algorithm or ESP itself (modprobe esp4 esp6)"
     )]
     State {
         /// The SPI.
         spi: u32,
-        /// How packets are protected.
+        /// The algorithms.
         algorithms: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// It has not taken a policy.
+    /// The kernel rejects a policy.
     #[error("the kernel takes no policy: {0}")]
     Policy(io::Error),
-    /// The traffic of a pair is too scattered.
+    /// The traffic selectors of a pair need too many kernel selectors.
     #[error(
         "the traffic of SA {0:08x} is in more than 256 parts for the kernel, or of ports that cannot be seen"
     )]
     Traffic(u32),
-    /// No pair receives there.
+    /// No pair receives at this SPI.
     #[error("no SA receives at SPI {0:08x}")]
     UnknownSpi(u32),
-    /// What the kernel's interface cannot do.
+    /// The kernel's interface does not support this.
     #[error("a policy that forwards: what is led to the interface goes by an SA or nowhere")]
     Forward,
 }
 
-/// A pair that is there.
+/// An installed SA pair.
 #[derive(Debug)]
 struct InstalledPair {
     pair: SaPair,
     reqid: u32,
     selectors: Vec<XfrmSelector>,
-    /// Packets that go may take it.
+    /// True if outbound packets may use it.
     active: bool,
     usage: SaUsage,
-    /// What it had carried when the SAs that are there now took the place of others.
+    /// The usage of the SAs that the current ones replaced.
     before: SaUsage,
 }
 
 impl InstalledPair {
-    /// It has carried this much beside what it had before, as far as the kernel says.
+    /// Updates the usage from the kernel's volumes of the current SAs.
     fn record_volumes(&mut self, received: Option<TrafficVolume>, sent: Option<TrafficVolume>) {
         let plus = |a: TrafficVolume, b: TrafficVolume| TrafficVolume {
             packets: a.packets + b.packets,
@@ -138,7 +140,7 @@ impl InstalledPair {
     }
 }
 
-/// What is left of a lifetime.
+/// Returns the rest of a lifetime.
 fn remaining_lifetime(of: SaLifetime, used: TrafficVolume) -> SaLifetime {
     let less = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used).max(1));
     SaLifetime {
@@ -149,22 +151,22 @@ fn remaining_lifetime(of: SaLifetime, used: TrafficVolume) -> SaLifetime {
     }
 }
 
-/// What the kernel was told.
+/// The state that was installed in the kernel.
 #[derive(Debug)]
 struct KernelState {
     socket: Socket,
     config: KernelConfig,
     pairs: BTreeMap<u32, InstalledPair>,
-    /// Which pairs are for some traffic, the newest last.
+    /// The pairs of each selector, the newest last.
     by_selector: BTreeMap<XfrmSelector, Vec<u32>>,
-    /// What becomes of traffic for which there is no pair, in an order: what is discarded, and for what an SA is asked for.
+    /// The policies for traffic without a pair, with their priority: discard, or acquire an SA.
     policies: BTreeMap<XfrmSelector, (PolicyId, u32, XfrmAction)>,
     next: u32,
-    /// To be said by the thread.
+    /// Events for the thread to emit.
     pending_events: Vec<TunnelEvent>,
 }
 
-/// ESP by the kernel, until it is dropped.
+/// The kernel's ESP. Dropping it removes all state.
 #[derive(Debug)]
 pub struct KernelEsp {
     state: Arc<Mutex<KernelState>>,
@@ -172,7 +174,7 @@ pub struct KernelEsp {
     wake: Arc<OwnedFd>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// The kernel takes packets of ESP from these sockets; nobody reads them.
+    /// The kernel takes the ESP packets from these sockets, so they are never read.
     _ports: Vec<socket2::Socket>,
 }
 
@@ -188,8 +190,8 @@ fn open_xfrm_socket() -> io::Result<Socket> {
 }
 
 impl KernelEsp {
-    /// Makes the interface and begins, in the calling thread's network namespace. What a program left there that was killed is taken
-    /// away.
+    /// Creates the interface and starts, in the calling thread's network namespace. Removes the leftovers of a killed
+    /// program.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -231,7 +233,7 @@ impl KernelEsp {
         known.purge_all().map_err(KernelError::Xfrm)?;
         let number = known.config.number;
         match interface::remove_interface(number) {
-            // What is not seen any more is in nobody's way.
+            // An invisible leftover does no harm.
             Err(error) if error.kind() != io::ErrorKind::TimedOut => {
                 return Err(KernelError::Left { number, error });
             }
@@ -254,13 +256,13 @@ impl KernelEsp {
         Ok(Self { state: known, device, wake, ends, thread, _ports: ports })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     #[must_use]
     pub fn device_name(&self) -> &str {
         &self.device
     }
 
-    /// Changes SAs; it is done when this returns. Policies are told by [`KernelEsp::set_policies`].
+    /// Changes SAs before it returns. Policies are set by [`KernelEsp::set_policies`].
     ///
     /// # Errors
     /// [`KernelError`].
@@ -280,8 +282,8 @@ impl KernelEsp {
         }
         done
     }
-    /// What becomes of traffic that no pair is for: all policies in their order, with the two ends between which an SA is asked for. An
-    /// unspecified one of this side is whichever the system chooses.
+    /// Sets the policies for traffic without a pair: all policies in order, with the endpoints of the SAs that they
+    /// request. If the local endpoint is unspecified, the system chooses it.
     ///
     /// # Errors
     /// [`KernelError`].
@@ -292,15 +294,16 @@ impl KernelEsp {
     ) -> Result<(), KernelError> {
         lock_state(&self.state).set_policies(policies, ends)
     }
-    /// What all pairs have carried, by their SPIs of packets that come. The kernel counts the outer header among the octets.
+    /// Returns the usage of all pairs by inbound SPI. The kernel counts the outer header among the octets.
     #[must_use]
     pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
         let mut known = lock_state(&self.state);
-        // What the kernel does not tell now it tells the next time.
+        // After an error, the next query has the current values.
         let _ = known.poll_usages();
         known.pairs.iter().map(|(inbound, held)| (*inbound, held.usage)).collect()
     }
-    /// What the kernel has counted of packets that XFRM dropped, of all in this network namespace; none where it does not count.
+    /// Returns the kernel's counters of packets that XFRM dropped, for this network namespace. Empty if the kernel
+    /// does not count.
     #[must_use]
     pub fn xfrm_counters(&self) -> Vec<(String, u64)> {
         let text = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default();
@@ -310,10 +313,10 @@ impl KernelEsp {
         };
         text.lines().filter_map(one).collect()
     }
-    /// Takes away all that it has made of the kernel, as its drop does, and tells what could not be.
+    /// Removes all its state from the kernel, as dropping it does, but reports errors.
     ///
     /// # Errors
-    /// [`KernelError`]: something is left, which the next [`KernelEsp::start`] takes away where that is possible.
+    /// [`KernelError`]: some state remains, which the next [`KernelEsp::start`] removes if possible.
     pub fn stop(mut self) -> Result<(), KernelError> {
         self.shut_down()
     }
@@ -335,13 +338,13 @@ impl KernelEsp {
 
 impl Drop for KernelEsp {
     fn drop(&mut self) {
-        // What is left after that the next program that begins takes away.
+        // The next start removes any remains.
         let _ = self.shut_down();
     }
 }
 
 impl KernelState {
-    /// Sends a request and reads what answers it.
+    /// Sends a request and reads its replies.
     fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<xfrm::KernelMessage>> {
         self.socket.send(request, 0)?;
         let mut all = Vec::new();
@@ -355,11 +358,11 @@ impl KernelState {
             }
         }
     }
-    /// The same of what may be gone already.
+    /// Sends a request to remove an object that may be gone already.
     fn remove_it(&mut self, request: &[u8]) -> io::Result<()> {
         match self.send_request(request) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            // ESRCH: there is no such SA.
+            // ESRCH: the SA does not exist.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             done => done.map(drop),
         }
@@ -373,7 +376,7 @@ impl KernelState {
         };
         Ok(all.into_iter().filter_map(state).collect())
     }
-    /// Both SAs of a pair, of packets that come and of those that go, where they are.
+    /// Reads both SAs of a pair, the inbound one first, if they exist.
     fn query_pair(&mut self, pair: &SaPair) -> io::Result<[Option<ReportedState>; 2]> {
         let OuterPath { local, remote, .. } = pair.outer;
         let mut one =
@@ -387,10 +390,10 @@ impl KernelState {
             };
         Ok([one(local.ip(), pair.inbound)?, one(remote.ip(), pair.outbound)?])
     }
-    /// Takes away whatever belongs to the interface.
+    /// Removes all state of the interface.
     fn purge_all(&mut self) -> io::Result<()> {
         let number = self.config.number;
-        // Policies first: a packet for which one wants an SA that is no more would leave a request for another behind.
+        // Policies first: a packet that needs a removed SA would otherwise leave an acquire behind.
         for said in self.send_request(&XfrmRequest::dump_all(xfrm::GETPOLICY))? {
             if let xfrm::KernelMessage::Policy(told) = said
                 && told.interface == number
@@ -404,7 +407,7 @@ impl KernelState {
         Ok(())
     }
 
-    /// `numbers`: where the SA of packets that come, and that of those that go, go on.
+    /// `numbers`: the states from which the inbound and the outbound SA continue.
     fn add_states(
         &mut self,
         held: &InstalledPair,
@@ -439,7 +442,7 @@ impl KernelState {
         }
         let before = pair.replaces.and_then(|old| self.pairs.get(&old));
         let reqid = match (pair.policy, before) {
-            // Packets that wait for an SA are given to one of the number that was asked for.
+            // Pending packets use an SA only if it has the reqid of the acquire.
             (Some(PolicyId(n)), _) => policy_number(n),
             (None, Some(before)) => before.reqid,
             (None, None) => {
@@ -447,12 +450,12 @@ impl KernelState {
                 self.next
             }
         };
-        // The other side may not have it yet (RFC 7296 §2.8).
+        // The peer may not have installed it yet (RFC 7296 §2.8).
         let active = !pair.after_peer || before.is_none();
         let (usage, before) = (SaUsage::default(), SaUsage::default());
         let held = InstalledPair { pair, reqid, selectors, active, usage, before };
         if let Err(error) = self.add_states(&held, [None, None]) {
-            // Of two the first may be there.
+            // The first of the two may exist.
             let _ = self.delete_states(&held.pair);
             return Err(error);
         }
@@ -471,7 +474,7 @@ impl KernelState {
 
     fn remove_pair(&mut self, inbound: u32) -> Result<(), KernelError> {
         let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
-        // What it has carried last.
+        // Its last usage.
         let [comes, goes] = self.query_pair(&held.pair).unwrap_or_default();
         held.record_volumes(comes.map(|told| told.volume), goes.map(|told| told.volume));
         for selector in &held.selectors {
@@ -482,18 +485,19 @@ impl KernelState {
                 }
             }
         }
-        // Whoever took its place is used from now on.
+        // From now on the pair that replaced it is used.
         for other in self.pairs.values_mut().filter(|other| other.pair.replaces == Some(inbound)) {
             other.active = true;
         }
-        // Policies first: none is to name an SA that is no more.
+        // Policies first: none may refer to a removed SA.
         let done = self.update_policies(&held.selectors);
         let _ = self.delete_states(&held.pair);
         self.pending_events.push(TunnelEvent::Plane(EspEvent::Removed { inbound, usage: held.usage }));
         done
     }
 
-    /// Packets go another way: SAs are made anew there and go on with their numbers, since the kernel cannot move them.
+    /// Moves a pair to other outer addresses. The kernel cannot move SAs, so they are re-created and continue with
+    /// their sequence numbers.
     fn move_pair(&mut self, inbound: u32, outer: OuterPath) -> Result<(), KernelError> {
         let mut held = self.pairs.remove(&inbound).ok_or(KernelError::UnknownSpi(inbound))?;
         let [comes, goes] = match self.query_pair(&held.pair) {
@@ -503,7 +507,7 @@ impl KernelState {
                 return Err(KernelError::Xfrm(error));
             }
         };
-        // The new ones count from nothing.
+        // The new SAs count from zero.
         held.record_volumes(comes.as_ref().map(|told| told.volume), goes.as_ref().map(|told| told.volume));
         held.before = held.usage;
         let _ = self.delete_states(&held.pair);
@@ -515,7 +519,7 @@ impl KernelState {
         added.and_then(|()| self.update_policies(&selectors))
     }
 
-    /// Has the kernel's policies of some traffic be as pairs and policies want them.
+    /// Updates the kernel's policies of these selectors from the pairs and policies.
     fn update_policies(&mut self, selectors: &[XfrmSelector]) -> Result<(), KernelError> {
         let number = self.config.number;
         for selector in selectors {
@@ -534,7 +538,7 @@ impl KernelState {
                 .find(|held| held.active)
                 .map(|held| protect(held, Some(held.pair.outbound)));
             let comes = pairs.last().map(|held| protect(held, None));
-            // The narrower goes before the wider, and pairs before policies that ask for one.
+            // Narrower selectors come before wider ones, and pairs before acquire policies.
             let bits = u32::from(selector.local.network.1) + u32::from(selector.remote.network.1);
             let mut wanted = vec![
                 (PolicyDirection::Out, goes.map(|deed| (deed, 2000 - bits))),
@@ -542,7 +546,7 @@ impl KernelState {
                 (PolicyDirection::Forward, comes.map(|deed| (deed, 2000 - bits))),
             ];
             if let Some((_, order, deed)) = self.policies.get(selector) {
-                // What is discarded is so both ways, whatever an SA may carry.
+                // Discard applies to both directions, whatever an SA covers.
                 if *deed == XfrmAction::Discard {
                     wanted.iter_mut().for_each(|(_, wanted)| *wanted = Some((*deed, *order)));
                 } else if wanted[0].1.is_none() {
@@ -592,7 +596,7 @@ impl KernelState {
         self.update_policies(&changed)
     }
 
-    /// Asks what SAs have carried, and has packets go by those by which some have come.
+    /// Reads the usage of SAs. Activates pairs on which packets have arrived.
     fn poll_usages(&mut self) -> io::Result<Vec<(u32, SaUsage)>> {
         let told: BTreeMap<(u32, IpAddr), TrafficVolume> =
             self.list_states()?.into_iter().map(|told| ((told.spi, told.to), told.volume)).collect();
@@ -618,7 +622,7 @@ impl KernelState {
         Ok(changed)
     }
 
-    /// What the kernel has told by itself.
+    /// Converts a notification of the kernel to an event.
     fn event_from_notice(&self, said: &xfrm::KernelMessage) -> Option<EspEvent> {
         match said {
             xfrm::KernelMessage::Acquire { flow, policy } => {
@@ -637,12 +641,12 @@ impl KernelState {
     }
 }
 
-/// The number of SAs that a policy has asked for; those that none has asked for have others.
+/// Returns the reqid of SAs that a policy has acquired. Other SAs have other reqids.
 const fn policy_number(id: u32) -> u32 {
     1 << 30 | id
 }
 
-/// Both SAs of a pair: of packets that go, and of those that come.
+/// Returns both SAs of a pair: outbound, then inbound.
 fn pair_states<'a>(held: &'a InstalledPair, config: &KernelConfig) -> [XfrmState<'a>; 2] {
     let pair = &held.pair;
     let OuterPath { local, remote, encapsulated } = pair.outer;
@@ -673,7 +677,7 @@ fn pair_states<'a>(held: &'a InstalledPair, config: &KernelConfig) -> [XfrmState
     [goes, comes]
 }
 
-/// What hears the kernel, on a thread of its own.
+/// Receives the kernel's notifications on its own thread.
 struct KernelListener {
     state: Arc<Mutex<KernelState>>,
     netlink_socket: Socket,
@@ -699,7 +703,7 @@ impl KernelListener {
             if woken {
                 let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
             }
-            // More than the socket could hold is lost: what still needs an SA asks again.
+            // An overflow loses notifications: the kernel repeats acquires that are still needed.
             let told = if heard {
                 self.netlink_socket.recv_from_full().map(|(octets, _)| octets)
             } else {

@@ -1,18 +1,18 @@
-//! ESP on a live host: packets that the system routes to a TUN device are protected and sent, and what comes is opened and
-//! given to the system by that device.
+//! ESP on a live host. Packets that the system routes to a TUN device are encrypted and sent. Received ESP packets
+//! are decrypted and reach the system by that device.
 //!
 //! ```text
-//!  system ── TUN: up to 64 KiB as one ──▶ cut ─▶ seal ─▶ UDP_SEGMENT: up to 64 packets as one ──▶ network
-//!         ◀── TUN: up to 64 KiB as one ── join ◀─ open ◀─ UDP_GRO: up to 64 KiB as one ─────────
+//! system ── TUN: up to 64 KiB as one ──▶ cut ─▶ seal ─▶ UDP_SEGMENT: up to 64 packets as one ──▶ network
+//!        ◀── TUN: up to 64 KiB as one ── join ◀─ open ◀─ UDP_GRO: up to 64 KiB as one ─────────
 //! ```
-//! A [`EspTunnel`] is one thread, which has a [`Plane`](usher_esp::EspDataPlane) and knows no protocol but that. Whoever negotiates tells
-//! it of SAs and policies by [`EspTunnel::apply_operation`], and hears what it has to say.
+//! An [`EspTunnel`] is one thread with a [`EspDataPlane`](usher_esp::EspDataPlane). It knows no other protocol. The owner,
+//! such as an IKE gateway, sets SAs and policies by [`EspTunnel::apply_operation`], and receives events.
 //!
-//! Packets within UDP take port 4500, on which IKE speaks, too. Where IKE has a socket of its own, bound before with
-//! `SO_REUSEPORT`, the kernel tells the two apart ([`TunnelConfig::shares_ike_port`]); otherwise messages of IKE are handed over
-//! ([`TunnelEvent::Ike`]).
+//! Packets in UDP use port 4500, which IKE uses too. If IKE has a socket of its own, bound before with
+//! `SO_REUSEPORT`, the kernel separates the two ([`TunnelConfig::shares_ike_port`]). Otherwise the tunnel passes IKE
+//! messages on ([`TunnelEvent::Ike`]).
 //!
-//! Where the kernel has ESP a [`KernelEsp`] does the same by the kernel's XFRM: the same operations, the same that it says.
+//! A [`KernelEsp`] does the same by the kernel's XFRM, with the same operations and events.
 
 mod interface;
 mod kernel;

@@ -1,9 +1,8 @@
-//! The one place that speaks to the system directly: datagrams in batches with their addresses and class (`recvmmsg`,
-//! `sendmmsg`, `UDP_GRO`, `UDP_SEGMENT`), and the program by which the kernel tells IKE and ESP apart. No safe interface to these
-//! exists in what the house uses.
+//! The only module with direct system calls: batches of datagrams with addresses and class (`recvmmsg`, `sendmmsg`,
+//! `UDP_GRO`, `UDP_SEGMENT`), and the program by which the kernel separates IKE and ESP. No safe interface in our
+//! dependencies offers these.
 //!
-//! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
-//! after it.
+//! Each call makes new pointers from vectors that it borrows. They are not read after the call.
 #![allow(unsafe_code)]
 
 use socket2::Socket;
@@ -14,11 +13,11 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use usher_device::JOINED;
 
-/// Most messages that one call moves.
+/// The most messages per call.
 pub(crate) const BATCH: usize = 16;
-/// Room for the control messages of a message: our address, the class, the length of joined datagrams.
+/// The octets for a message's control messages: local address, class, and length of joined datagrams.
 const CONTROL: usize = 128;
-/// Octets of a control message's header.
+/// The octets of a control message's header.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
 fn check_result(value: libc::c_int) -> io::Result<()> {
@@ -33,8 +32,8 @@ fn set_option(socket: &Socket, level: libc::c_int, name: libc::c_int, value: lib
     })
 }
 
-/// Has the kernel say to which of our addresses each datagram came, and of which class it is, and cut what is too long for a
-/// link, where it is not told how.
+/// Has the kernel report the local address and class of each datagram, and fragment datagrams that are too long for a
+/// link.
 pub(crate) fn prepare_socket(socket: &Socket, ipv6: bool) -> io::Result<()> {
     if ipv6 {
         set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
@@ -46,20 +45,21 @@ pub(crate) fn prepare_socket(socket: &Socket, ipv6: bool) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT)
 }
 
-/// Has the kernel join datagrams of one length that come together.
+/// Has the kernel join datagrams of equal length (UDP_GRO).
 pub(crate) fn enable_receive_offload(socket: &Socket) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Has the kernel's own ESP take what comes as packets of ESP within UDP (RFC 3948).
+/// Has the kernel's ESP take ESP packets in UDP from this socket (RFC 3948).
 pub(crate) fn enable_decapsulation(socket: &Socket) -> io::Result<()> {
     /// `UDP_ENCAP_ESPINUDP` of `linux/udp.h`.
     const ESP_IN_UDP: libc::c_int = 2;
     set_option(socket, libc::SOL_UDP, libc::UDP_ENCAP, ESP_IN_UDP)
 }
 
-/// Of two sockets of one port the first gets what begins with the non-ESP marker or is too short to begin with it, this one the
-/// rest: the kernel runs a program over each datagram, which gives the number of a socket.
+/// Splits the datagrams of one port between two sockets. Those that begin with the non-ESP marker, or are shorter
+/// than it, go to the first socket, and the rest to this one. The kernel runs a BPF program that returns the socket's
+/// index.
 pub(crate) fn attach_port_filter(socket: &Socket) -> io::Result<()> {
     let word = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -76,12 +76,12 @@ pub(crate) fn attach_port_filter(socket: &Socket) -> io::Result<()> {
     })
 }
 
-/// Control messages' octets, aligned as their header must be.
+/// The octets of control messages, aligned for their header.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct ControlBuffer([u8; CONTROL]);
 
-/// What one call needs for each message.
+/// The buffers of one call, per message.
 struct MessageSlots {
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<ControlBuffer>,
@@ -89,8 +89,8 @@ struct MessageSlots {
     heads: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
-// slots exclusively; between calls they are plain bits.
+// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which
+// borrows the slots exclusively; between calls they are plain bits.
 unsafe impl Send for MessageSlots {}
 
 impl MessageSlots {
@@ -120,17 +120,17 @@ impl MessageSlots {
     }
 }
 
-/// What came by one message: a datagram, or several that were joined.
+/// A received message: one datagram, or several joined ones.
 pub(crate) struct ReceivedMessage<'a> {
-    /// From whom.
+    /// The source.
     pub(crate) remote: SocketAddr,
-    /// To which of our addresses, where the kernel says.
+    /// The local address, if the kernel reports it.
     pub(crate) local: Option<IpAddr>,
     /// DSCP and ECN.
     pub(crate) class: u8,
-    /// Octets of each of the joined datagrams but the last, which may be shorter.
+    /// The octets of each joined datagram. The last may be shorter.
     pub(crate) each: usize,
-    /// Their octets.
+    /// The octets of all datagrams.
     pub(crate) octets: &'a mut [u8],
 }
 
@@ -145,7 +145,7 @@ impl BatchReceiver {
     pub(crate) fn new() -> Self {
         Self { slots: MessageSlots::new(), data: vec![0; BATCH * JOINED], count: 0 }
     }
-    /// Receives what is there, [`BATCH`] messages at most; how many there were.
+    /// Receives the pending messages, at most [`BATCH`]. Returns their number.
     pub(crate) fn receive_batch(&mut self, socket: &Socket) -> io::Result<usize> {
         self.count = 0;
         for (at, piece) in self.data.chunks_exact_mut(JOINED).enumerate() {
@@ -153,8 +153,8 @@ impl BatchReceiver {
             self.slots.point_header(at, size_of::<libc::sockaddr_storage>(), CONTROL);
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
-        // SAFETY: there are BATCH headers; each points at a name, a control message and a vector of the lengths given, all of
-        // which `self` holds, and borrows until the call has returned.
+        // SAFETY: there are BATCH headers; each points at a name, a control message and a vector of the lengths
+        // given, all of which `self` holds, and borrows until the call has returned.
         let count = unsafe {
             libc::recvmmsg(socket.as_raw_fd(), heads, BATCH as libc::c_uint, flags, ptr::null_mut())
         };
@@ -169,7 +169,7 @@ impl BatchReceiver {
             },
         }
     }
-    /// What the last call received; what came from no Internet address, or longer than there was room for, is passed over.
+    /// Returns the messages of the last call. Skips those without an Internet address, or longer than the buffer.
     pub(crate) fn received_messages(&mut self) -> impl Iterator<Item = ReceivedMessage<'_>> {
         let slots = &self.slots;
         self.data.chunks_exact_mut(JOINED).take(self.count).enumerate().filter_map(|(at, data)| {
@@ -211,7 +211,7 @@ fn address_of(storage: &libc::sockaddr_storage, length: usize) -> Option<SocketA
     }
 }
 
-/// Reads control messages of `length` octets.
+/// Parses `length` octets of control messages.
 fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedMessage<'_>) {
     let (mut at, end) = (0, length.min(CONTROL));
     while at + HEAD <= end {
@@ -223,7 +223,7 @@ fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedM
         let body = &control.0[at + HEAD..at + head.cmsg_len];
         let number = body.first_chunk().map(|octets| libc::c_int::from_ne_bytes(*octets));
         match (head.cmsg_level, head.cmsg_type) {
-            // The destination is behind the interface's index and the address that the kernel would answer from.
+            // The destination comes after the interface index and the local address for replies.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 let octets = body.get(8..12).and_then(|octets| octets.first_chunk::<4>());
                 arrived.local = octets.map(|octets| Ipv4Addr::from(*octets).into()).or(arrived.local);
@@ -243,18 +243,18 @@ fn parse_control(control: &ControlBuffer, length: usize, arrived: &mut ReceivedM
     }
 }
 
-/// What is sent by one message.
+/// An outgoing message.
 #[derive(Clone, Copy)]
 pub(crate) struct OutgoingMessage<'a> {
-    /// From which of our addresses; an unspecified one leaves the choice to the kernel.
+    /// The local address. The kernel chooses if it is unspecified.
     pub(crate) local: IpAddr,
-    /// To whom.
+    /// The destination.
     pub(crate) remote: SocketAddr,
     /// DSCP and ECN.
     pub(crate) class: u8,
-    /// Octets of each datagram but the last; `None`: it is one.
+    /// The octets of each datagram but the last. `None`: a single datagram.
     pub(crate) each: Option<u16>,
-    /// Their octets.
+    /// The octets of all datagrams.
     pub(crate) octets: &'a [u8],
 }
 
@@ -267,10 +267,10 @@ impl BatchSender {
     pub(crate) fn new() -> Self {
         Self { slots: MessageSlots::new() }
     }
-    /// Sends the first of these messages, [`BATCH`] at most; how many were sent, at least one.
+    /// Sends the first of these messages, at most [`BATCH`]. Returns the number sent, at least one.
     ///
     /// # Errors
-    /// What the system says of the first.
+    /// The system's error for the first message.
     pub(crate) fn send_batch(
         &mut self,
         socket: &Socket,
@@ -292,7 +292,7 @@ impl BatchSender {
     }
 }
 
-/// Writes an address and gives its length.
+/// Writes an address and returns its length.
 fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> usize {
     let at: *mut libc::sockaddr_storage = storage;
     // SAFETY: the storage is larger than either structure and aligned for both; all zeros is a value of them.
@@ -319,7 +319,7 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
     }
 }
 
-/// Writes the control messages that a message needs, and gives their length.
+/// Writes the control messages of a message and returns their length.
 fn write_controls(control: &mut ControlBuffer, message: &OutgoingMessage<'_>) -> usize {
     let mut at = 0;
     let mut add = |level: libc::c_int, kind: libc::c_int, body: &[u8]| {

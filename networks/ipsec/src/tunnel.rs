@@ -1,4 +1,4 @@
-//! A tunnel as others see it.
+//! The public interface of a tunnel.
 
 use crate::sys;
 use crate::worker::{TunnelCommand, TunnelCounters, TunnelPort, TunnelWorker, WorkerParts};
@@ -16,34 +16,35 @@ use usher_device::{OffloadSupport, TunDevice, open_tun};
 use usher_esp::plane::{OperationError, OuterPath, SaUsage};
 use usher_esp::{EspDataPlane, EspEvent, IpsecOperation, plane};
 
-/// What a tunnel is made of.
+/// The configuration of a tunnel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TunnelConfig {
-    /// The name of the TUN device; with `%d` in it the kernel puts a number there.
+    /// The name of the TUN device. The kernel replaces `%d` by a number.
     pub device: String,
-    /// Octets of the longest packet that the system gives to the device. With what is around it, it is to fit the links: 1400
-    /// does where these carry 1500.
+    /// The device's MTU in octets. Packets with ESP overhead should fit the links: 1400 fits links with 1500.
     pub mtu: u32,
-    /// Addresses and ports for packets within UDP, one of each family at most; an unspecified one is for all of ours.
+    /// Addresses and ports for packets in UDP, at most one per family. An unspecified address means all local
+    /// addresses.
     pub udp: Vec<SocketAddr>,
-    /// Addresses for packets that are in no UDP; an unspecified one is for all of ours.
+    /// Addresses for packets without UDP. An unspecified address means all local addresses.
     pub raw: Vec<IpAddr>,
-    /// IKE has a socket of its own on each of `udp`, bound before with `SO_REUSEPORT`: what begins with the non-ESP marker goes
-    /// to that one.
+    /// True if IKE has its own socket on each of `udp`, bound before with `SO_REUSEPORT`. It receives the datagrams
+    /// with the non-ESP marker.
     pub shares_ike_port: bool,
-    /// What is sent carries this mark (`SO_MARK`), so that a routing rule can lead it past the device. Without one nothing can
-    /// be forwarded as it is, and is dropped.
+    /// The mark of outgoing packets (`SO_MARK`), with which a routing rule leads them past the device. Without a
+    /// mark, packets of a bypass policy are dropped.
     pub mark: Option<u32>,
-    /// Packets go through the kernel as one where it can do that.
+    /// True to use segmentation offloads of the kernel where available.
     pub offload: bool,
-    /// How often it is said what pairs have carried ([`TunnelEvent::UsageReport`]); `None`: when somebody asks.
+    /// The interval of [`TunnelEvent::UsageReport`]. `None`: only on request.
     pub report: Option<Duration>,
-    /// What the databases keep.
+    /// The configuration of the databases.
     pub plane: plane::EspDataPlaneConfig,
 }
 
 impl Default for TunnelConfig {
-    /// A device `esp%d` for packets of 1400 octets, port 4500 and ESP of all addresses of both families, IKE handed over.
+    /// A device `esp%d` with MTU 1400, port 4500 and ESP on all addresses of both families. IKE messages are passed
+    /// on.
     fn default() -> Self {
         let any = [IpAddr::from([0; 4]), IpAddr::from([0u16; 8])];
         Self {
@@ -60,56 +61,56 @@ impl Default for TunnelConfig {
     }
 }
 
-/// What a tunnel says, on its own thread: whoever hears it must not wait.
+/// An event of a tunnel. It arrives on the tunnel's thread, so its handler must not block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TunnelEvent {
-    /// What the databases say.
+    /// An event of the databases.
     Plane(EspEvent),
-    /// A message of IKE, behind its marker.
+    /// An IKE message, without the non-ESP marker.
     Ike {
-        /// From where, and to which of our addresses.
+        /// Its source and its local address.
         outer: OuterPath,
         /// The message.
         message: Vec<u8>,
     },
-    /// What pairs have carried that have carried something since this was said last, by their SPIs of packets that come.
+    /// The usage of all pairs that have changed since the last report, by inbound SPI.
     UsageReport(Vec<(u32, SaUsage)>),
-    /// The tunnel has ended since the system refuses what it needs.
+    /// The tunnel has ended after an error of the system.
     Failed(String),
 }
 
-/// Why there is no tunnel.
+/// Why a tunnel cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The device.
+    /// The TUN device cannot be created.
     #[error("no TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun")]
     Device {
-        /// Its name.
+        /// The device's name.
         name: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// An address.
+    /// An address is unavailable.
     #[error("cannot receive {what} at {address}: {error}")]
     Bind {
-        /// What was to be received there.
+        /// The use of the address.
         what: &'static str,
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A thread, a descriptor.
+    /// A thread or a descriptor is unavailable.
     #[error("{what}: {error}")]
     System {
-        /// What failed.
+        /// The operation that failed.
         what: &'static str,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// ESP on this host, until it is dropped.
+/// A running tunnel. Dropping it ends the tunnel.
 #[derive(Debug)]
 pub struct EspTunnel {
     device: String,
@@ -120,8 +121,8 @@ pub struct EspTunnel {
 }
 
 impl EspTunnel {
-    /// Makes the device and the sockets in the calling thread's network namespace, and begins. The device has no addresses yet,
-    /// and no routes lead to it.
+    /// Creates the device and the sockets in the calling thread's network namespace, and starts the thread. The
+    /// device has no addresses and no routes yet.
     ///
     /// # Errors
     /// [`StartError`].
@@ -173,12 +174,12 @@ impl EspTunnel {
         Ok(Self { device: made, offers, messages, wake, thread })
     }
 
-    /// The device's name, as the kernel has it.
+    /// Returns the device's name in the kernel.
     #[must_use]
     pub fn device_name(&self) -> &str {
         &self.device
     }
-    /// Whether packets of TCP, and of UDP, come from the system as one, and go so.
+    /// Returns whether TCP and UDP packets use segmentation offloads.
     #[must_use]
     pub const fn offloaded_protocols(&self) -> (bool, bool) {
         (self.offers.tcp, self.offers.udp)
@@ -191,7 +192,8 @@ impl EspTunnel {
         Some(answered)
     }
 
-    /// Changes SAs or policies; it is done when this returns. `Ok` also where the tunnel has ended ([`TunnelEvent::Failed`]).
+    /// Changes SAs or policies before it returns. Returns `Ok` also after the tunnel has ended
+    /// ([`TunnelEvent::Failed`]).
     ///
     /// # Errors
     /// [`OperationError`].
@@ -199,24 +201,24 @@ impl EspTunnel {
         let answered = self.send_message(|answer| TunnelCommand::Apply(operation, answer));
         answered.and_then(|answered| answered.recv().ok()).unwrap_or(Ok(()))
     }
-    /// What the pair that receives at this SPI has carried.
+    /// Returns the usage of the pair that receives at this SPI.
     #[must_use]
     pub fn pair_usage(&self, inbound: u32) -> Option<SaUsage> {
         self.send_message(|answer| TunnelCommand::Usage(inbound, answer))?.recv().ok()?
     }
-    /// What all pairs have carried, by their SPIs of packets that come.
+    /// Returns the usage of all pairs by inbound SPI.
     #[must_use]
     pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
         let answered = self.send_message(TunnelCommand::Usages);
         answered.and_then(|answered| answered.recv().ok()).unwrap_or_default()
     }
-    /// What was counted: of packets, and of what carried them.
+    /// Returns the counters of packets and of the tunnel.
     #[must_use]
     pub fn counters(&self) -> (usher_esp::EspCounters, TunnelCounters) {
         let answered = self.send_message(TunnelCommand::Counters);
         answered.and_then(|answered| answered.recv().ok()).unwrap_or_default()
     }
-    /// Sends something that is no ESP from the port of packets within UDP: a message of IKE with its marker, a keepalive.
+    /// Sends a datagram that is not ESP from the UDP port: an IKE message with its marker, or a keepalive.
     pub fn send_datagram(&self, outer: OuterPath, datagram: Vec<u8>) {
         let _ = self.send_message(|answer| TunnelCommand::Send(outer, datagram, answer));
     }
@@ -231,7 +233,7 @@ impl Drop for EspTunnel {
     }
 }
 
-/// Octets of each socket's buffers: what comes while others have the processor waits there.
+/// The size of each socket buffer in octets, for input that arrives while the thread does not run.
 const BUFFER: usize = 4 << 20;
 
 fn configure_socket(socket: Socket, address: SocketAddr, config: &TunnelConfig) -> io::Result<Socket> {
@@ -252,7 +254,7 @@ fn set_buffers(socket: Socket, config: &TunnelConfig) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket for packets within UDP.
+/// Opens a socket for packets in UDP.
 pub(crate) fn open_udp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelPort> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     let socket = configure_socket(socket, address, config)?;
@@ -270,7 +272,7 @@ pub(crate) fn open_udp_port(address: SocketAddr, config: &TunnelConfig) -> io::R
     Ok(TunnelPort { socket, local: bound, encapsulated: true })
 }
 
-/// A socket for packets of ESP.
+/// Opens a socket for ESP packets without UDP.
 fn open_esp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<TunnelPort> {
     let protocol = Protocol::from(i32::from(usher_esp::packet::PROTOCOL));
     let socket = Socket::new(Domain::for_address(address), Type::RAW, Some(protocol))?;
@@ -284,7 +286,7 @@ fn open_esp_port(address: SocketAddr, config: &TunnelConfig) -> io::Result<Tunne
     Ok(TunnelPort { socket, local: address, encapsulated: false })
 }
 
-/// Sockets by which packets go on as they are, of either family.
+/// Opens the sockets for packets of bypass policies, one per family.
 fn open_forward_sockets(mark: u32) -> io::Result<Vec<Socket>> {
     let raw = Protocol::from(libc::IPPROTO_RAW);
     let made = [Domain::IPV4, Domain::IPV6].map(|domain| {

@@ -1,4 +1,4 @@
-//! The thread of a tunnel: whole batches from the device to the network and back.
+//! The thread of a tunnel, which moves whole batches between the device and the network.
 
 use crate::sys::{self, BatchReceiver, OutgoingMessage};
 use crate::tunnel::TunnelEvent;
@@ -47,7 +47,7 @@ usher_core::counters! {
     }
 }
 
-/// What a tunnel is told.
+/// A command to a tunnel.
 #[derive(Debug)]
 pub(crate) enum TunnelCommand {
     Apply(IpsecOperation, Sender<Result<(), OperationError>>),
@@ -58,7 +58,7 @@ pub(crate) enum TunnelCommand {
     Stop(Sender<()>),
 }
 
-/// A socket with what it is for.
+/// A socket and its purpose.
 #[derive(Debug)]
 pub(crate) struct TunnelPort {
     pub(crate) socket: Socket,
@@ -67,7 +67,7 @@ pub(crate) struct TunnelPort {
 }
 
 impl TunnelPort {
-    /// Whether packets of this way go by it.
+    /// True if packets of this path use it.
     fn is_for(&self, outer: &OuterPath) -> bool {
         let (ip, port) = (self.local.ip(), self.local.port());
         self.encapsulated == outer.encapsulated
@@ -77,7 +77,7 @@ impl TunnelPort {
     }
 }
 
-/// What a worker is made of.
+/// The parts of a worker.
 pub(crate) struct WorkerParts {
     pub(crate) device: File,
     pub(crate) ports: Vec<TunnelPort>,
@@ -90,7 +90,7 @@ pub(crate) struct WorkerParts {
     pub(crate) event_handler: Box<dyn FnMut(TunnelEvent) + Send>,
 }
 
-/// Packets of ESP of one length and way that lie one behind another and go as one; the last may be shorter.
+/// Consecutive ESP packets of equal length and path, which are sent as one message. The last may be shorter.
 #[derive(Clone, Copy, Debug)]
 struct PacketTrain {
     port: usize,
@@ -101,16 +101,16 @@ struct PacketTrain {
     each: usize,
 }
 
-/// Packets that the kernel cuts of one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// The packets that the kernel cuts from one message (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const CARS: usize = 64;
-/// Octets of one message: with its headers it is an IP packet.
+/// The octets of one message. With its headers it is one IP packet.
 const TRAIN: usize = 65_000;
-/// Octets of sealed packets that wait to be sent together.
+/// The octets of sealed packets that may wait for a batch.
 const SEALED: usize = 1 << 19;
-/// Packets that are taken from the device before what comes has its turn.
+/// The packets taken from the device before received ones get their turn.
 const TURN: usize = 8;
 
-/// Sealed packets that wait to be sent.
+/// Sealed packets that wait for transmission.
 struct SealedPackets {
     octets: Vec<u8>,
     end: usize,
@@ -118,7 +118,7 @@ struct SealedPackets {
 }
 
 impl SealedPackets {
-    /// Makes a packet of `length` octets, which `seal` does and says whether it has, the next of those that go this way.
+    /// Appends a packet of `length` octets on this path. `seal` writes it, and returns true on success.
     fn add_packet(
         &mut self,
         port: usize,
@@ -148,7 +148,7 @@ impl SealedPackets {
         }
         self.trains.push(PacketTrain { port, outer, class, from, to, each: length });
     }
-    /// Whether there may be no room for all segments of another packet.
+    /// True if the segments of another packet may not fit.
     fn is_full(&self) -> bool {
         self.octets.len() - self.end < 4 * JOINED
     }
@@ -160,9 +160,9 @@ pub(crate) struct TunnelWorker {
     forward: Vec<Socket>,
     plane: EspDataPlane,
     report: Option<Duration>,
-    /// When it was last said what pairs have carried.
+    /// The time of the last usage report.
     reported: Clock,
-    /// Something has gone or come since.
+    /// True if packets have passed since then.
     unreported: bool,
     messages: Receiver<TunnelCommand>,
     wake: Arc<OwnedFd>,
@@ -238,7 +238,7 @@ impl TunnelWorker {
         Instant::from_nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Says what pairs have carried, where it is time for that.
+    /// Reports the usage of pairs if it is due.
     fn report_usages(&mut self) {
         if self.unreported && self.report.is_some_and(|every| self.reported.elapsed() >= every) {
             (self.unreported, self.reported) = (false, Clock::now());
@@ -249,19 +249,19 @@ impl TunnelWorker {
         }
     }
 
-    /// Waits until something comes, or something is to be said.
+    /// Waits for input or the next report.
     fn wait_for_input(&self) -> Result<(), String> {
         let mut all = vec![PollFd::new(&*self.wake, PollFlags::IN), PollFd::new(&self.device, PollFlags::IN)];
         all.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
         let left = self.report.filter(|_| self.unreported);
         let left = left.map(|every| every.saturating_sub(self.reported.elapsed()));
-        // A length of time is always of the kernel's range here; without one it waits for packets alone.
+        // The duration is always in the kernel's range here. Without one, wait for packets only.
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(format!("cannot wait for packets: {e}")),
         }
-        // It counts; being read it is 0 again. Before that nothing is there to be read.
+        // A read resets the counter to 0. Before a wake-up there is nothing to read.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         Ok(())
     }
@@ -272,7 +272,7 @@ impl TunnelWorker {
         }
     }
 
-    /// Does what it is told; false: it is to end. Who asked may have gone.
+    /// Applies a command. False: end. The sender may have gone.
     fn apply_command(&mut self, message: TunnelCommand, buf: &mut [u8]) -> bool {
         match message {
             TunnelCommand::Apply(operation, answer) => {
@@ -323,7 +323,7 @@ impl TunnelWorker {
         found
     }
 
-    /// From the device to the network; true: something was there.
+    /// Moves packets from the device to the network. True if there were any.
     fn send_from_device(&mut self, buf: &mut [u8]) -> Result<bool, String> {
         let mut any = false;
         for _ in 0..TURN {
@@ -348,7 +348,7 @@ impl TunnelWorker {
         Ok(any)
     }
 
-    /// What becomes of a packet of the device.
+    /// Processes a packet from the device.
     fn process_packet(&mut self, now: Instant, head: VnetHeader, octets: &mut [u8]) {
         let segments =
             IpPacket::parse(octets).ok().and_then(|read| PacketSegments::from_packet(head, octets, read));
@@ -401,7 +401,7 @@ impl TunnelWorker {
         }
     }
 
-    /// Sends what is sealed.
+    /// Sends the sealed packets.
     fn flush_sealed(&mut self) {
         let SealedPackets { octets, end, trains } = &mut self.sealed;
         let mut rest = &trains[..];
@@ -432,7 +432,8 @@ impl TunnelWorker {
                     self.counters.packets_out += rest[..sent].iter().map(packets).sum::<u64>();
                     sent
                 }
-                // With its headers it is longer than the link carries, or the link cannot cut: each packet goes by itself.
+                // The packet with its headers exceeds the MTU, or the link cannot segment: send each packet
+                // separately.
                 Err(_) if packets(first) > 1 => {
                     self.counters.not_cut += 1;
                     for from in (first.from..first.to).step_by(first.each) {
@@ -455,7 +456,7 @@ impl TunnelWorker {
         *end = 0;
     }
 
-    /// From the network to the device; true: something was there.
+    /// Moves packets from the network to the device. True if there were any.
     fn receive_to_device(&mut self) -> Result<bool, String> {
         let mut any = false;
         let now = self.now();
@@ -470,7 +471,7 @@ impl TunnelWorker {
             match inbox.receive_batch(&port.socket) {
                 Ok(0) => continue,
                 Ok(count) => counters.messages_in += count as u64,
-                // What somebody said of a packet that was sent, such as that nobody listens there.
+                // An error about an earlier packet, such as an unreachable port.
                 Err(_) => continue,
             }
             any = true;
@@ -478,7 +479,7 @@ impl TunnelWorker {
                 let local = SocketAddr::new(arrived.local.unwrap_or(port.local.ip()), port.local.port());
                 let outer = OuterPath { local, remote: arrived.remote, encapsulated: port.encapsulated };
                 let arrival = PacketArrival { outer, traffic_class: arrived.class };
-                // A raw socket of IPv4 gives the header, too.
+                // A raw IPv4 socket includes the header.
                 let raw = !port.encapsulated && local.is_ipv4();
                 let skipped =
                     if raw { IpPacket::parse(arrived.octets).map_or(0, |packet| packet.header) } else { 0 };
@@ -528,12 +529,12 @@ impl TunnelWorker {
     }
 }
 
-/// No address: the socket has one.
+/// The unspecified address, for a socket that is bound to one.
 fn unspecified_address(port: &TunnelPort) -> IpAddr {
     if port.local.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0u16; 8]) }
 }
 
-/// Each packet of those that the device gave as one.
+/// Calls `then` for each packet of a message from the device.
 fn for_each_packet(segments: &PacketSegments, octets: &[u8], mut then: impl FnMut(&[u8])) {
     let mut packet = Vec::new();
     for n in 0..segments.segment_count() {

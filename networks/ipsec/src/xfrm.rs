@@ -1,5 +1,6 @@
-//! Messages of the kernel's XFRM by netlink: SAs and policies as `linux/xfrm.h` lays them out, in the order of octets of this machine
-//! but for what goes over networks. Written by hand: it is nine messages, and what is read of the kernel's answers is a few fields each.
+//! Netlink messages of the kernel's XFRM: SAs and policies in the layout of `linux/xfrm.h`. Integers have the
+//! machine's byte order, except for values of network packets. It is written by hand, since it needs nine messages
+//! and a few fields of each reply.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_crypto::cipher::CipherAlgorithm;
@@ -39,13 +40,13 @@ const POLICY: usize = 168;
 const ESP: u8 = 50;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
-/// What is inside may be of another family than what is outside; sequence numbers have 64 bits.
+/// The inner family may differ from the outer one; sequence numbers have 64 bits.
 const AF_UNSPEC: u8 = 32;
 const ESN: u8 = 128;
 /// Datagrams that hold ESP (RFC 3948).
 const ESP_IN_UDP: u16 = 2;
 
-/// Which way a policy looks (`XFRM_POLICY_IN` and its like).
+/// The direction of a policy (`XFRM_POLICY_IN` and its siblings).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum PolicyDirection {
     In = 0,
@@ -53,7 +54,7 @@ pub(crate) enum PolicyDirection {
     Forward = 2,
 }
 
-/// A part of some traffic that the kernel can tell by prefixes and masks, as packets that go have it: ours first.
+/// Traffic that the kernel can match by prefixes and masks, seen outbound: the local end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct XfrmSelector {
     pub(crate) local: SelectorEnd,
@@ -62,19 +63,19 @@ pub(crate) struct XfrmSelector {
     pub(crate) protocol: u8,
 }
 
-/// One end of it.
+/// One end of a selector.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SelectorEnd {
     pub(crate) network: (IpAddr, u8),
-    /// A port and which of its bits count.
+    /// A port and its mask.
     pub(crate) port: (u16, u16),
 }
 
-/// What a policy does with its traffic.
+/// The action of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum XfrmAction {
     Discard,
-    /// SAs of this number, from here to there; of packets that go, one of this SPI, or whichever there is.
+    /// Protect by SAs with this reqid between these addresses. Outbound, by the SA with this SPI, or by any.
     Protect {
         reqid: u32,
         outer: (IpAddr, IpAddr),
@@ -83,11 +84,11 @@ pub(crate) enum XfrmAction {
     },
 }
 
-/// One direction of a pair.
+/// One SA of a pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XfrmState<'a> {
     pub(crate) spi: u32,
-    /// From where to where, as packets of this direction go.
+    /// The endpoints, in the direction of the packets.
     pub(crate) from: (IpAddr, u16),
     pub(crate) to: (IpAddr, u16),
     pub(crate) encapsulated: bool,
@@ -97,16 +98,16 @@ pub(crate) struct XfrmState<'a> {
     pub(crate) keys: &'a EspKeys,
     pub(crate) lifetime: SaLifetime,
     pub(crate) window: u32,
-    /// Packets that go bear it.
+    /// The mark of its outbound packets.
     pub(crate) mark: Option<u32>,
     pub(crate) interface: u32,
 }
 
-/// Where the numbers of an SA stand that is there: the last that went, the highest that came and which before it.
+/// The replay state of an SA: the last sequence number sent, the highest received, and the window.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ReplayState(Vec<u8>);
 
-/// An SA as the kernel tells it.
+/// An SA as the kernel reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ReportedState {
     pub(crate) spi: u32,
@@ -116,7 +117,7 @@ pub(crate) struct ReportedState {
     pub(crate) numbers: ReplayState,
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug)]
 pub(crate) struct XfrmRequest(Vec<u8>);
 
@@ -164,7 +165,7 @@ impl XfrmRequest {
             .write_bytes(content)
             .write_zeros(length.next_multiple_of(4) - length);
     }
-    /// Its octets, with their count in front.
+    /// Returns its octets, with the length filled in.
     pub(crate) fn finish_message(mut self) -> Vec<u8> {
         let length = self.0.len() as u32;
         self.0[..4].copy_from_slice(&length.to_ne_bytes());
@@ -200,7 +201,7 @@ impl XfrmRequest {
         self.write_zeros(32)
     }
 
-    /// A policy that is to be there, in place of any other of its traffic.
+    /// Builds a policy that replaces any other with its selector.
     pub(crate) fn update_policy(
         selector: &XfrmSelector,
         direction: PolicyDirection,
@@ -236,14 +237,14 @@ impl XfrmRequest {
         message.finish_message()
     }
 
-    /// A policy that is to be there no more.
+    /// Builds the removal of a policy.
     pub(crate) fn no_policy(selector: &XfrmSelector, direction: PolicyDirection, interface: u32) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
         message.write_selector(selector, direction).write_u32(0).write_u8(direction as u8).write_zeros(3);
         message.write_attribute(IF_ID, &interface.to_ne_bytes());
         message.finish_message()
     }
-    /// The same of a policy that the kernel has told.
+    /// Builds the removal of a policy that the kernel has reported.
     pub(crate) fn no_such_policy(told: &ReportedPolicy, interface: u32) -> Vec<u8> {
         let mut message = Self::new(DELPOLICY, ACK);
         message.write_bytes(&told.selector).write_u32(0).write_u8(told.direction).write_zeros(3);
@@ -251,7 +252,7 @@ impl XfrmRequest {
         message.finish_message()
     }
 
-    /// An SA that is to be there, which goes on with numbers where another has left off.
+    /// Builds a new SA, which continues from `numbers` if given.
     pub(crate) fn add_state(state: &XfrmState<'_>, numbers: Option<&ReplayState>) -> Vec<u8> {
         let mut message = Self::new(NEWSA, ACK | CREATE | EXCL);
         let flags = if state.transform.extended_sequence_numbers { ESN | AF_UNSPEC } else { AF_UNSPEC };
@@ -328,7 +329,7 @@ impl XfrmRequest {
         message.finish_message()
     }
 
-    /// An SA that is to be there no more, or that is asked for.
+    /// Builds the removal or the query of an SA.
     pub(crate) fn for_state(kind: u16, to: IpAddr, spi: u32) -> Vec<u8> {
         let mut message = Self::new(kind, ACK);
         message
@@ -339,7 +340,7 @@ impl XfrmRequest {
             .write_u8(0);
         message.finish_message()
     }
-    /// All SAs, or all policies.
+    /// Builds a dump of all SAs or all policies.
     pub(crate) fn dump_all(kind: u16) -> Vec<u8> {
         Self::new(kind, DUMP).finish_message()
     }
@@ -352,7 +353,7 @@ const fn mode_of(mode: IpsecMode) -> u8 {
     }
 }
 
-/// A policy as the kernel tells it: as much as it takes to name it.
+/// The identity of a policy as the kernel reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ReportedPolicy {
     selector: Vec<u8>,
@@ -360,26 +361,26 @@ pub(crate) struct ReportedPolicy {
     pub(crate) interface: u32,
 }
 
-/// What a message of the kernel says.
+/// A message of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum KernelMessage {
-    /// The request was done, or why not.
+    /// The result of a request.
     Done(Result<(), i32>),
     State(ReportedState),
     Policy(ReportedPolicy),
-    /// A packet of this flow, which a policy of this selector is for, needs an SA.
+    /// A packet of this flow needs an SA, by the policy with this selector.
     Acquire {
         flow: PacketFlow,
         policy: Vec<u8>,
     },
-    /// An SA has carried nearly all that it may, or all.
+    /// An SA has reached its soft or hard limit.
     Expire {
         spi: u32,
         hard: bool,
     },
 }
 
-/// Octets of a message, of which there may be fewer than it takes.
+/// The octets of a message, which may be truncated.
 #[derive(Clone, Copy)]
 struct OctetView<'a>(&'a [u8]);
 
@@ -406,7 +407,7 @@ impl<'a> OctetView<'a> {
             _ => None,
         }
     }
-    /// The attributes behind what a message begins with.
+    /// Finds an attribute after the fixed part of a message.
     fn find_attribute(self, mut at: usize, kind: u16) -> Option<&'a [u8]> {
         loop {
             let (length, of) = (usize::from(self.u16_at(at)?), self.u16_at(at + 2)?);
@@ -462,7 +463,7 @@ fn parse_message(kind: u16, body: &[u8]) -> Option<KernelMessage> {
     })
 }
 
-/// What one datagram of the kernel says; what this program cannot read of it is left out.
+/// Parses a datagram of the kernel. Skips messages that it cannot read.
 pub(crate) fn parse_messages(mut octets: &[u8]) -> Vec<KernelMessage> {
     let mut all = Vec::new();
     while let Some(length) = OctetView(octets).u32_at(0) {
@@ -481,7 +482,7 @@ const CREATE: u16 = 0x400;
 const DUMP: u16 = 0x300;
 
 impl ReplayState {
-    /// So many packets further on, which may have gone since these were told: no number is to be used twice.
+    /// Advances by `packets`, which may have left since the state was read: no sequence number may be reused.
     pub(crate) fn advance_by(mut self, packets: u32) -> Self {
         // `oseq` and `oseq_hi` of `struct xfrm_replay_state_esn`.
         let (low, high) = (OctetView(&self.0).u32_at(4), OctetView(&self.0).u32_at(12));
@@ -494,7 +495,7 @@ impl ReplayState {
     }
 }
 
-/// The prefixes of a range of ports: each with the bits that count.
+/// Returns the port prefixes that cover a range, each with its mask.
 fn port_prefixes(first: u16, last: u16) -> Vec<(u16, u16)> {
     let (mut at, end, mut all) = (u32::from(first), u32::from(last), Vec::new());
     while at <= end {
@@ -506,7 +507,8 @@ fn port_prefixes(first: u16, last: u16) -> Vec<(u16, u16)> {
     all
 }
 
-/// What selectors of both sides are in the kernel's terms. `None`: in more than `most` parts, or of ports that cannot be seen.
+/// Converts the traffic selectors of both sides to kernel selectors. `None`: more than `most`, or ports that the
+/// kernel cannot match.
 pub(crate) fn xfrm_selectors(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
@@ -546,7 +548,7 @@ pub(crate) fn xfrm_selectors(
     Some(all)
 }
 
-/// A policy's selector as the kernel tells it of packets that go.
+/// Encodes an outbound policy's selector as the kernel does.
 pub(crate) fn encode_selector(selector: &XfrmSelector) -> Vec<u8> {
     let mut message = XfrmRequest(Vec::new());
     message.write_selector(selector, PolicyDirection::Out);
@@ -564,7 +566,7 @@ mod tests {
         XfrmSelector { local: side([10, 1, 0, 0]), remote: side([10, 2, 0, 0]), protocol: 17 }
     }
 
-    /// Sizes and places as a C compiler has them for `linux/xfrm.h` where integers of 64 bits are aligned to eight octets.
+    /// Sizes and offsets of `linux/xfrm.h` by a C compiler, where 64-bit integers are aligned to eight octets.
     #[test]
     fn messages_are_laid_out_as_the_kernel_has_them() {
         let outer = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
@@ -604,7 +606,7 @@ mod tests {
         let octets = XfrmRequest::add_state(&state, None);
         let algorithm = (4 + 64 + 4 + 4 + 20usize).next_multiple_of(4);
         assert_eq!(octets.len(), HEADER + SA + algorithm + (4 + 24) + (4 + 24 + 128) + 8 + 8);
-        // As the kernel would tell it.
+        // As the kernel would report it.
         let [KernelMessage::State(told)] = &parse_messages(&octets)[..] else { panic!("it is an SA") };
         assert_eq!((told.spi, told.to, told.interface), (0x0102_0304, outer.1, 4500));
         let again = XfrmRequest::add_state(&state, Some(&told.numbers));

@@ -1,4 +1,4 @@
-//! What this machine offers to a lab, and how precise a lab is on it.
+//! The features of this machine for a lab, and the precision of a lab on it.
 
 use crate::error::{ErrorContext, LabError};
 use crate::relay::{DelayStats, LATEST, RelayReport, delay_stats};
@@ -15,36 +15,36 @@ use usher_core::{Duration, Seed};
 use usher_live::SystemClock;
 use usher_sim::{LinkConfig, LinkFraming};
 
-/// One thing that a lab needs or can use.
+/// A feature that a lab needs or can use.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LabFeature {
-    /// What it is called.
+    /// The name.
     pub name: &'static str,
-    /// Whether a lab cannot be without it.
+    /// True if a lab cannot do without it.
     pub needed: bool,
-    /// Whether it is there.
+    /// True if the machine has it.
     pub there: bool,
-    /// What it is, what for, or why it is not there.
+    /// Its version, its purpose, or why it is missing.
     pub detail: String,
 }
 
-/// How much longer than its link's delay a datagram took.
+/// The delay of datagrams beyond their link's delay.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct DelayMeasurement {
-    /// Datagrams a second that were sent over the link.
+    /// The rate, in datagrams per second.
     pub rate: u32,
-    /// The link's delay: seconds.
+    /// The link's delay in seconds.
     pub delay: f64,
-    /// From the sending program to the receiving one, less the link's delay: the kernel's way and the programs' turns are in it.
-    /// What the receiving program was too late to take is not counted.
+    /// The delay from the sending to the receiving program, less the link's delay. It includes the kernel's path and
+    /// the scheduling of the programs. Datagrams that the receiving program was too late to take are not counted.
     pub programs: DelayStats,
-    /// What the relay did, with its own share.
+    /// The relay's report, with its own share of the delay.
     pub relay: RelayReport,
 }
 
-/// What this machine offers. Without the rights to build a lab this is about the rest.
+/// Lists the features of this machine. Without the rights to build a lab, lists only the others.
 ///
-/// A process that is not root's calls this before it has threads, as [`acquire_rights`] says.
+/// A process without root must call this before it has threads, as for [`acquire_rights`].
 #[must_use]
 pub fn check_features(registry: &LabRegistry) -> Vec<LabFeature> {
     let rights = acquire_rights();
@@ -103,7 +103,7 @@ fn check_sctp() -> Result<String, String> {
         .map_err(|e| format!("the kernel does not speak it: {e}"))
 }
 
-/// Two hosts and a link of this delay.
+/// Two hosts with a link of this delay.
 fn two_host_topology(delay: Duration) -> LabTopology {
     let channel = ChannelConfig { delay, ..Default::default() };
     let host = |n: u8| HostSpec {
@@ -131,23 +131,24 @@ fn two_host_topology(delay: Duration) -> LabTopology {
     }
 }
 
-/// Addresses of the two hosts, of the network that RFC 5737 keeps for examples.
+/// The addresses of the two hosts, from a network for documentation (RFC 5737).
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 
 const PORT: u16 = 9000;
 
-/// The link's delay where precision is measured.
+/// The link's delay in the measurement.
 const DELAY: Duration = Duration::from_millis(5);
 
-/// A lab of two hosts over whose link one datagram goes.
+/// Runs a lab of two hosts in which one datagram crosses the link.
 fn run_small_lab(registry: &LabRegistry) -> Result<RelayReport, LabError> {
     Ok(measure_precision(registry, 1000, 1)?.relay)
 }
 
-/// Sends this many datagrams over a link of 5 ms in a lab of two hosts, at this rate a second, and sees how long each takes.
+/// Sends this many datagrams over a link of 5 ms in a lab of two hosts, at this rate per second, and measures their
+/// delay.
 ///
 /// # Errors
-/// [`LabError`], also where a datagram does not arrive.
+/// [`LabError`], also if a datagram does not arrive.
 pub fn measure_precision(
     registry: &LabRegistry,
     rate: u32,
@@ -166,7 +167,7 @@ pub fn measure_precision(
     let receiver = receiver
         .spawn(move || measure_delays(&to, clock, count))
         .with_context(|| "start a thread".to_owned())?;
-    // Several at a time where they come faster than threads can sleep.
+    // Send several at a time if the period is shorter than a thread can sleep.
     let period = Elapsed::from_millis(1).max(Elapsed::from_secs(1) / rate.max(1));
     let at_once = (f64::from(rate) * period.as_secs_f64()).round().max(1.0) as u32;
     let (begin, mut sent) = (std::time::Instant::now(), 0);
@@ -185,8 +186,8 @@ pub fn measure_precision(
     Ok(DelayMeasurement { rate, delay: DELAY.as_secs_f64(), programs, relay })
 }
 
-/// How much longer than the link's delay each of the datagrams took. On a machine that is busy with other things a socket may
-/// have no room for some: they are not counted.
+/// Measures the delay of each datagram beyond the link's delay. On a busy machine a socket buffer may overflow: lost
+/// datagrams are not counted.
 fn measure_delays(socket: &UdpSocket, clock: SystemClock, count: u32) -> io::Result<Histogram<u64>> {
     let mut late = Histogram::new_with_bounds(1, LATEST, 3).map_err(io::Error::other)?;
     let mut stamp = [0; 8];

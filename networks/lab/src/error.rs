@@ -1,35 +1,35 @@
-//! Why a lab cannot be.
+//! Errors of a lab.
 
 use std::io;
 
-/// Why a lab cannot be built or run: who is at fault, and what to do.
+/// Why a lab cannot be built or run, with the responsible part and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The network asked for cannot be.
+    /// The network cannot be built.
     #[error("the lab cannot build this network: {0}")]
     Topology(String),
-    /// The study has what a lab has not.
+    /// The study uses a feature that a lab lacks.
     #[error("this study cannot run on the lab: {0}")]
     Unfit(String),
-    /// The system does not let us.
+    /// A right is missing.
     #[error("{0}")]
     Permission(#[from] crate::MissingRights),
-    /// The kernel refused a step.
+    /// The kernel rejected a step.
     #[error("the lab could not {doing}: {source}")]
     Kernel {
-        /// What was being done.
+        /// The step.
         doing: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A thread of ours ended by itself, which is our fault.
+    /// A thread ended unexpectedly, which is a bug.
     #[error("the lab's {0} ended unexpectedly")]
     Ended(&'static str),
 }
 
-/// Says what was being done when the kernel refused.
+/// Adds the failed step to an error of the kernel.
 pub(crate) trait ErrorContext<T> {
-    /// As an error of the lab.
+    /// Converts the error, with a description of the step.
     fn with_context(self, what: impl FnOnce() -> String) -> Result<T, LabError>;
 }
 

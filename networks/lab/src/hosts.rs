@@ -1,10 +1,10 @@
-//! A study's applications on kernel sockets: the same that the simulator hosts, given what arrives at sockets in the
-//! namespaces of a lab, and what they ask for carried out there.
+//! A study's applications on kernel sockets. They are the simulator's applications: this module delivers socket input
+//! to them and carries out their operations, in the namespaces of a lab.
 //!
-//! All hosts of one lab are one thread. A socket belongs to the namespace in which it was made, whoever reads it, so the
-//! thread goes into a namespace to make one and waits for those of all with one `epoll`. Roles may thus share what they
-//! share in the simulator without locks, nothing depends on how threads are scheduled against each other, and several
-//! labs beside each other use several processors.
+//! All hosts of a lab share one thread. A socket belongs to the namespace in which it was created, so the thread
+//! enters a namespace to create one. It waits for the sockets of all hosts with one `epoll`. So roles share state
+//! without locks, as in the simulator, and the order of hosts does not depend on the scheduler. Several labs in
+//! parallel use several processors.
 
 mod association;
 mod counters;
@@ -45,40 +45,40 @@ use usher_sim::{
     PacketTap, Payload, ReportObserver, SimulationParts, TransportConfig,
 };
 
-/// What a lab of a study is called, and what it has beside the study.
+/// The names of a study's lab and its settings beyond the study.
 #[derive(Clone, Debug, Default)]
 pub struct LabSetup {
-    /// What it is of, for people who look at what runs.
+    /// The name for people, in the list of labs.
     pub name: String,
-    /// The names of the hosts and their interfaces, by number.
+    /// The names of hosts and interfaces by index.
     pub hosts: Vec<String>,
-    /// The names of the links, by number.
+    /// The names of links by index.
     pub links: Vec<String>,
-    /// Settings of the kernel beyond the study's.
+    /// Kernel settings beyond the study's.
     pub kernel: KernelSettings,
-    /// Whether processor time is divided among libraries, where perf can.
+    /// True to split processor time by library, where perf is available.
     pub perf: bool,
 }
 
-/// How often each library was seen while it worked for each host.
+/// The number of samples in each library, by host.
 pub type LibrarySamples = BTreeMap<(HostId, &'static str), u64>;
 
-/// The hosts of a lab, with what runs on them.
+/// The hosts of a lab and their applications.
 #[derive(Debug)]
 pub struct LabHosts<A: Application, O> {
     lab: Lab,
-    /// What the relay did until it was ended.
+    /// The relay's report after its end.
     final_report: Option<RelayReport>,
-    /// The nice value that the thread had before.
+    /// The previous nice value of the thread.
     nice: Option<i32>,
-    /// Deliveries that came of an application's own operations: they wait until those are all carried out.
+    /// Deliveries caused by an application's own operations. They wait until all its operations are carried out.
     later: VecDeque<(u32, AppDelivery)>,
     delivering: bool,
-    /// There were connections.
+    /// True if there have been connections.
     connections: bool,
-    /// There were associations.
+    /// True if there have been associations.
     associations: bool,
-    /// Where each host and interface is in the lab.
+    /// The lab's host and address of each host and interface.
     link_ends: Vec<LinkEnd>,
     addresses: HostAddresses,
     hosts: Vec<HostPart>,
@@ -88,7 +88,7 @@ pub struct LabHosts<A: Application, O> {
     poller: OwnedFd,
     due: BTreeSet<(Instant, DueEvent)>,
     clock: Option<SystemClock>,
-    /// What roles take for the wall time at [`Instant::ZERO`]: the study's, in which its certificates are valid.
+    /// The roles' wall time at [`Instant::ZERO`]: the study's, in which its certificates are valid.
     epoch: WallTime,
     tap: Option<Box<dyn PacketTap>>,
     now: Instant,
@@ -102,16 +102,16 @@ pub struct LabHosts<A: Application, O> {
     octets_written: u64,
     precision: TimerPrecision,
     failed: Option<LabError>,
-    /// Which source the port of an application is.
+    /// The event source of each application's port.
     frame_ports: BTreeMap<(u32, u32), u64>,
-    /// What is to be sampled, and what is.
+    /// True if sampling is wanted, and the running sampler.
     perf: bool,
     sampler: Option<PerfSampler>,
-    /// When an application had the thread: from, to and its number, by CLOCK_MONOTONIC, nanoseconds.
+    /// The turns of applications: start, end and application, by CLOCK_MONOTONIC in nanoseconds.
     turns: Vec<(u64, u64, u32)>,
 }
 
-/// What runs on a host.
+/// An application on a host.
 #[derive(Debug)]
 struct AppSlot<A> {
     app: A,
@@ -119,7 +119,7 @@ struct AppSlot<A> {
     transports: Arc<TransportConfig>,
     read_rate: Option<NonZeroU64>,
     read_size: Option<NonZeroU32>,
-    /// Its UDP sockets by their numbers, and its connections by their ids: which source each is.
+    /// The event sources of its UDP sockets by number, and of its connections by id.
     sockets: BTreeMap<u32, u64>,
     conns: BTreeMap<ConnId, u64>,
     accepted: u32,
@@ -127,7 +127,7 @@ struct AppSlot<A> {
     processor: std::time::Duration,
 }
 
-/// What is waited for beside sockets.
+/// A timer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum DueEvent {
     /// An application's timer.
@@ -136,7 +136,7 @@ enum DueEvent {
     Read(u64),
 }
 
-/// What an event of a socket is of.
+/// The object of a socket event.
 #[derive(Debug)]
 enum EventSource {
     Bound(BoundSocket),
@@ -148,7 +148,7 @@ enum EventSource {
 }
 
 impl EventSource {
-    /// Whose it is.
+    /// Returns its application.
     const fn app_index(&self) -> u32 {
         match self {
             Self::Bound(bound) => bound.app,
@@ -175,24 +175,25 @@ usher_core::counters! {
     }
 }
 
-/// How late timers were heard of.
+/// The lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TimerPrecision {
-    /// Whether the hosts had their turn before most others (nice -15).
+    /// True if the hosts' thread had priority over ordinary threads (nice -15).
     pub preferred: bool,
-    /// Timers that ran out.
+    /// Expired timers.
     pub timers: u64,
-    /// How late they were together, nanoseconds.
+    /// The sum of their lateness, nanoseconds.
     pub late_ns: u64,
-    /// How late the latest was, nanoseconds.
+    /// The greatest lateness, nanoseconds.
     pub latest_ns: u64,
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
-    /// Builds the lab that a study's parts are of, and puts its applications there. `stop` ends a run before its time.
+    /// Builds the lab of a study's parts and places its applications. `stop` ends a run early.
     ///
     /// # Errors
-    /// [`LabError::Unfit`]: the study has what a lab has not. [`LabError`]s of [`Lab::build`]; a port that is taken.
+    /// [`LabError::Unfit`]: the study uses a feature that a lab lacks. The errors of [`Lab::build`], or a port is in
+    /// use.
     pub fn new(
         parts: SimulationParts<A>,
         setup: &LabSetup,
@@ -256,7 +257,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         Ok(new)
     }
 
-    /// Puts one application in its place, with its sockets.
+    /// Adds an application and its sockets.
     fn add_application(&mut self, part: AppPart<A>) -> Result<(), LabError> {
         let number = self.apps.len() as u32;
         let AppPart { app, host, transports, read_rate, read_size, sockets, listens, listens_sctp } = part;
@@ -279,7 +280,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         listens_sctp.into_iter().try_for_each(|(at, port)| self.listen_sctp(number, at, port))
     }
 
-    /// Does something in the namespace of a host, for what it opens to be of that.
+    /// Runs a function in the namespace of a host, so that its new sockets belong there.
     fn run_in_namespace<T>(&self, host: HostId, what: impl FnOnce() -> T) -> Result<T, LabError> {
         let doing = || "enter a network namespace".to_owned();
         self.lab.namespace(self.link_ends[host.0 as usize].host).enter().with_context(doing)?;
@@ -288,7 +289,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         Ok(result)
     }
 
-    /// Takes a socket in, to be heard of by `epoll`.
+    /// Registers a socket with `epoll`.
     fn register_source(&mut self, source: EventSource, flags: epoll::EventFlags) -> Result<u64, LabError> {
         let number = self.next_source;
         self.next_source += 1;
@@ -306,7 +307,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         Ok(number)
     }
 
-    /// The application's host, if this is an address of it.
+    /// Returns the application's host if this is one of its addresses.
     fn own_address(&self, app: u32, at: Option<HostId>) -> Option<HostId> {
         let host = self.apps[app as usize].host;
         let at = at.unwrap_or(host);
@@ -316,25 +317,25 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 }
 
 impl<A: Application, O> LabHosts<A, O> {
-    /// The observer.
+    /// Returns the observer.
     pub fn observer(&self) -> &O {
         &self.observer
     }
-    /// The observer, to take its findings.
+    /// Returns the observer, for taking its findings.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
-    /// The applications, in the order of their creation.
+    /// Returns the applications in the order of their creation.
     pub fn apps(&self) -> impl Iterator<Item = &A> {
         self.apps.iter().map(|slot| &slot.app)
     }
-    /// Processor time that each application took: its handling, with the kernel's receiving and sending that its thread did for
-    /// it, up to the relay's ring; in the order of their creation.
+    /// Returns the processor time of each application, in the order of creation. It includes the kernel's sending and
+    /// receiving for it on this thread, up to the relay's ring.
     pub fn processor_times(&self) -> impl Iterator<Item = (HostId, std::time::Duration)> {
         self.apps.iter().map(|slot| (slot.host, slot.processor))
     }
-    /// Ends the sampling: by what it was, and how often each library was seen while it worked for each host. `None` where nothing was
-    /// to be sampled, or perf is not there or may not look.
+    /// Ends the sampling. Returns the sampled event and the samples by library and host. `None`: sampling was not
+    /// wanted, or perf is missing or lacks permission.
     pub fn finish_sampling(&mut self) -> Option<(&'static str, LibrarySamples)> {
         let sampler = self.sampler.take()?;
         let event = sampler.event_name();
@@ -348,27 +349,27 @@ impl<A: Application, O> LabHosts<A, O> {
         }
         Some((event, seen))
     }
-    /// The time of the latest event.
+    /// Returns the time of the latest event.
     pub fn now(&self) -> Instant {
         self.now
     }
-    /// What hosts dropped or could not do.
+    /// Returns the counters of hosts.
     pub fn counters(&self) -> LabHostCounters {
         self.counters
     }
-    /// How late timers were.
+    /// Returns the lateness of timers.
     pub fn precision(&self) -> TimerPrecision {
         self.precision
     }
-    /// The network.
+    /// Returns the network.
     pub fn lab(&self) -> &Lab {
         &self.lab
     }
-    /// What a link did: from its first named host to the second, and back.
+    /// Returns a link's statistics: from its first host to the second, and back.
     pub fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
         self.lab.link_stats().get(link.0 as usize).copied().unwrap_or_default()
     }
-    /// Ends the capture and gives the tap back; nothing is relayed any more.
+    /// Stops the relay and returns the tap.
     ///
     /// # Errors
     /// [`LabError::Ended`], [`LabError::Kernel`].
@@ -377,11 +378,12 @@ impl<A: Application, O> LabHosts<A, O> {
         self.final_report = Some(outcome.relay);
         Ok(outcome.tap)
     }
-    /// What the relay did; what it came too late to take it knows when it was ended ([`take_tap`](Self::take_tap)).
+    /// Returns the relay's report. The frames that it was too late to take are complete only after its end
+    /// ([`take_tap`](Self::take_tap)).
     pub fn relay_report(&self) -> RelayReport {
         self.final_report.unwrap_or_else(|| self.lab.relay_report())
     }
-    /// Why the run means nothing, if something happened to it.
+    /// Returns the failure that invalidates the run, if any.
     pub fn take_failure(&mut self) -> Option<LabError> {
         self.failed.take()
     }
@@ -389,22 +391,22 @@ impl<A: Application, O> LabHosts<A, O> {
 
 impl<A: Application, O> Drop for LabHosts<A, O> {
     fn drop(&mut self) {
-        // The thread goes on to other things.
+        // The thread outlives this.
         if let Some(nice) = self.nice.take() {
             let _ = rustix::process::setpriority_process(None, nice);
         }
     }
 }
 
-/// Lets this process have as many open files as it may: each host of a lab is one, and each of its sockets.
+/// Raises the limit of open files to its maximum: each host and each socket of a lab needs one.
 fn more_descriptors() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, what is lacking is told when it is.
+    // If the limit cannot be raised, the missing file is reported later.
     let _ = setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Says what a study has that is not to be had of cables and this kernel.
+/// Rejects features of a study that links and this kernel lack.
 fn check_supported<A>(parts: &SimulationParts<A>) -> Result<(), LabError> {
     let unfit = |what: &str| Err(LabError::Unfit(what.to_owned()));
     if parts.radios > 0 {
@@ -422,17 +424,17 @@ fn check_supported<A>(parts: &SimulationParts<A>) -> Result<(), LabError> {
     Ok(())
 }
 
-/// This kernel has none.
+/// The error for a kernel without SCTP.
 fn no_sctp() -> LabError {
     LabError::Unfit(format!("it has SCTP, and {}", usher_sctp::NoSctp))
 }
 
-/// Whether anybody of a study speaks SCTP.
+/// True if a role of a study uses SCTP.
 fn has_sctp<A>(parts: &SimulationParts<A>) -> bool {
     parts.apps.iter().any(|app| !app.listens_sctp.is_empty())
 }
 
-/// The lab's network for a study's parts, and where each host and interface is in it.
+/// Returns the lab's network for a study's parts, and the place of each host and interface in it.
 fn build_topology<A: Application>(
     parts: &SimulationParts<A>,
     setup: &LabSetup,
@@ -471,7 +473,7 @@ fn build_topology<A: Application>(
     (LabTopology { name: setup.name.clone(), seed: parts.seed, hosts, links }, places)
 }
 
-/// All octets of a message: those that nobody reads are zeros.
+/// Returns all octets of a message. Octets without a value are zeros.
 fn padded_octets(payload: &Payload) -> Cow<'_, [u8]> {
     let said = payload.as_slice();
     if said.len() == payload.len as usize {
@@ -488,7 +490,7 @@ mod tests {
 
     #[test]
     fn what_a_message_says_is_sent_before_the_zeros_that_fill_it() {
-        // A dialogue's message: its number and round, and nothing else of its length.
+        // A dialogue's message has its number and round; the rest is padding.
         let said = Payload { len: 6, bytes: Some([7, 8][..].into()) };
         assert_eq!(&*padded_octets(&said), [7, 8, 0, 0, 0, 0]);
         assert_eq!(&*padded_octets(&Payload::with_length(2)), [0, 0]);

@@ -17,10 +17,10 @@ use std::sync::{Mutex, PoisonError};
 use usher_live::SystemClock;
 use usher_sim::{LinkStats, PacketTap};
 
-/// The first routing table of an interface: those of the system are above 252, and 0 is none.
+/// The routing table of a host's first interface. The system's tables are above 252, and 0 is invalid.
 const FIRST_TABLE: u8 = 100;
 
-/// A network that was built. It is gone when this is dropped and the threads have ended that entered its namespaces.
+/// A built network. It ends when this is dropped and the threads in its namespaces have ended.
 #[derive(Debug)]
 pub struct Lab {
     topology: LabTopology,
@@ -33,29 +33,29 @@ pub struct Lab {
     relay: Option<RelayHandle>,
 }
 
-/// What a run of the relay came to.
+/// The outcome of a run of the relay.
 #[derive(Debug)]
 pub struct RelayOutcome {
-    /// What each link did: from its first end, and from its second.
+    /// The statistics of each link: from its first end, and from its second.
     pub links: Vec<[LinkStats; 2]>,
-    /// What the relay did.
+    /// The relay's report.
     pub relay: RelayReport,
-    /// Where captured packets went.
+    /// The tap that received the captured packets.
     pub tap: Option<Box<dyn PacketTap>>,
 }
 
 impl Lab {
-    /// Builds a network: namespaces, interfaces, addresses and routes. Nothing is relayed yet: packets that are sent before
-    /// [`start`](Self::start_relay) are lost. What earlier labs left behind is cleaned up first.
+    /// Builds a network: namespaces, interfaces, addresses and routes. Cleans up after earlier labs first. Packets
+    /// are lost until [`start_relay`](Self::start_relay).
     ///
     /// # Errors
-    /// [`LabError::Permission`] without the rights of [`acquire_rights`], [`LabError::Topology`] for a network that cannot be,
-    /// [`LabError::Kernel`] for a step that the kernel refuses.
+    /// [`LabError::Permission`] without the rights of [`acquire_rights`], [`LabError::Topology`] for an impossible
+    /// network, [`LabError::Kernel`] for a step that the kernel rejects.
     pub fn build(topology: LabTopology, registry: &LabRegistry) -> Result<Self, LabError> {
         let rights = acquire_rights()?;
         topology.check_buildable()?;
         let left = registry.remove_remains()?;
-        // In a thread of its own, which goes through all the namespaces: the caller's stays where it is.
+        // A separate thread enters all the namespaces, so that the caller's thread stays in its own.
         let built = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
                 .name("lab-setup".to_owned())
@@ -69,43 +69,43 @@ impl Lab {
         Ok(Self { topology, rights, hosts, middle, netlink, record, left, relay: None })
     }
 
-    /// The network that it is.
+    /// Returns the topology.
     #[must_use]
     pub fn topology(&self) -> &LabTopology {
         &self.topology
     }
 
-    /// By what right it was built.
+    /// Returns the kind of rights with which it was built.
     #[must_use]
     pub const fn rights(&self) -> NamespaceRights {
         self.rights
     }
 
-    /// What earlier labs had left behind.
+    /// Returns the remains of earlier labs that were cleaned up.
     #[must_use]
     pub const fn earlier_remains(&self) -> &LabRemains {
         &self.left
     }
 
-    /// A host's namespace.
+    /// Returns a host's namespace.
     ///
     /// # Panics
-    /// Without such a host.
+    /// The host does not exist.
     #[must_use]
     pub fn namespace(&self, host: usize) -> &NetworkNamespace {
         &self.hosts[host]
     }
 
-    /// The name, within its host, of the interface at a link's end; `None` for a link that is not there.
+    /// Returns the name, within its host, of the interface at a link's end. `None`: the link does not exist.
     #[must_use]
     pub fn interface_name(&self, link: usize, end: usize) -> Option<String> {
         let host = self.topology.links.get(link)?.ends.get(end)?.host;
         Some(device_name(self.topology.port_index(host, link)?))
     }
 
-    /// Begins to relay. Time zero of the links, from which [`ChannelConfig::impaired_from`] counts, is that of the clock;
-    /// captured packets go to the tap, outward as they leave and inward as they arrive, at the capture points of the
-    /// topology.
+    /// Starts the relay. Time zero of the links is the clock's, and [`ChannelConfig::impaired_from`] counts from it.
+    /// Captured packets go to the tap at the topology's capture points, outbound ones as they leave and inbound ones
+    /// as they arrive.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
@@ -116,7 +116,7 @@ impl Lab {
         clock: SystemClock,
         tap: Option<Box<dyn PacketTap>>,
     ) -> Result<(), LabError> {
-        // A second start is a new run: the links begin anew.
+        // A second start is a new run with fresh links.
         self.relay = None;
         let longest = self.topology.links.iter().map(|l| l.config.mtu as usize).max().unwrap_or(0);
         let links = LinkTable::new(&self.topology);
@@ -124,24 +124,26 @@ impl Lab {
         Ok(())
     }
 
-    /// What each link did since the start: from its first end, and from its second. All zero where nothing is relayed.
+    /// Returns the statistics of each link since the start: from its first end, and from its second. All zero without
+    /// a relay.
     #[must_use]
     pub fn link_stats(&self) -> Vec<[LinkStats; 2]> {
         let idle = || vec![Default::default(); self.topology.links.len()];
         self.relay.as_ref().map_or_else(idle, RelayHandle::stats)
     }
 
-    /// What the relay did since the start.
+    /// Returns the relay's report since the start.
     #[must_use]
     pub fn relay_report(&self) -> RelayReport {
         self.relay.as_ref().map(RelayHandle::report).unwrap_or_default()
     }
 
-    /// Plugs the cable at a link's end in or out: its interface has a carrier or none, which its host hears of as of a
-    /// real one, by netlink. Addresses and routes stay; what arrives meanwhile is lost and counted as refused.
+    /// Plugs the cable at a link's end in or out. The host's interface gains or loses its carrier, with netlink
+    /// notifications as for a real one. Addresses and routes stay. Packets that arrive meanwhile are lost and counted
+    /// as refused.
     ///
     /// # Errors
-    /// [`LabError::Topology`] for a link that is not there, [`LabError::Kernel`].
+    /// [`LabError::Topology`] for a missing link, [`LabError::Kernel`].
     pub fn set_carrier(&self, link: usize, end: usize, in_: bool) -> Result<(), LabError> {
         if link >= self.topology.links.len() || end > 1 {
             return Err(LabError::Topology(format!("there is no end {end} of a link {link}")));
@@ -150,14 +152,14 @@ impl Lab {
         netlink.set_up(relay_interface_index(link, end), in_)
     }
 
-    /// Starts a program on a host. Should this process be killed, the program is found by what it has in its environment,
-    /// and ended by the next lab or `usher lab clean`.
+    /// Starts a program on a host. A variable in its environment marks it. If this process is killed, the next lab or
+    /// `usher lab clean` finds and ends the program.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
     ///
     /// # Panics
-    /// Without such a host.
+    /// The host does not exist.
     pub fn spawn_program(&self, host: usize, command: &mut Command) -> Result<Child, LabError> {
         self.record.mark_command(command);
         let program = Path::new(command.get_program()).display().to_string();
@@ -165,7 +167,7 @@ impl Lab {
         started.with_context(|| format!("start {program} on {}", self.topology.hosts[host].name))
     }
 
-    /// Ends relaying; what is under way is lost. `None` where nothing was relayed.
+    /// Stops the relay. Packets in flight are lost. `None`: no relay was running.
     ///
     /// # Errors
     /// [`LabError::Kernel`], [`LabError::Ended`].
@@ -176,17 +178,17 @@ impl Lab {
     }
 }
 
-/// The name of a host's interface.
+/// Returns the name of a host's interface.
 fn device_name(place: usize) -> String {
     format!("eth{place}")
 }
 
-/// The index of a host's interface: 1 is the loopback's.
+/// Returns the index of a host's interface. 1 is the loopback interface.
 pub(crate) fn interface_index(place: usize) -> u32 {
     place as u32 + LOOPBACK + 1
 }
 
-/// Builds all in the calling thread, which is in some namespace of these afterwards.
+/// Builds the network in the calling thread, which ends in one of its namespaces.
 fn build_network(
     topology: &LabTopology,
 ) -> Result<(Vec<NetworkNamespace>, NetworkNamespace, Netlink), LabError> {
@@ -233,8 +235,8 @@ fn has_ipv6() -> bool {
     Path::new("/proc/sys/net/ipv6").exists()
 }
 
-/// Lets the calling thread's namespace say nothing on its own: no router solicitations, no addresses of the kernel's making,
-/// no redirects. Packets may come by another interface than answers go by.
+/// Silences the calling thread's namespace: no router solicitations, no autoconfigured addresses, no redirects.
+/// Accepts packets by another interface than replies use.
 fn silence_namespace() -> Result<(), LabError> {
     for which in ["all", "default"] {
         for (setting, value) in [("rp_filter", "0"), ("send_redirects", "0"), ("accept_redirects", "0")] {
@@ -255,8 +257,8 @@ fn silence_namespace() -> Result<(), LabError> {
     Ok(())
 }
 
-/// Gives a host, whose namespace the calling thread is in, its addresses, routes and settings, and switches its interfaces on;
-/// the rtnetlink that it was done by.
+/// Configures a host in the calling thread's namespace: addresses, routes, settings, and interfaces up. Returns its
+/// rtnetlink socket.
 fn configure_host(topology: &LabTopology, host: usize) -> Result<Netlink, LabError> {
     let spec = &topology.hosts[host];
     let mut netlink = Netlink::open(&format!("the namespace of {}", spec.name))?;
@@ -291,7 +293,7 @@ fn configure_host(topology: &LabTopology, host: usize) -> Result<Netlink, LabErr
     Ok(netlink)
 }
 
-/// Lets what comes by these interfaces go on.
+/// Enables forwarding of packets from these interfaces.
 fn enable_forwarding(address: IpAddr, ports: &[usize]) -> Result<(), LabError> {
     if address.is_ipv6() {
         return namespace::write_sysctl("ipv6/conf/all/forwarding", "1");

@@ -1,10 +1,12 @@
-//! The lab: a network as the simulator has it, of the kernel's own parts. Each host is a network namespace; each link is two
-//! veth pairs whose inner ends are in the namespace of a relay, which gives every packet to the machine that impairs the
-//! simulator's links ([`usher_core::impair::Channel`]), with the same streams of chance.
+//! The lab: a network of the simulator, built from kernel parts. Each host is a network namespace. Each link is two
+//! veth pairs whose inner ends are in the namespace of a relay. The relay passes every packet through the simulator's
+//! impairments ([`usher_core::impair::Channel`]), with the same random streams.
 //!
-//! [`acquire_rights`] makes sure of the rights, [`Lab::build`] makes a [`LabTopology`], [`Lab::start_relay`] begins to relay, and what runs on
-//! a host runs in a thread that has entered its [`NetworkNamespace`]. Nothing has a name in the file system that would outlive the
-//! process: namespaces, interfaces, addresses and routes are gone with its end, whatever that was.
+//! [`acquire_rights`] makes sure of the rights. [`Lab::build`] builds a [`LabTopology`], and [`Lab::start_relay`]
+//! starts the relay. A program of a host runs in a thread that has entered its [`NetworkNamespace`].
+//!
+//! Namespaces, interfaces, addresses and routes have no name in the file system. They disappear with the process,
+//! however it ends.
 
 mod check;
 mod error;
@@ -34,5 +36,5 @@ pub use permission::{MissingRights, NamespaceRights, acquire_rights};
 pub use registry::{LabRegistry, LabRemains, ListedHost, ListedLab};
 pub use relay::{DelayStats, RelayReport};
 pub use topology::{HostSpec, LabTopology, LinkEnd, LinkSpec};
-/// Whether this kernel has SCTP, and the sentence where it has none.
+/// The test for SCTP in this kernel, and its error.
 pub use usher_sctp::{NoSctp, is_available as has_sctp};

@@ -1,4 +1,5 @@
-//! What the relay does with packets, without any IO: each is offered to the channel of its direction and kept until it arrives.
+//! The relay's handling of packets, without I/O. Each packet is offered to the channel of its direction, and kept
+//! until it arrives.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +12,7 @@ use crate::hosts::EAPOL;
 use crate::sys::ETHERNET;
 use crate::topology::LabTopology;
 
-/// Octets of the headers that are looked into.
+/// The octets of the parsed headers.
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 
@@ -25,18 +26,18 @@ struct RelayDirection {
     channel: Channel,
     framing: LinkFraming,
     stats: LinkStats,
-    /// The interface in the relay's namespace by which the receiver is reached, and the receiver's address on it.
+    /// The relay's interface toward the receiver, and the receiver's MAC address.
     interface: u32,
     mac: [u8; 6],
     /// The receiving host's addresses.
     receiver: Vec<IpAddr>,
-    /// No packet is offered before this, since a channel's time does not go back.
+    /// The earliest time for the next offer, since a channel's time does not go back.
     offered: Instant,
     leaves: Option<u16>,
     arrives: Option<u16>,
 }
 
-/// A packet under way.
+/// A packet in flight.
 #[derive(Debug)]
 struct FrameInFlight {
     direction: usize,
@@ -47,19 +48,20 @@ struct FrameInFlight {
 /// A packet that has arrived.
 #[derive(Debug)]
 pub(crate) struct ArrivedPacket {
-    /// When it was to.
+    /// Its arrival time.
     pub(crate) due: Instant,
-    /// By which interface of the relay.
+    /// The relay's interface to send it by.
     pub(crate) interface: u32,
-    /// Its octets, from the Ethernet header on.
+    /// Its octets from the Ethernet header on.
     pub(crate) frame: Vec<u8>,
-    /// Where it is captured.
+    /// Its capture point.
     pub(crate) capture: Option<(u16, LinkFraming)>,
-    /// The receiver does not get it: it is damaged, and not for one of the receiver's addresses, whose checksums would tell.
+    /// True if the receiver does not get it: it is damaged, and its destination is not one of the receiver's
+    /// addresses, where checksums would detect the damage.
     pub(crate) withheld: bool,
 }
 
-/// All directions of all links, and what is under way on them.
+/// All directions of all links, with the packets in flight.
 #[derive(Debug)]
 pub(crate) struct LinkTable {
     directions: Vec<RelayDirection>,
@@ -68,7 +70,7 @@ pub(crate) struct LinkTable {
     free: Vec<usize>,
     spare: Vec<Vec<u8>>,
     sequence: u64,
-    /// Frames that were no IP packets for one receiver.
+    /// The frames without an IP packet for one receiver.
     pub(crate) ignored: u64,
 }
 
@@ -103,13 +105,13 @@ impl LinkTable {
         }
     }
 
-    /// What each link did, by direction: from its first end, and from its second.
+    /// Returns the statistics of each link by direction: from its first end, and from its second.
     pub(crate) fn stats(&self) -> Vec<[LinkStats; 2]> {
         self.directions.chunks_exact(2).map(|d| [d[0].stats, d[1].stats]).collect()
     }
 
-    /// A frame left the host behind this interface of the relay; `leaves` sees it as it is on the link, if the link is
-    /// captured there.
+    /// Offers a frame that a host sent to this interface of the relay. `leaves` receives it as it is on the link, if
+    /// the link has a capture point there.
     pub(crate) fn offer_frame(
         &mut self,
         interface: u32,
@@ -135,7 +137,7 @@ impl LinkTable {
         if let Some(point) = direction.leaves {
             leaves(point, at, on_link(&frame, direction.framing));
         }
-        // A frame that is no IP packet brings its header to links without framing, too.
+        // A frame without an IP packet has its header on links without framing too.
         let own = if packet.to.is_some() { 0 } else { ETHERNET as u32 };
         let bytes = (octets.len() - ETHERNET) as u32 + direction.framing.overhead().max(own);
         let stats = &mut direction.stats;
@@ -184,17 +186,17 @@ impl LinkTable {
         self.queue.push(Reverse((arrives, self.sequence, place)));
     }
 
-    /// When the next packet arrives.
+    /// Returns the time of the next arrival.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// How many packets are under way.
+    /// Returns the number of packets in flight.
     pub(crate) fn in_flight_count(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next packet that has arrived by `now`.
+    /// Removes and returns the next packet that has arrived by `now`.
     pub(crate) fn pop_arrival(&mut self, now: Instant) -> Option<ArrivedPacket> {
         if self.next_arrival()? > now {
             return None;
@@ -216,22 +218,22 @@ impl LinkTable {
         Some(ArrivedPacket { due, interface: direction.interface, frame, capture, withheld })
     }
 
-    /// Takes a frame back whose octets are not needed any more.
+    /// Recycles the buffer of a frame.
     pub(crate) fn recycle_frame(&mut self, frame: Vec<u8>) {
         self.spare.push(frame);
     }
 }
 
-/// The index of a network's first interface in the relay's namespace: 1 is the loopback's.
+/// The index of the first interface in the relay's namespace. 1 is the loopback interface.
 const FIRST: u32 = 2;
 
-/// The index of the interface in the relay's namespace that is at a link's end.
+/// Returns the index of the relay's interface at a link's end.
 pub(crate) fn relay_interface_index(link: usize, end: usize) -> u32 {
     FIRST + (2 * link + end) as u32
 }
 
-/// The locally administered MAC address of the host's interface at a link's end: its address' number and its port, as in
-/// the simulator.
+/// Returns the locally administered MAC address of the host's interface at a link's end. It has the address number
+/// and the port, as in the simulator.
 pub(crate) fn host_mac(topology: &LabTopology, link: usize, end: usize) -> [u8; 6] {
     let end = topology.links[link].ends[end];
     let [_, a, b, c] = topology.address_number(end).to_be_bytes();
@@ -239,7 +241,7 @@ pub(crate) fn host_mac(topology: &LabTopology, link: usize, end: usize) -> [u8; 
     [0x02, 0, port as u8, a, b, c]
 }
 
-/// The octets that are on a link with this framing.
+/// Returns the octets on a link with this framing.
 pub(crate) fn on_link(frame: &[u8], framing: LinkFraming) -> &[u8] {
     match framing {
         LinkFraming::Ethernet | LinkFraming::Pppoe => frame,
@@ -247,17 +249,17 @@ pub(crate) fn on_link(frame: &[u8], framing: LinkFraming) -> &[u8] {
     }
 }
 
-/// What the relay has to know of an IP packet.
+/// The relay's view of a packet.
 #[derive(Clone, Copy, Debug)]
 struct PacketInfo {
-    /// Where IP is to carry it; `None` for a frame of EAPOL, which goes no further than the link and keeps its addresses.
+    /// The IP destination. `None`: an EAPOL frame, which stays on the link and keeps its addresses.
     to: Option<IpAddr>,
     background: bool,
 }
 
 impl PacketInfo {
-    /// Of a frame for one receiver that holds an IP packet, and of one of EAPOL; `None` for all others, of which the simulator
-    /// knows none: neighbour discovery, multicast, what else a kernel says on its own.
+    /// Parses a frame for one receiver with an IP packet, or an EAPOL frame. `None` for all others, which the
+    /// simulator does not have: neighbor discovery, multicast and other traffic of the kernel.
     fn parse_frame(frame: &[u8]) -> Option<Self> {
         const GROUP: u8 = 1;
         if frame.get(12..ETHERNET)? == EAPOL.to_be_bytes() {
@@ -315,7 +317,7 @@ mod tests {
         LinkTable::new(&LabTopology { name: "t".to_owned(), seed: Seed::new(1), hosts, links: vec![link] })
     }
 
-    /// An IPv4 packet of 40 octets to this host, in a frame.
+    /// Makes a frame with an IPv4 packet of 40 octets to this host.
     fn test_packet(to: u8, protocol: u8) -> Vec<u8> {
         let mut frame = HEADER.to_vec();
         frame.extend(ETHERTYPE_IPV4);
@@ -339,7 +341,7 @@ mod tests {
                 cost
             );
         }
-        // A frame of EAPOL brings its own header; Ethernet adds the check sequence.
+        // An EAPOL frame has its own header; Ethernet adds the check sequence.
         let mut frame = HEADER.to_vec();
         frame.extend(EAPOL.to_be_bytes());
         frame.extend([0; 10]);

@@ -1,5 +1,5 @@
-//! Network namespaces without a name: each is held by an open file of this process and by the threads within it, and is gone
-//! with them, however they end.
+//! Network namespaces without a name. An open file of this process and the threads within hold a namespace, and it
+//! ends with them.
 
 use crate::error::{ErrorContext, LabError};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -9,40 +9,41 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-/// The file by which the calling thread's namespace can be opened; `/proc/self` would be that of the process's first thread.
+/// The namespace file of the calling thread. `/proc/self` would be the process's first thread.
 const OF_THIS_THREAD: &str = "/proc/thread-self/ns/net";
 
-/// A network namespace. Copies are the same one; it is there as long as one of them, or a thread or socket within it.
+/// A network namespace. Copies refer to the same one. It exists as long as a copy, a thread or a socket within it.
 #[derive(Clone, Debug)]
 pub struct NetworkNamespace {
     file: Arc<File>,
 }
 
 impl NetworkNamespace {
-    /// Moves the calling thread into a new, empty one.
+    /// Moves the calling thread into a new, empty namespace.
     pub(crate) fn unshare() -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET)?;
         Self::current()
     }
 
-    /// The one that the calling thread is in.
+    /// Returns the calling thread's namespace.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn current() -> io::Result<Self> {
         Ok(Self { file: Arc::new(File::open(OF_THIS_THREAD)?) })
     }
 
-    /// Moves the calling thread into this namespace for good: sockets that it opens and threads and processes that it starts
-    /// are of this namespace. For threads that are a host's; the others take [`run`](Self::run_inside).
+    /// Moves the calling thread into this namespace for good, with its future sockets, threads and processes. This is
+    /// for threads of one host; others use [`run_inside`](Self::run_inside).
     ///
     /// # Errors
-    /// What the system says: the thread needs the rights of [`acquire`](crate::acquire_rights).
+    /// An error of the system: the thread needs the rights of [`acquire_rights`](crate::acquire_rights).
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.file, CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// Does something in this namespace, in a thread of its own, and waits for it: what it opens stays of this namespace.
+    /// Runs `work` in this namespace, on a thread of its own, and waits for it. Sockets that it opens stay in this
+    /// namespace.
     ///
     /// # Errors
     /// [`LabError::Kernel`] if the namespace cannot be entered, [`LabError::Ended`] if the work panics.
@@ -58,15 +59,15 @@ impl NetworkNamespace {
         })
     }
 
-    /// Its number, which is the same for all who are in it and for no other that is there at the time.
+    /// Returns its inode number, which identifies it among existing namespaces.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn inode(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }
 
-    /// By which descriptor this process holds it: `nsenter --net=/proc/PID/fd/NUMBER` enters it.
+    /// Returns the descriptor by which this process holds it: `nsenter --net=/proc/PID/fd/NUMBER` enters it.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.file.as_raw_fd()
@@ -79,7 +80,7 @@ impl AsFd for NetworkNamespace {
     }
 }
 
-/// Writes a setting of the calling thread's namespace, by its path below `/proc/sys/net`.
+/// Writes a sysctl of the calling thread's namespace, by its path below `/proc/sys/net`.
 pub(crate) fn write_sysctl(path: &str, value: &str) -> Result<(), LabError> {
     let file = format!("/proc/sys/net/{path}");
     fs::write(&file, value).with_context(|| format!("write {value} to {file}"))

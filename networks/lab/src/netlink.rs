@@ -1,4 +1,4 @@
-//! Interfaces, addresses, routes and rules by rtnetlink(7), one request after another, each acknowledged.
+//! Interfaces, addresses, routes and rules by rtnetlink(7). Each request is acknowledged before the next.
 
 use crate::error::{ErrorContext, LabError};
 use netlink_packet_core::{
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 /// The index of the loopback interface, the first of each namespace.
 pub(crate) const LOOPBACK: u32 = 1;
 
-/// The routing table that is asked where no rule says otherwise (RT_TABLE_MAIN).
+/// The default routing table (RT_TABLE_MAIN).
 pub(crate) const MAIN: u8 = 254;
 
-/// How long the kernel has for what it does later.
+/// The time limit for deferred work of the kernel.
 const KERNEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A socket of one namespace's rtnetlink.
+/// An rtnetlink socket of one namespace.
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -50,7 +50,7 @@ pub(crate) struct VethEnd<'a> {
 }
 
 impl Netlink {
-    /// Of the calling thread's namespace, which is called `name` where something fails.
+    /// Opens a socket in the calling thread's namespace, which errors call `name`.
     pub(crate) fn open(name: &str) -> Result<Self, LabError> {
         let open = || {
             let mut socket = Socket::new(NETLINK_ROUTE)?;
@@ -95,8 +95,7 @@ impl Netlink {
         NetlinkMessage::deserialize(&answer).map_err(io::Error::other)
     }
 
-    /// Waits until an address that the namespace was given is in use: the kernel does that later for IPv6, and a packet to it
-    /// is lost until then.
+    /// Waits until an address of the namespace is usable. For IPv6 the kernel delays this, and loses packets before.
     pub(crate) fn until_in_use(&mut self, address: IpAddr) -> Result<(), LabError> {
         let begun = Instant::now();
         while !self
@@ -112,7 +111,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// Whether what is sent to an address stays in the namespace.
+    /// True if packets to an address stay in the namespace.
     fn in_use(&mut self, address: IpAddr) -> io::Result<bool> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
@@ -133,8 +132,8 @@ impl Netlink {
         }
     }
 
-    /// Makes a veth pair: one end here, the other in a namespace that is open as `there`. Neither resolves addresses: what a
-    /// host sends goes to the other end of its link, whoever that is.
+    /// Creates a veth pair: one end here, the other in the namespace of the descriptor `there`. Neither end resolves
+    /// addresses: frames go to the other end of the link in any case.
     pub(crate) fn create_veth(
         &mut self,
         here: &VethEnd<'_>,
@@ -165,7 +164,7 @@ impl Netlink {
         self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(message))
     }
 
-    /// Switches an interface on or off, and its resolution of addresses off.
+    /// Switches an interface on or off, and turns off its address resolution.
     pub(crate) fn set_up(&mut self, index: u32, up: bool) -> Result<(), LabError> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -179,7 +178,7 @@ impl Netlink {
         self.send_request(what, 0, RouteNetlinkMessage::SetLink(message))
     }
 
-    /// Gives an interface an address, which is that of nobody else on its link.
+    /// Adds an address to an interface, without duplicate address detection.
     pub(crate) fn add_address(&mut self, index: u32, address: IpAddr) -> Result<(), LabError> {
         let mut message = AddressMessage::default();
         message.header.family = address_family(address);
@@ -192,7 +191,8 @@ impl Netlink {
         self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewAddress(message))
     }
 
-    /// Leads to an address, or to all of the source's family, by an interface, with metrics of the connections there.
+    /// Adds a route by an interface to an address, or to all addresses of the source's family, with metrics for its
+    /// connections.
     pub(crate) fn add_route(
         &mut self,
         table: u8,
@@ -220,7 +220,7 @@ impl Netlink {
         self.send_request(what, NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewRoute(message))
     }
 
-    /// Lets what has this source be led by a table of its own.
+    /// Adds a rule: packets with this source use a routing table of their own.
     pub(crate) fn add_rule(&mut self, source: IpAddr, table: u8) -> Result<(), LabError> {
         let mut message = RuleMessage::default();
         message.header.family = address_family(source);

@@ -1,20 +1,20 @@
-//! Where processor time goes, by library: a process or a thread sampled by Linux's perf. Nothing of it is on a disk: perf writes to a
-//! pipe, and ends with what it samples.
+//! Samples processor time by library with Linux's perf, for a process or a thread. It stores no files: perf writes to
+//! a pipe, and ends with the sampled process.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-/// Samples a second of processor time; no multiple of a timer's rate.
+/// Samples per second of processor time. It is not a multiple of a timer's rate.
 const FREQUENCY: &str = "997";
-/// What can be sampled: a counter of the processor, or else the time of the kernel's clock.
+/// The events to sample: a hardware counter, or else the kernel's clock.
 const EVENTS: [&str; 2] = ["cycles", "cpu-clock"];
-/// How long perf may take until it has opened its counters, and from then until it samples.
+/// The time limit until perf has opened its counters, and from then until it samples.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10);
 const SAMPLING_DELAY: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// What is sampled.
+/// The target of the sampling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampleTarget {
     /// All threads of a process.
@@ -23,16 +23,16 @@ pub enum SampleTarget {
     Thread(u32),
 }
 
-/// Where a program was at a time.
+/// A sample of a program's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProfileSample {
-    /// When, by CLOCK_MONOTONIC, nanoseconds.
+    /// The time by CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
-    /// In whose code.
+    /// The library of the code.
     pub library: &'static str,
 }
 
-/// perf, while it samples.
+/// A running perf.
 #[derive(Debug)]
 pub struct PerfSampler {
     recorder: Child,
@@ -41,7 +41,7 @@ pub struct PerfSampler {
 }
 
 impl PerfSampler {
-    /// Begins to sample; `None` where perf is not there, or may not look.
+    /// Starts to sample. `None`: perf is missing or lacks permission.
     #[must_use]
     pub fn start(sampled: SampleTarget) -> Option<Self> {
         let event = available_event()?;
@@ -61,11 +61,11 @@ impl PerfSampler {
         let (begins, begun) = channel();
         let data = std::thread::spawn(move || {
             let mut data = vec![0; 8];
-            // Its first octets come when it has opened its counters, which takes long where others have the processors.
+            // Its first octets arrive when it has opened its counters, which takes long on a busy machine.
             let first = stdout.read(&mut data).unwrap_or(0);
             data.truncate(first);
             let _ = begins.send(());
-            // What came until it broke off is read all the same.
+            // Data before an error are still used.
             let _ = stdout.read_to_end(&mut data);
             data
         });
@@ -74,13 +74,13 @@ impl PerfSampler {
         Some(Self { recorder, data: Some(data), event })
     }
 
-    /// By what it samples: `cycles`, a counter of the processor, or `cpu-clock`, the kernel's clock.
+    /// Returns the sampled event: `cycles`, a hardware counter, or `cpu-clock`, the kernel's clock.
     #[must_use]
     pub const fn event_name(&self) -> &'static str {
         self.event
     }
 
-    /// Ends it, and gives what it saw, by time.
+    /// Ends the sampling and returns the samples by time.
     #[must_use]
     pub fn stop(mut self) -> Vec<ProfileSample> {
         self.interrupt_perf();
@@ -90,11 +90,11 @@ impl PerfSampler {
         all
     }
 
-    /// perf writes what it has when it is interrupted.
+    /// Interrupts perf, which then writes its data.
     fn interrupt_perf(&mut self) {
         let interrupted = Command::new("kill").args(["-INT", &self.recorder.id().to_string()]).status();
         if !interrupted.is_ok_and(|status| status.success()) {
-            // It has ended by itself, or nothing can end it softly.
+            // It has ended by itself, or cannot be ended gracefully.
             let _ = self.recorder.kill();
         }
         let _ = self.recorder.wait();
@@ -117,7 +117,7 @@ fn available_event() -> Option<&'static str> {
     })
 }
 
-/// What perf recorded, a line for each sample.
+/// Converts perf's recording to text, with one line per sample.
 fn decode_recording(data: Vec<u8>) -> Option<String> {
     let mut reader = Command::new("perf")
         .args(["script", "--ns", "-F", "time,ip,sym,dso", "-i", "-"])
@@ -128,7 +128,7 @@ fn decode_recording(data: Vec<u8>) -> Option<String> {
         .ok()?;
     let mut stdin = reader.stdin.take()?;
     let writer = std::thread::spawn(move || {
-        // It may have had enough.
+        // The reader may have closed the pipe.
         let _ = stdin.write_all(&data);
     });
     let said = reader.wait_with_output().ok()?;
@@ -136,7 +136,7 @@ fn decode_recording(data: Vec<u8>) -> Option<String> {
     Some(String::from_utf8_lossy(&said.stdout).into_owned())
 }
 
-/// Lines `SECONDS.NANOSECONDS: ADDRESS SYMBOL (LIBRARY)`.
+/// Parses lines `SECONDS.NANOSECONDS: ADDRESS SYMBOL (LIBRARY)`.
 fn parse_samples(text: &str) -> Vec<ProfileSample> {
     let sample = |line: &str| {
         let (time, rest) = line.trim().split_once(": ")?;
@@ -150,11 +150,11 @@ fn parse_samples(text: &str) -> Vec<ProfileSample> {
     text.lines().filter_map(sample).collect()
 }
 
-/// Our own cryptography, with the code around that of the libraries.
+/// Our own cryptography, and the code around the libraries.
 const OWN: &str = "usher-crypto";
-/// The libraries in which cryptography is done.
+/// The libraries that do cryptography.
 pub const CRYPTOGRAPHY: [&str; 3] = ["AWS-LC", "RustCrypto", OWN];
-/// How symbols of RustCrypto's crates begin.
+/// The prefixes of RustCrypto's symbols.
 const RUST_CRYPTO: &[&str] = &[
     "md5",
     "md4",
@@ -172,7 +172,7 @@ const RUST_CRYPTO: &[&str] = &[
     "blake2",
 ];
 
-/// The library of a symbol: the program is linked from all of them into one file.
+/// Returns the library of a symbol: all are linked into one file.
 fn library_of(object: &str, symbol: &str) -> &'static str {
     let symbol = symbol.trim_start_matches('<');
     let begins = |names: &[&str]| names.iter().any(|name| symbol.starts_with(name));
@@ -224,12 +224,12 @@ mod tests {
     #[test]
     fn a_thread_that_works_is_seen_where_perf_may_look() {
         let tid = u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
-        // Nanoseconds that this thread has run, whatever others have meanwhile.
+        // The processor time of this thread in nanoseconds, regardless of others.
         let ran = || {
             let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
             said.split(' ').next().unwrap().parse::<u64>().unwrap()
         };
-        // perf may begin late on a busy machine: it then gets more work to see.
+        // perf can start late on a busy machine: each retry gives it more work to sample.
         let seen = [300, 1_200, 4_800, 19_200].map(Duration::from_millis).into_iter().find(|work| {
             let Some(sampler) = PerfSampler::start(SampleTarget::Thread(tid)) else {
                 assert_eq!(available_event(), None, "perf is there");

@@ -1,17 +1,17 @@
-//! Who may build a lab: who may make network namespaces, or may make a user namespace in which he may.
+//! The right to create network namespaces: directly, or within a user namespace.
 
 use nix::sched::{CloneFlags, unshare};
 use std::fmt;
 use std::fs;
 use std::io;
 
-/// By what right this process makes network namespaces.
+/// The source of this process's right to create network namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamespaceRights {
-    /// Its own: it is root, or has CAP_SYS_ADMIN and CAP_NET_ADMIN.
+    /// Its own: root, or CAP_SYS_ADMIN and CAP_NET_ADMIN.
     Own,
-    /// Those that it has within a user namespace (user_namespaces(7)).
+    /// The rights within a user namespace (user_namespaces(7)).
     UserNamespace,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for NamespaceRights {
     }
 }
 
-/// The right that is missing, and how to get it.
+/// The missing right, and how to get it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "the lab makes network namespaces and joins them by veth links; for that it needs CAP_SYS_ADMIN and CAP_NET_ADMIN, or a \
@@ -32,12 +32,11 @@ impl fmt::Display for NamespaceRights {
 )]
 pub struct MissingRights(pub(crate) String);
 
-/// Makes sure that this process may make network namespaces. One without the right moves itself into a user namespace, where
-/// it counts as root, for the rest of its life; that only a process with a single thread may do, so a program calls this
-/// first of all.
+/// Makes sure that this process may create network namespaces. Without the right, it moves for the rest of its life
+/// into a user namespace where it is root. Only a process with a single thread can do that, so call this first.
 ///
 /// # Errors
-/// [`MissingRights`], which names the setting or right that stands in the way.
+/// [`MissingRights`], which names the setting or right that is missing.
 pub fn acquire_rights() -> Result<NamespaceRights, MissingRights> {
     if probe_unshare().is_ok() {
         return Ok(if in_user_namespace() { NamespaceRights::UserNamespace } else { NamespaceRights::Own });
@@ -57,7 +56,7 @@ pub fn acquire_rights() -> Result<NamespaceRights, MissingRights> {
     Ok(NamespaceRights::UserNamespace)
 }
 
-/// Tries whether a network namespace can be made, in a thread whose it will be, and which ends.
+/// Tests whether a network namespace can be created, in a thread that ends afterwards.
 fn probe_unshare() -> io::Result<()> {
     let tried = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET));
     match tried.join() {
@@ -66,12 +65,12 @@ fn probe_unshare() -> io::Result<()> {
     }
 }
 
-/// How many threads this process has.
+/// Returns the number of threads of this process.
 fn thread_count() -> usize {
     fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// Waits for a moment until a thread that has just been joined is gone for the kernel, too.
+/// Waits briefly until the kernel has removed a joined thread.
 fn wait_single_threaded() {
     for _ in 0..100 {
         if thread_count() == 1 {
@@ -81,9 +80,9 @@ fn wait_single_threaded() {
     }
 }
 
-/// Whether this process is in a user namespace that is not the system's first.
+/// True if this process is in a user namespace other than the system's initial one.
 pub(crate) fn in_user_namespace() -> bool {
-    // The first one maps all numbers to themselves (user_namespaces(7)).
+    // The initial one maps all ids to themselves (user_namespaces(7)).
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let words: Vec<&str> = map.split_whitespace().collect();
     !words.is_empty() && words != ["0", "0", "4294967295"]

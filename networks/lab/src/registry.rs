@@ -1,6 +1,5 @@
-//! What labs are there, and what was left of those that are not. A lab's network has no name and ends with its process; two
-//! things can outlive a process that is killed: the file here that says to people what runs, and programs that it started on
-//! hosts.
+//! The list of running labs, and the removal of remains. A lab's network has no name and ends with its process. Two
+//! things can outlive a killed process: its entry in this list, and programs that it started on hosts.
 
 use crate::error::{ErrorContext, LabError};
 use crate::namespace::NetworkNamespace;
@@ -14,46 +13,46 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The variable of programs that a lab started: by it they are known when their lab is gone.
+/// The environment variable that marks programs of a lab, so that they can be found after its end.
 const MARK: &str = "USHER_LAB";
 
-/// Where the labs of a user are listed.
+/// The list of a user's labs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LabRegistry {
     folder: PathBuf,
 }
 
-/// What was left of labs that are not there any more, and is gone now.
+/// The removed remains of labs that ended irregularly.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct LabRemains {
-    /// The names of labs whose process ended without ending them.
+    /// The names of labs whose process ended without removing its entry.
     pub labs: Vec<String>,
-    /// Programs of theirs that still ran: number and name.
+    /// Their programs that still ran: process id and name.
     pub programs: Vec<(i32, String)>,
 }
 
 impl LabRemains {
-    /// Whether nothing was left.
+    /// True if there were no remains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labs.is_empty() && self.programs.is_empty()
     }
 }
 
-/// A lab that is there, as its process said when it was built.
+/// A running lab, as its process described it.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ListedLab {
-    /// Its process.
+    /// Its process id.
     pub process: i32,
-    /// What it is of.
+    /// Its name for people.
     pub name: String,
     /// Its hosts.
     pub hosts: Vec<ListedHost>,
-    /// Its links: name, and the names of the hosts that they join.
+    /// Its links: name, and the names of both hosts.
     pub links: Vec<(String, [String; 2])>,
 }
 
-/// A host of a lab that is there.
+/// A host of a running lab.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ListedHost {
     /// Its name.
@@ -64,8 +63,7 @@ pub struct ListedHost {
     pub descriptor: i32,
 }
 
-/// A process as it cannot be taken for another: the namespace of its number, the number, and when it began in ticks since the
-/// system did.
+/// A unique identity of a process: its PID namespace, its id, and its start in ticks since boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ProcessIdentity {
     space: u64,
@@ -79,7 +77,7 @@ impl ProcessIdentity {
         Ok(Self { space: pid_namespace()?, process, start_time: start_ticks(process)? })
     }
 
-    /// As `SPACE-PROCESS-BEGAN`.
+    /// Parses `SPACE-PROCESS-BEGAN`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '-');
         let (space, process, began) = (parts.next()?, parts.next()?, parts.next()?);
@@ -90,7 +88,7 @@ impl ProcessIdentity {
         })
     }
 
-    /// Whether it is known to have ended. Of a process of another container nobody can say that here.
+    /// True if it is known to have ended. That is unknown for a process of another container.
     fn has_ended(self) -> bool {
         pid_namespace().is_ok_and(|space| space == self.space)
             && start_ticks(self.process)
@@ -102,14 +100,15 @@ impl ProcessIdentity {
     }
 }
 
-/// In which namespace the numbers of processes are that this one knows (pid_namespaces(7)).
+/// Returns the PID namespace of this process (pid_namespaces(7)).
 fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// Field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)); the second is a name in parentheses that may hold anything.
+/// Returns field 22 of `/proc/PROCESS/stat` (proc_pid_stat(5)). The second field is a name in parentheses with
+/// arbitrary characters.
 fn start_ticks(process: i32) -> io::Result<u64> {
-    // One that ends while it is read is no process (ESRCH), not a file that is missing.
+    // A process that ends during the read gives ESRCH, not a missing file.
     let gone = |error: io::Error| match error.raw_os_error() {
         Some(libc::ESRCH) => io::Error::from(io::ErrorKind::NotFound),
         _ => error,
@@ -117,17 +116,18 @@ fn start_ticks(process: i32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).map_err(gone)?;
     let fields: Vec<&str> =
         stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
-    // One that has ended and that nobody has asked about yet is not there any more.
+    // A zombie counts as ended.
     let there = fields.first().is_some_and(|state| !matches!(*state, "Z" | "X"));
     let began = fields.get(19).filter(|_| there).and_then(|began| began.parse().ok());
     began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
 impl LabRegistry {
-    /// The user's own: `/run/usher/lab` for root, and otherwise a folder in `$XDG_RUNTIME_DIR` or of temporary files.
+    /// Opens the user's list: `/run/usher/lab` for root, otherwise a folder in `$XDG_RUNTIME_DIR` or the temporary
+    /// folder.
     ///
     /// # Errors
-    /// [`LabError::Kernel`] where no such folder can be made.
+    /// [`LabError::Kernel`] if the folder cannot be created.
     pub fn of_user() -> Result<Self, LabError> {
         if let Ok(registry) = Self::open_at(Path::new("/run/usher/lab")) {
             return Ok(registry);
@@ -141,7 +141,7 @@ impl LabRegistry {
         Self::open_at(&std::env::temp_dir().join(format!("usher-lab-{}", outer_user())))
     }
 
-    /// In this folder, which is made when missing, and must be the user's.
+    /// Opens the list in a folder, which it creates if missing, and which must belong to the user.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
@@ -160,13 +160,13 @@ impl LabRegistry {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Lists a lab of this process.
+    /// Adds a lab of this process.
     pub(crate) fn record_lab(
         &self,
         topology: &LabTopology,
@@ -201,7 +201,7 @@ impl LabRegistry {
         Ok(RegistryRecord { file, owner })
     }
 
-    /// The files of the list: whose each is.
+    /// Returns the entries and their processes.
     fn entry_files(&self) -> Result<Vec<(PathBuf, ProcessIdentity)>, LabError> {
         let listed = fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         let owner = |path: &Path| {
@@ -214,7 +214,7 @@ impl LabRegistry {
         Ok(files)
     }
 
-    /// The labs that are there.
+    /// Returns the running labs.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
@@ -224,7 +224,7 @@ impl LabRegistry {
         Ok(files.iter().filter(|(_, owner)| !owner.has_ended()).filter_map(|(file, _)| read(file)).collect())
     }
 
-    /// Removes what is left of labs whose process is gone: their entries here, and the programs that they had started.
+    /// Removes the remains of labs whose process has ended: their entries, and the programs that they started.
     ///
     /// # Errors
     /// [`LabError::Kernel`].
@@ -237,7 +237,7 @@ impl LabRegistry {
             let listed: Option<ListedLab> =
                 fs::read_to_string(&file).ok().and_then(|text| serde_json::from_str(&text).ok());
             match fs::remove_file(&file) {
-                // Another lab that began at the same time was first.
+                // Another lab that started at the same time removed it first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 removed => removed.with_context(|| format!("remove {}", file.display()))?,
             }
@@ -253,11 +253,11 @@ impl LabRegistry {
     }
 }
 
-/// Ends a program that a lab had started which is not there any more; its name, if it was one.
+/// Ends a program whose lab has ended. Returns its name, if it was one.
 fn end_orphan(process: i32) -> Option<String> {
     check_orphaned(process)?;
     let held = pidfd_open(Pid::from_raw(process)?, PidfdFlags::empty()).ok()?;
-    // Asked again, now that the number cannot become another's.
+    // Check again: with the descriptor open, the process id cannot be reused.
     check_orphaned(process)?;
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     pidfd_send_signal(&held, Signal::KILL).ok()?;
@@ -273,7 +273,7 @@ fn check_orphaned(process: i32) -> Option<()> {
     marked.has_ended().then_some(())
 }
 
-/// The user's number outside of a user namespace that this process may have made.
+/// Returns the user's id outside a user namespace of this process.
 fn outer_user() -> u32 {
     let inner = rustix::process::geteuid().as_raw();
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
@@ -286,7 +286,7 @@ fn outer_user() -> u32 {
     outer.unwrap_or(inner)
 }
 
-/// A lab's entry; it is gone with this.
+/// A lab's entry, removed on drop.
 #[derive(Debug)]
 pub(crate) struct RegistryRecord {
     file: PathBuf,
@@ -294,7 +294,7 @@ pub(crate) struct RegistryRecord {
 }
 
 impl RegistryRecord {
-    /// Lets a program be known as started by this process.
+    /// Marks a program as started by this process.
     pub(crate) fn mark_command(&self, command: &mut Command) {
         command.env(MARK, self.owner.to_text());
     }
@@ -302,7 +302,7 @@ impl RegistryRecord {
 
 impl Drop for RegistryRecord {
     fn drop(&mut self) {
-        // What cannot be removed is removed by the next lab.
+        // The next lab removes it if this fails.
         let _ = fs::remove_file(&self.file);
     }
 }

@@ -1,12 +1,12 @@
-//! The thread that stands in the middle of all links: it takes what hosts send from the kernel's ring, asks [`LinkTable`] what
-//! becomes of it, and sends it on when it arrives.
+//! The relay thread in the middle of all links. It takes frames of hosts from the kernel's ring, passes them through
+//! [`LinkTable`], and sends them on at their arrival time.
 //!
-//! The kernel stamps a frame when it leaves its host, so a packet's time begins there, however late the relay wakes up. It
-//! sleeps by the kernel's high-resolution timers until shortly before the next arrival, as shortly as the timers have shown
-//! to be late, and watches the clock from there.
+//! The kernel stamps a frame when it leaves its host, so a packet's time is exact even if the relay wakes up late.
+//! The relay sleeps by high-resolution timers until shortly before the next arrival, with a margin for their
+//! lateness. Then it watches the clock.
 //!
-//! A relay that was held up finds frames in the ring that left their hosts long ago. It sends nothing on whose time is later
-//! than that of the frames it has taken, so that packets arrive in the order of their times, however late it is.
+//! After a stall, the ring has frames that left their hosts earlier. The relay sends no packet that is due after the
+//! frames it has taken. So packets arrive in order, however late it is.
 
 use crate::error::{ErrorContext, LabError};
 use crate::link::{ArrivedPacket, LinkTable, on_link};
@@ -25,52 +25,52 @@ use usher_core::{Duration, Instant};
 use usher_live::SystemClock;
 use usher_sim::PacketTap;
 
-/// Frames that the ring holds until the relay takes them.
+/// The frames that the ring holds until the relay takes them.
 const SLOTS: usize = 4096;
 
-/// Frames that are taken before what has arrived is looked for.
+/// The frames taken before arrivals are sent.
 const AT_ONCE: usize = 64;
 
-/// A turn before the hosts' threads, and behind those of the system (sched(7)).
+/// Priority over the hosts' threads, and below those of the system (sched(7)).
 const PRIORITY: i32 = 10;
 
-/// How long before an arrival the relay wakes up: as late as timers were, within these.
+/// The range of the wake-up margin before an arrival, which follows the lateness of timers.
 const WAKE_BEFORE: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(200)];
 
-/// The relay watches the clock for at most one part in so many of its time, and what of that it can have saved up: the
-/// roles of a lab need the processor, too.
+/// The relay watches the clock for at most 1/4 of its time, with a bounded credit. The roles of a lab need the
+/// processor too.
 const WATCHING: u64 = 4;
 const SAVED: Duration = Duration::from_millis(2);
 
-/// How often the kernel is asked how many frames found no room.
+/// The interval at which the kernel's count of dropped frames is read.
 const COUNTING: Duration = Duration::from_millis(50);
 
-/// A stamp that is older than this is not of the clock that we know: somebody set the wall clock.
+/// An older stamp is of another clock: the wall clock was set.
 const OLDEST_STAMP: Duration = Duration::from_secs(1);
 
-/// Nanoseconds: what is later is counted as this late.
+/// Nanoseconds: greater delays count as this one.
 pub(crate) const LATEST: u64 = 60_000_000_000;
 
-/// How much later than they were to packets went on: seconds.
+/// The delay of packets beyond their arrival time, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct DelayStats {
-    /// How many packets.
+    /// The number of packets.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean: f64,
-    /// Half were not later than this.
+    /// The median.
     pub median: f64,
-    /// Nine tenths.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The last of all.
+    /// The maximum.
     pub max: f64,
 }
 
-/// Of nanoseconds.
+/// Converts a histogram of nanoseconds.
 pub(crate) fn delay_stats(of: &Histogram<u64>) -> DelayStats {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let at = |share| seconds(of.value_at_quantile(share));
@@ -85,35 +85,35 @@ pub(crate) fn delay_stats(of: &Histogram<u64>) -> DelayStats {
     }
 }
 
-/// What the relay did, for a run's record: where anything but `frames`, `delays` and `ignored` is not zero, the network was
-/// not quite the one that was asked for.
+/// The relay's report for a run's record. If any field except `frames`, `delays`, `ignored` and the times is not
+/// zero, the network deviated from the requested one.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct RelayReport {
-    /// Whether it had its turn before all others (`SCHED_FIFO`).
+    /// True if it had real-time priority (`SCHED_FIFO`).
     pub real_time: bool,
     /// Frames that hosts sent.
     pub frames: u64,
-    /// What the relay itself added to the links' delays.
+    /// The delay that the relay added to the links' delays.
     pub delays: DelayStats,
-    /// Frames that were no IP packets for one receiver, such as neighbour discovery: nobody got them.
+    /// Frames without an IP packet for one receiver, such as neighbor discovery. They were dropped.
     pub ignored: u64,
-    /// Frames that were lost because the relay came too late to take them.
+    /// Frames lost because the relay was too late to take them.
     pub overflowed: u64,
-    /// Frames that the kernel did not take back, as when an interface is switched off.
+    /// Frames that the kernel rejected, such as after an interface was switched off.
     pub refused: u64,
-    /// Frames that were longer than the link's MTU.
+    /// Frames longer than the link's MTU.
     pub truncated: u64,
     /// Frames whose checksum was left to hardware.
     pub unsummed: u64,
-    /// Frames that were under way at the end.
+    /// Frames in flight at the end.
     pub under_way: u64,
-    /// Time for which it watched the clock, of the processor time that follows: seconds.
+    /// The time of watching the clock, included in `processor`: seconds.
     pub watched: f64,
-    /// Processor time of the relay's thread, in which the kernel receives what is sent on: seconds.
+    /// The processor time of the relay's thread, which includes the kernel's reception of forwarded packets: seconds.
     pub processor: f64,
 }
 
-/// What the relay's thread and its owner share.
+/// The state shared by the relay's thread and its owner.
 #[derive(Debug)]
 struct RelayState {
     links: LinkTable,
@@ -131,13 +131,13 @@ struct SharedRelay {
 }
 
 impl SharedRelay {
-    /// Whoever held it only counted: there is nothing that could be half done.
+    /// A panicking holder only counted: the state is consistent.
     fn lock_state(&self) -> MutexGuard<'_, RelayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A relay that runs.
+/// A running relay.
 #[derive(Debug)]
 pub(crate) struct RelayHandle {
     shared: Arc<SharedRelay>,
@@ -145,7 +145,7 @@ pub(crate) struct RelayHandle {
 }
 
 impl RelayHandle {
-    /// Begins to relay in a namespace whose interfaces are those that `links` knows; frames are of at most `longest` octets.
+    /// Starts the relay in a namespace with the interfaces of `links`. Frames have at most `longest` octets.
     pub(crate) fn start(
         namespace: &NetworkNamespace,
         links: LinkTable,
@@ -181,17 +181,17 @@ impl RelayHandle {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What the links did so far.
+    /// Returns the statistics of the links so far.
     pub(crate) fn stats(&self) -> Vec<[usher_sim::LinkStats; 2]> {
         self.shared.lock_state().links.stats()
     }
 
-    /// What the relay did so far.
+    /// Returns the report so far.
     pub(crate) fn report(&self) -> RelayReport {
         self.shared.lock_state().current_report()
     }
 
-    /// Ends it; what was under way is lost.
+    /// Stops the relay. Packets in flight are lost.
     pub(crate) fn stop(mut self) -> Result<StoppedRelay, LabError> {
         self.join_thread()?;
         let mut state = self.shared.lock_state();
@@ -207,12 +207,12 @@ impl RelayHandle {
     }
 }
 
-/// What is left of a relay: what the links did, what it did itself, where captures went.
+/// The outcome of a stopped relay: the links' statistics, the report and the tap.
 pub(crate) type StoppedRelay = (Vec<[usher_sim::LinkStats; 2]>, RelayReport, Option<Box<dyn PacketTap>>);
 
 impl Drop for RelayHandle {
     fn drop(&mut self) {
-        // Its owner ends without having asked; there is nobody to tell.
+        // The owner ends without a request for the outcome.
         let _ = self.join_thread();
     }
 }
@@ -227,7 +227,7 @@ impl RelayState {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 struct RelayThread {
     shared: Arc<SharedRelay>,
     ring: PacketRing,
@@ -237,14 +237,14 @@ struct RelayThread {
     watch: SpinBudget,
 }
 
-/// How long the clock may still be watched.
+/// The budget for watching the clock.
 #[derive(Debug)]
 struct SpinBudget {
-    /// Nanoseconds; below zero what was watched beyond that, which is to be earned first.
+    /// Nanoseconds. A negative value must be earned back first.
     left: i64,
-    /// Until when what was earned is in it.
+    /// The time up to which credit was earned.
     earned_until: Instant,
-    /// All that was watched.
+    /// The total time of watching.
     spent: Duration,
 }
 
@@ -252,7 +252,7 @@ impl SpinBudget {
     const fn new(now: Instant) -> Self {
         Self { left: SAVED.as_nanos() as i64, earned_until: now, spent: Duration::ZERO }
     }
-    /// Whether it may be watched now; time that has passed earns some.
+    /// Earns credit for the passed time. True if the clock may be watched now.
     fn may_spin(&mut self, now: Instant) -> bool {
         let earned = now.duration_since(self.earned_until).as_nanos() / WATCHING;
         self.left = self.left.saturating_add_unsigned(earned).min(SAVED.as_nanos() as i64);
@@ -267,7 +267,7 @@ impl SpinBudget {
 
 impl RelayThread {
     fn run(mut self) -> io::Result<()> {
-        // Without the right to either it is a little less precise, and its report says so.
+        // Without the rights the relay is slightly less precise, and its report says so.
         let real_time = sys::real_time(PRIORITY).is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let shared = self.shared.clone();
@@ -293,7 +293,8 @@ impl RelayThread {
         Ok(())
     }
 
-    /// Offers what hosts sent to their links, up to [`AT_ONCE`] frames; until when all that they sent has been offered.
+    /// Offers up to [`AT_ONCE`] frames of hosts to their links. Returns the time up to which all frames have been
+    /// offered.
     fn take_frames(&mut self, state: &mut RelayState) -> Instant {
         let before = self.clock.now();
         if !self.ring.has_frame() {
@@ -317,11 +318,11 @@ impl RelayThread {
                 }
             });
         });
-        // The ring may hold more than was taken.
+        // The ring may have more frames.
         if taken < AT_ONCE { before } else { before.min(last) }
     }
 
-    /// Sends on what has arrived until then, up to [`AT_ONCE`] packets.
+    /// Sends the packets that have arrived by then, at most [`AT_ONCE`].
     fn pass_on(&self, state: &mut RelayState, until: Instant, arrived: &mut Vec<ArrivedPacket>) {
         while arrived.len() < AT_ONCE
             && let Some(arrival) = state.links.pop_arrival(until)
@@ -343,7 +344,7 @@ impl RelayThread {
         }
     }
 
-    /// Waits for a frame, for the end, or for the time of the next arrival.
+    /// Waits for a frame, the end, or the time of the next arrival.
     fn wait_next(&mut self, next: Option<Instant>) -> io::Result<()> {
         let mut watching: Option<Instant> = None;
         loop {
@@ -368,7 +369,7 @@ impl RelayThread {
                             continue;
                         }
                         true => Some((now, left - self.margin)),
-                        // Its share of the processor is used up: it sleeps to the end.
+                        // The budget is used up: sleep to the end.
                         false => Some((now, left)),
                     }
                 }
@@ -394,18 +395,18 @@ impl RelayThread {
         }
     }
 
-    /// A timer was this late: wake up as much earlier, and forget it slowly.
+    /// Sets the margin after a late timer. It shrinks slowly.
     fn adjust_margin(&mut self, by: Duration) {
         let slowly = self.margin - Duration::from_nanos(self.margin.as_nanos() / 64);
         self.margin = by.max(slowly).max(WAKE_BEFORE[0]).min(WAKE_BEFORE[1]);
     }
 }
 
-/// What our clock shows, and by how many nanoseconds the wall clock is ahead of it.
+/// Returns our clock's time, and the wall clock's lead in nanoseconds.
 fn read_clocks(clock: &SystemClock) -> (Instant, i128) {
     const CLOSE: Duration = Duration::from_micros(2);
     let mut best = (Duration::MAX, Instant::ZERO, 0);
-    // A thread that loses its turn between the two reads would take that time for a difference of the clocks.
+    // A preemption between the two reads would look like a difference of the clocks.
     for _ in 0..4 {
         let before = clock.now();
         let wall = clock_gettime(ClockId::Realtime);
@@ -423,7 +424,7 @@ fn read_clocks(clock: &SystemClock) -> (Instant, i128) {
     (best.1, best.2)
 }
 
-/// When a frame left its host, by our clock.
+/// Converts a frame's stamp to our clock.
 fn stamp_to_instant(stamp: u64, now: Instant, ahead: i128) -> Instant {
     let at = i128::from(stamp) - ahead;
     let at = Instant::from_nanos(u64::try_from(at.max(0)).unwrap_or(u64::MAX));
@@ -439,7 +440,7 @@ mod tests {
         let at = |micros| Instant::ZERO + Duration::from_micros(micros);
         let mut watch = SpinBudget::new(at(0));
         let (mut now, mut watched, end) = (0, 0, 1_000_000);
-        // Whoever would always like to.
+        // A caller that always wants to watch.
         while now < end {
             if watch.may_spin(at(now)) {
                 watch.spend(Duration::from_micros(10));
@@ -449,7 +450,7 @@ mod tests {
         }
         assert!((250_000..=252_100).contains(&watched), "{watched} of {end}");
         assert_eq!(watch.spent, Duration::from_micros(watched));
-        // A pause earns no more than what may be saved.
+        // A pause earns no more than the credit limit.
         assert!(watch.may_spin(at(60 * end)));
         assert_eq!(watch.left, SAVED.as_nanos() as i64);
     }

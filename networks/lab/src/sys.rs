@@ -1,10 +1,14 @@
-//! The one place that speaks to the system directly: packets of all links by one ring that the kernel fills (packet(7),
-//! `PACKET_RX_RING`) and in batches by `sendmmsg`, what the hardware would do in a veth's place switched off (`SIOCETHTOOL`),
-//! a thread's scheduling, and whether the processor's counters can be read. No safe interface to these exists in what the
-//! house uses.
+//! The only module with direct system calls:
 //!
-//! The ring is memory that the kernel writes, too. A slot's status says whose it is; it is read and written as an atomic, and
-//! the rest of a slot is touched only while the slot is ours.
+//! - packets of all links by one ring that the kernel fills (packet(7), `PACKET_RX_RING`), and in batches by
+//!   `sendmmsg`;
+//! - turning off a veth's offloads (`SIOCETHTOOL`);
+//! - a thread's scheduling, and a test of the hardware counters.
+//!
+//! No safe interface in our dependencies offers these.
+//!
+//! The kernel also writes the ring's memory. A slot's status shows its owner, and is read and written as an atomic.
+//! The rest of a slot is accessed only while the slot is ours.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,31 +20,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Octets of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
 
-/// Octets of the kernel's header in front of a frame in the ring, and room that it leaves; rounded up.
+/// The octets of the kernel's header before a frame in the ring, with its padding, rounded up.
 const SLOT_HEAD: usize = 128;
 
-/// Octets that the ring is asked for at a time: a multiple of a page and of all smaller slots.
+/// The octets of a block of the ring: a multiple of a page and of all smaller slots.
 const BLOCK: usize = 65_536;
 
-/// Most frames that one call sends.
+/// The most frames per call.
 const BATCH: usize = 64;
 
 /// A frame in the ring.
 #[derive(Debug)]
 pub(crate) struct RingFrame<'a> {
-    /// By which interface it came.
+    /// The interface that received it.
     pub(crate) interface: u32,
-    /// When, by the system's wall clock: nanoseconds since 1970.
+    /// The wall time of its arrival: nanoseconds since 1970.
     pub(crate) stamp: u64,
-    /// Its octets, from the Ethernet header on.
+    /// Its octets from the Ethernet header on.
     pub(crate) octets: &'a [u8],
-    /// It is longer than the ring's slots.
+    /// True if it is longer than a slot.
     pub(crate) truncated: bool,
-    /// Its checksum was left to hardware that is not there.
+    /// True if its checksum was left to hardware that does not exist.
     pub(crate) unsummed: bool,
 }
 
-/// Frames of all interfaces of a namespace, as they come in.
+/// The received frames of all interfaces of a namespace.
 #[derive(Debug)]
 pub(crate) struct PacketRing {
     socket: socket2::Socket,
@@ -51,18 +55,18 @@ pub(crate) struct PacketRing {
     next: usize,
 }
 
-// SAFETY: the memory is the ring's own mapping, which nobody else in the process knows; moving the ring to another thread
-// moves all access to it.
+// SAFETY: the memory is the ring's own mapping, which nobody else in the process knows; moving the ring to another
+// thread moves all access to it.
 unsafe impl Send for PacketRing {}
 
 impl PacketRing {
-    /// A ring of this many slots, for frames of up to `longest` octets, of the calling thread's namespace.
+    /// Opens a ring with this many slots, for frames of up to `longest` octets, in the calling thread's namespace.
     pub(crate) fn open(longest: usize, slots: usize) -> io::Result<Self> {
         let slot = (longest + SLOT_HEAD).next_power_of_two().max(2048);
         let block = BLOCK.max(slot);
         let blocks = slots.div_ceil(block / slot);
         let slots = blocks * (block / slot);
-        // Of no protocol yet: it hears nothing before the ring is there.
+        // Without a protocol, so that it receives nothing before the ring exists.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
         set_option(&socket, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as libc::c_int)?;
         let one: libc::c_int = 1;
@@ -91,20 +95,20 @@ impl PacketRing {
     }
 
     fn next_slot(&self) -> (*mut u8, &AtomicU32) {
-        // SAFETY: `next` is below `slots`, so the slot is within the mapping; slots are aligned to 2048 octets, and the status
-        // is their first word.
+        // SAFETY: `next` is below `slots`, so the slot is within the mapping; slots are aligned to 2048 octets, and
+        // the status is their first word.
         unsafe {
             let slot = self.memory.as_ptr().add(self.next * self.slot);
             (slot, AtomicU32::from_ptr(slot.cast()))
         }
     }
 
-    /// Whether a frame waits.
+    /// True if a frame is pending.
     pub(crate) fn has_frame(&self) -> bool {
         self.next_slot().1.load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Hands over the frames that wait, `most` at most, and gives their slots back; how many there were.
+    /// Passes at most `most` pending frames to `each`, and returns their slots to the kernel. Returns their number.
     pub(crate) fn take_frames(&mut self, most: usize, mut each: impl FnMut(RingFrame<'_>)) -> usize {
         let mut taken = 0;
         while taken < most {
@@ -113,8 +117,8 @@ impl PacketRing {
             if flags & libc::TP_STATUS_USER == 0 {
                 break;
             }
-            // SAFETY: the status said that the slot is ours until it is given back below; the kernel wrote a header and an
-            // address behind it, and both are plain integers.
+            // SAFETY: the status said that the slot is ours until it is given back below; the kernel wrote a header
+            // and an address behind it, and both are plain integers.
             let (head, address) = unsafe {
                 let address =
                     slot.add(size_of::<libc::tpacket2_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT));
@@ -138,7 +142,7 @@ impl PacketRing {
         taken
     }
 
-    /// How many frames found no slot since this was asked last.
+    /// Returns the number of frames that found no slot since the last call.
     pub(crate) fn take_overflow_count(&self) -> io::Result<u64> {
         // SAFETY: the kernel writes at most the length that it is told.
         unsafe {
@@ -177,8 +181,7 @@ fn set_option<T: Copy>(socket: &socket2::Socket, name: libc::c_int, value: T) ->
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A socket for the frames of one protocol, by its EtherType, at one interface of the calling thread's namespace; it does not
-/// block.
+/// Opens a nonblocking socket for frames of one EtherType at one interface of the calling thread's namespace.
 pub(crate) fn open_packet_socket(interface: u32, protocol: u16) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
     socket.set_nonblocking(true)?;
@@ -186,7 +189,7 @@ pub(crate) fn open_packet_socket(interface: u32, protocol: u16) -> io::Result<so
     Ok(socket)
 }
 
-/// Binds a packet socket: it hears frames of this EtherType at this interface, 0 for all, and sends by it.
+/// Binds a packet socket to this EtherType and interface. Interface 0 means all.
 fn bind_packet_socket(socket: &socket2::Socket, interface: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: the address is a plain structure of the length that is said.
     let bound = unsafe {
@@ -207,17 +210,18 @@ pub(crate) struct FrameSender {
 }
 
 impl FrameSender {
-    /// For the calling thread's namespace.
+    /// Opens a sender for the calling thread's namespace.
     pub(crate) fn open() -> io::Result<Self> {
-        // Of no protocol: it hears nothing.
+        // Without a protocol, so that it receives nothing.
         let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, None)?;
-        // The kernel puts an interface's queue in place some time after its carrier came. Until then the queue drops everything.
+        // The kernel activates an interface's queue some time after its carrier, and drops everything before: bypass
+        // the queue.
         let one: libc::c_int = 1;
         set_option(&socket, libc::PACKET_QDISC_BYPASS, one)?;
         Ok(Self { socket })
     }
 
-    /// Sends frames, each by its interface, in their order; how many the kernel did not take.
+    /// Sends frames in order, each by its interface. Returns the number that the kernel rejected.
     pub(crate) fn send_frames<'a>(&self, frames: impl IntoIterator<Item = (u32, &'a [u8])>) -> u64 {
         let mut frames = frames.into_iter();
         let mut refused = 0;
@@ -251,8 +255,8 @@ impl FrameSender {
             }
             let mut done = 0;
             while done < count {
-                // SAFETY: the heads from `done` on point at names, vectors and octets that live until the call is over; the
-                // kernel only reads the octets.
+                // SAFETY: the heads from `done` on point at names, vectors and octets that live until the call is
+                // over; the kernel only reads the octets.
                 let sent = unsafe {
                     let left = (count - done) as libc::c_uint;
                     libc::sendmmsg(self.socket.as_raw_fd(), heads.as_mut_ptr().add(done), left, 0)
@@ -260,7 +264,7 @@ impl FrameSender {
                 match usize::try_from(sent) {
                     Ok(sent) if sent > 0 => done += sent,
                     _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                    // The first of them was refused.
+                    // The kernel rejected the first of them.
                     _ => {
                         refused += 1;
                         done += 1;
@@ -271,8 +275,8 @@ impl FrameSender {
     }
 }
 
-/// Switches off what a veth leaves to hardware that it has not: checksums, and the cutting and joining of segments, so that
-/// what is on the link are whole packets of at most the link's MTU.
+/// Turns off a veth's offloads: checksums, segmentation and aggregation. So links carry whole packets of at most the
+/// link's MTU.
 pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
     const COMMANDS: [u32; 5] = [
         0x17, // ETHTOOL_STXCSUM
@@ -289,7 +293,8 @@ pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::DGRAM, None)?;
     for command in COMMANDS {
         let mut value = EthtoolValue { command, data: 0 };
-        // SAFETY: the request is zeros with a name that is shorter than its room, and points at a value that outlives the call.
+        // SAFETY: the request is zeros with a name that is shorter than its room, and points at a value that outlives
+        // the call.
         let set = unsafe {
             let mut request: libc::ifreq = zeroed();
             let room = request.ifr_name.len() - 1;
@@ -306,7 +311,7 @@ pub(crate) fn offloads_off(interface: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the calling thread before all that have no such priority (`SCHED_FIFO`, sched(7)); threads that it starts have none.
+/// Gives the calling thread real-time priority (`SCHED_FIFO`, sched(7)). Threads that it starts do not inherit it.
 pub(crate) fn real_time(priority: i32) -> io::Result<()> {
     // SAFETY: the parameters are a plain structure, which the kernel reads.
     let set = unsafe {
@@ -317,9 +322,9 @@ pub(crate) fn real_time(priority: i32) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the processor counts cycles for us (perf_event_open(2)).
+/// Tests whether hardware counters of cycles are available (perf_event_open(2)).
 pub(crate) fn cycle_counter() -> io::Result<()> {
-    // PERF_TYPE_HARDWARE with PERF_COUNT_HW_CPU_CYCLES, in the first version of the structure; of user space only.
+    // PERF_TYPE_HARDWARE with PERF_COUNT_HW_CPU_CYCLES, in the first version of the structure, for user space only.
     const SIZE: usize = 64;
     const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 0b110_0000;
     let mut attributes = [0u64; SIZE / 8];

@@ -1,4 +1,4 @@
-//! What the lab builds: hosts with addresses, links between them, and the ways that packets take.
+//! The input of a lab: hosts with addresses, links between them, and the resulting routes.
 
 use crate::LabError;
 use std::collections::{BTreeMap, VecDeque};
@@ -6,25 +6,25 @@ use std::net::IpAddr;
 use usher_core::Seed;
 use usher_sim::LinkConfig;
 
-/// Octets of the smallest MTU: RFC 791 §3.2 for IPv4, RFC 8200 §5 for IPv6.
+/// The smallest MTU in octets: RFC 791 §3.2 for IPv4, RFC 8200 §5 for IPv6.
 const SMALLEST_MTU: [u32; 2] = [68, 1280];
 
-/// Octets of the largest: no IP packet is longer.
+/// The largest MTU: the longest IP packet.
 const LARGEST_MTU: u32 = 65_535;
 
-/// Most addresses of a host: each but the first has a routing table of its own.
+/// The most addresses per host: each but the first has its own routing table.
 const MOST_ADDRESSES: usize = 100;
 
-/// Most links of a network: each has two interfaces in the relay's namespace.
+/// The most links per network: each has two interfaces in the relay's namespace.
 const MOST_LINKS: usize = 10_000;
 
-/// Octets of a name; it is printed.
+/// The longest name in octets.
 const LONGEST_NAME: usize = 200;
 
-/// A network, in the terms of the simulator: the same links, the same streams of chance.
+/// A network in the terms of the simulator: the same links, the same random streams.
 #[derive(Clone, Debug)]
 pub struct LabTopology {
-    /// What it is of, for people who look at what runs.
+    /// The name for people, in the list of labs.
     pub name: String,
     /// The run's seed: link k has the streams `("link", 2k)` and `("link", 2k + 1)`, as in the simulator.
     pub seed: Seed,
@@ -39,29 +39,29 @@ pub struct LabTopology {
 pub struct HostSpec {
     /// Its name.
     pub name: String,
-    /// Its addresses. The first is its own; each other is that of an interface, a node of the network of its own, between
-    /// which and the others the host forwards nothing: what has it as source leaves by the links that end at it.
+    /// Its addresses. The first is the host's own. Each further one belongs to an interface, which is a separate node
+    /// of the network. The host forwards nothing between them. Packets with such a source leave by the links that end
+    /// at it.
     pub addresses: Vec<IpAddr>,
-    /// Settings of its kernel beside those that the lab makes, by their paths below `/proc/sys/net`, as in
-    /// `("ipv4/tcp_no_metrics_save", "1")`.
+    /// Kernel settings beyond the lab's, by path below `/proc/sys/net`, such as `("ipv4/tcp_no_metrics_save", "1")`.
     pub settings: Vec<(String, String)>,
-    /// Segments with which its TCP connections begin (the routes' `initcwnd`); `None` is the kernel's own 10.
+    /// The initial window of its TCP connections in segments (the routes' `initcwnd`). `None`: the kernel's 10.
     pub initial_window: Option<u32>,
-    /// Its TCP acknowledges at arrival whatever comes (the routes' `quickack`).
+    /// True if its TCP acknowledges every segment at once (the routes' `quickack`).
     pub quick_ack: bool,
 }
 
-/// Where a link ends.
+/// The end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LinkEnd {
-    /// The host, by its place.
+    /// The index of the host.
     pub host: usize,
-    /// Which address of the host is reached by the link, by its place; 0 is the host's own.
+    /// The index of the host's address that the link reaches. 0 is the host's own.
     pub address: usize,
 }
 
 impl LinkEnd {
-    /// The host's own address.
+    /// Returns the end at the host's own address.
     #[must_use]
     pub const fn for_host(host: usize) -> Self {
         Self { host, address: 0 }
@@ -73,26 +73,26 @@ impl LinkEnd {
 pub struct LinkSpec {
     /// Its name.
     pub name: String,
-    /// Its ends; `config.up` is from the first to the second.
+    /// Its ends. `config.up` is the direction from the first to the second.
     pub ends: [LinkEnd; 2],
-    /// What it does to packets. Each is charged its IP length and what the framing adds, as in the simulator: the
-    /// Ethernet header that packets have between namespaces costs nothing.
+    /// Its treatment of packets. As in the simulator, each packet counts with its IP length and the framing. The
+    /// Ethernet header between namespaces is free.
     pub config: LinkConfig,
-    /// The capture points at its ends: what leaves there is seen before the queue, what arrives there after all losses.
+    /// The capture points at its ends: outbound packets before the queue, inbound ones after all losses.
     pub capture: [Option<u16>; 2],
 }
 
-/// A way of packets: out of a host by a link.
+/// A route out of a host by a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EgressRoute {
-    /// To this address; `None`: to all.
+    /// The destination. `None`: all.
     pub(crate) to: Option<IpAddr>,
-    /// By this link.
+    /// The link.
     pub(crate) link: usize,
 }
 
 impl LabTopology {
-    /// Says what cannot be built.
+    /// Rejects a network that cannot be built.
     pub(crate) fn check_buildable(&self) -> Result<(), LabError> {
         let fault = |what: String| Err(LabError::Topology(what));
         if self.links.len() > MOST_LINKS {
@@ -143,44 +143,44 @@ impl LabTopology {
         Ok(())
     }
 
-    /// The address at an end.
+    /// Returns the address at an end.
     pub(crate) fn address(&self, end: LinkEnd) -> Option<IpAddr> {
         self.hosts.get(end.host)?.addresses.get(end.address).copied()
     }
 
-    /// Which of a link's ends are of this host.
+    /// Returns which end of a link belongs to this host.
     fn end_index(&self, link: usize, host: usize) -> Option<usize> {
         self.links[link].ends.iter().position(|end| end.host == host)
     }
 
-    /// A host's interfaces in their order: link, and which end of it.
+    /// Returns a host's interfaces in order: the link, and which end of it.
     pub(crate) fn ports(&self, host: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..self.links.len()).filter_map(move |link| Some((link, self.end_index(link, host)?)))
     }
 
-    /// The place of a link among its host's interfaces.
+    /// Returns the index of a link among its host's interfaces.
     pub(crate) fn port_index(&self, host: usize, link: usize) -> Option<usize> {
         self.ports(host).position(|(l, _)| l == link)
     }
 
-    /// The links that end at an address, in their order.
+    /// Returns the links that end at an address, in order.
     fn links_of(&self, node: LinkEnd) -> impl Iterator<Item = usize> {
         (0..self.links.len()).filter(move |link| self.links[*link].ends.contains(&node))
     }
 
-    /// Whether what comes to this end for others goes on by another link.
+    /// True if packets for others that arrive at this end leave by another link.
     pub(crate) fn forwards_packets(&self, end: LinkEnd) -> bool {
         self.links_of(end).nth(1).is_some()
     }
 
-    /// A number for each address of the network, from 0 in the order of hosts.
+    /// Returns the number of an address in the network, from 0 in the order of hosts.
     pub(crate) fn address_number(&self, end: LinkEnd) -> u32 {
         let before: usize = self.hosts[..end.host].iter().map(|h| h.addresses.len()).sum();
         (before + end.address) as u32
     }
 
-    /// The ways out from an address: by fewest links, ties to the earlier link; with one link all goes by that, as in the
-    /// simulator.
+    /// Returns the routes from an address: by the fewest links, ties to the earlier link. With a single link all
+    /// packets use it, as in the simulator.
     pub(crate) fn egress_routes(&self, from: LinkEnd) -> Vec<EgressRoute> {
         let first: Vec<usize> = self.links_of(from).collect();
         match first[..] {
@@ -212,7 +212,7 @@ impl LabTopology {
         by.into_iter().filter(same).map(|(to, link)| EgressRoute { to: self.address(to), link }).collect()
     }
 
-    /// The end of a link that is not `of`.
+    /// Returns the end of a link that is not `of`.
     pub(crate) fn opposite_end(&self, link: usize, of: LinkEnd) -> LinkEnd {
         let [a, b] = self.links[link].ends;
         if a == of { b } else { a }

@@ -1,11 +1,11 @@
-//! What the driver itself costs: a machine that sends each datagram back, and a client of the same kind that
-//! keeps a number of datagrams under way, each on a processor of its own.
+//! Measures the cost of the driver: a machine that echoes datagrams, and a client that keeps a number of
+//! datagrams in flight. Each has a processor of its own.
 //!
 //! ```text
 //! cargo run --release -p usher-live --example echo -- [SECONDS] [OCTETS] [UNDER WAY] [SOCKETS]
 //! ```
-//! It prints for both sides how many datagrams came, how full the batches were and how much processor time,
-//! the system's part included, each pair of a received and a sent datagram took.
+//! For both ends it prints the number of received datagrams, the average batch, and the processor time of a
+//! received and a sent datagram, in user and kernel mode.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ use usher_live::{
     spawn_shard, thread_cpu_time,
 };
 
-/// Sends back what comes.
+/// Echoes datagrams.
 #[derive(Default)]
 struct EchoMachine {
     out: Vec<(DatagramPath, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! One association: a task between an SCTP socket and the driver.
+//! One association: the task between an SCTP socket and the driver.
 
 use crate::mmsg::WatchedSocket;
 use crate::stream::{ConnectionCommand, ConnectionEvent, DriverHandle};
@@ -12,15 +12,15 @@ use tokio::time::{Instant, sleep_until};
 use usher_core::CloseReason;
 use usher_sctp::{SctpAssociation, SctpEvent, SendInfo, SocketOptions};
 
-/// Messages read before orders are looked at.
+/// Messages read before commands are polled.
 const BATCH: usize = 64;
 
-/// Serves an association that somebody began.
+/// Serves an accepted association.
 pub(crate) async fn serve_accepted(link: DriverHandle, association: SctpAssociation, remote: SocketAddr) {
     serve_association(link, Ok(association), remote).await;
 }
 
-/// Begins an association with so many outbound streams and serves it.
+/// Opens an association with this number of outbound streams, and serves it.
 pub(crate) async fn connect_and_serve(
     link: DriverHandle,
     local: Option<IpAddr>,
@@ -47,12 +47,12 @@ struct AssociationTask {
     socket: AsyncFd<SctpAssociation>,
     remote: SocketAddr,
     up: bool,
-    /// Messages that the system has not taken yet.
+    /// Messages that the kernel has not taken yet.
     waiting: VecDeque<(SendInfo, Vec<u8>)>,
-    /// This side wants it to end once all is sent; and has said so.
+    /// True if this end closes after all is sent, and has told the kernel.
     is_closing: bool,
     has_sent_end: bool,
-    /// The driver has forgotten it.
+    /// True if the driver has dropped it.
     orphan: bool,
     deadline: Option<Instant>,
     message: Vec<u8>,
@@ -76,10 +76,10 @@ impl AssociationTask {
         }
     }
 
-    /// Carries it to its end.
+    /// Runs it to its end.
     async fn run_to_end(mut self) {
         let reason = self.run_until_closed().await;
-        // What has not ended in good order, ends at once.
+        // Abort unless it ended gracefully.
         if reason != Some(CloseReason::Closed) {
             self.socket.into_inner().abort();
         }
@@ -90,17 +90,17 @@ impl AssociationTask {
         self.link.send_event(ConnectionEvent::Closed(reason)).await;
     }
 
-    /// Until it is over; `None` where the driver wanted that at once.
+    /// Runs until it is closed; `None` if the driver aborts it.
     async fn run_until_closed(&mut self) -> Option<CloseReason> {
         loop {
             self.flush();
             if self.is_closing && !self.up {
-                // Nothing is up yet that could be closed in good order.
+                // There is no association to close gracefully yet.
                 return Some(CloseReason::Closed);
             }
             if self.is_closing && !self.has_sent_end && self.waiting.is_empty() {
                 self.has_sent_end = true;
-                // Where there is nothing to be closed any more, that is told by what is received.
+                // If it is over already, reception shows that.
                 let _ = self.socket.get_ref().shutdown();
             }
             let blocked = self.up && !self.waiting.is_empty();
@@ -132,7 +132,7 @@ impl AssociationTask {
         }
     }
 
-    /// Takes an order; `None` is the driver's end. False: the association is to be aborted.
+    /// Applies a command; `None` means that the driver has ended. False: abort the association.
     fn apply_command(&mut self, order: Option<ConnectionCommand>) -> bool {
         match order {
             Some(ConnectionCommand::Message(how, data)) => self.waiting.push_back((how, data)),
@@ -144,7 +144,7 @@ impl AssociationTask {
                 }
             }
             Some(ConnectionCommand::Abort) => return false,
-            // They are of byte streams.
+            // Commands of byte streams.
             Some(ConnectionCommand::Data(_) | ConnectionCommand::Credit(_)) => {
                 self.link.counters.unknown_connection.increment()
             }
@@ -152,7 +152,7 @@ impl AssociationTask {
         true
     }
 
-    /// Gives the system what it takes.
+    /// Writes to the kernel as much as it takes.
     fn flush(&mut self) {
         while self.up
             && let Some((how, data)) = self.waiting.front()
@@ -171,7 +171,7 @@ impl AssociationTask {
         }
     }
 
-    /// Reads a batch of what there is; the reason, where it is over.
+    /// Reads a batch of messages. Returns the reason if the association is over.
     async fn receive_batch(&mut self) -> Option<CloseReason> {
         for _ in 0..BATCH {
             let Self { socket, message, .. } = self;

@@ -1,66 +1,67 @@
-//! The time of a live host.
+//! The clock of a live host.
 
 use std::time::SystemTime;
 use usher_core::{Duration, Instant, WallTime};
 
-/// Maps the system's monotonic clock onto [`Instant`], and its wall clock onto [`WallTime`]. Copies show the same time,
-/// so one clock serves all the threads of a program.
+/// Maps the system's monotonic clock to [`Instant`], and its wall clock to [`WallTime`]. Copies show the same
+/// time, so one clock serves all threads of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: std::time::Instant,
 }
 
 impl SystemClock {
-    /// A clock at whose [`Instant::ZERO`] it is now.
+    /// Starts a clock: now is [`Instant::ZERO`].
     #[must_use]
     pub fn start() -> Self {
         Self { start: std::time::Instant::now() }
     }
 
-    /// The time; it never goes back.
+    /// Returns the time; it never decreases.
     #[must_use]
     pub fn now(&self) -> Instant {
         let nanos = self.start.elapsed().as_nanos();
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The wall time at [`Instant::ZERO`] by what the system's wall clock shows now: what machines are told. It changes when that clock is set, and slowly as it is slewed.
+    /// Returns the wall time at [`Instant::ZERO`], by the present wall clock: an input of machines. It changes when
+    /// the clock is set, and slowly while it is slewed.
     #[must_use]
     pub fn wall_epoch(&self) -> WallTime {
         epoch_from(SystemTime::now(), self.start.elapsed())
     }
 
-    /// The wall time at `now`, counted from [`wall_epoch`](Self::wall_epoch).
+    /// Returns the wall time at `now`, relative to [`wall_epoch`](Self::wall_epoch).
     #[must_use]
     pub fn wall_time(&self, now: Instant) -> WallTime {
         now.to_wall_time(self.wall_epoch())
     }
 
-    /// The point of the system's clock that is `at`; `None` where it cannot be written.
+    /// Returns `at` as the system's instant; `None` if it is out of range.
     pub(crate) fn system_instant(&self, at: Instant) -> Option<std::time::Instant> {
         self.start.checked_add(std::time::Duration::from_nanos(at.as_nanos()))
     }
 }
 
-/// Looks at the wall clock for a machine that is to hear when it was set or has drifted.
+/// Detects that the wall clock was set or has drifted, for a machine.
 #[derive(Debug)]
 pub(crate) struct WallWatch {
     clock: SystemClock,
-    /// What the machine has heard; `None`: nothing yet.
+    /// The last reported wall time; `None` before the first.
     reported_time: Option<WallTime>,
     next: Instant,
 }
 
 impl WallWatch {
-    /// How often it looks, at the most.
+    /// Minimum interval between checks.
     const EVERY: Duration = Duration::from_secs(1);
-    /// What it keeps to itself: a clock that is slewed is off by less, and nothing that is said by wall time is as exact.
+    /// Drift that is not reported. A slewed clock is off by less, and no use of wall time needs more precision.
     const DRIFT: Duration = Duration::from_millis(100);
 
     pub(crate) const fn new(clock: SystemClock) -> Self {
         Self { clock, reported_time: None, next: Instant::ZERO }
     }
-    /// The wall time at [`Instant::ZERO`], where the machine is to hear of it now.
+    /// Returns the wall time at [`Instant::ZERO`] if the machine must get it now.
     pub(crate) fn poll_change(&mut self, now: Instant) -> Option<WallTime> {
         if now < self.next {
             return None;
@@ -78,7 +79,7 @@ impl WallWatch {
     }
 }
 
-/// What a wall clock showed `elapsed` before it showed `system`.
+/// Returns the wall time `elapsed` before `system`.
 fn epoch_from(system: SystemTime, elapsed: std::time::Duration) -> WallTime {
     let unix = system.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(elapsed);
     WallTime::from_unix_secs(unix.as_secs()) + Duration::from_nanos(u64::from(unix.subsec_nanos()))

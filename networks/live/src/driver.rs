@@ -1,4 +1,4 @@
-//! The driver: one node on its sockets.
+//! The driver: runs one role on its sockets.
 
 use crate::clock::WallWatch;
 use crate::mmsg::{BATCH, DatagramInbox, DatagramOutbox, OutgoingDatagram, ReceivedDatagram};
@@ -19,17 +19,17 @@ use usher_core::{
     DatagramPath, Instant, JobRequest, Machine, MachineHost, MachineInput, SocketId, Transmit, WorkRecord,
 };
 
-/// Datagrams that the machine is given together. They share what it costs to fetch the code of each step of their way into the
-/// processor's first cache; what more of them bring along crowds out data there.
+/// Datagrams that the machine gets together. A group shares the cost of loading each step's code into the
+/// first-level cache. A larger one would evict data from it.
 const GROUP: usize = 8;
 
-/// What a group is filled up with.
+/// Fills a group.
 const NO_DATAGRAM: (DatagramPath, &[u8]) = {
     let nobody = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
     (DatagramPath { socket: SocketId::from_number(0), local: nobody, remote: nobody }, &[])
 };
 
-/// Hosts a node: feeds its machine from sockets, mailbox and clock, and carries out what it wants done.
+/// Runs a role: feeds its machine from sockets, mailbox and clock, and applies its outputs.
 pub struct Driver<N: DriverRole> {
     node: N,
     sockets: DriverSockets,
@@ -39,25 +39,25 @@ pub struct Driver<N: DriverRole> {
 }
 
 impl<N: DriverRole> Driver<N> {
-    /// A driver that is to be [`run`](Self::run), and the mailbox of its node.
+    /// Creates a driver, to be [`run`](Self::run), and the mailbox of its role.
     #[must_use]
     pub fn new(node: N, sockets: DriverSockets, clock: SystemClock) -> (Self, Mailbox<N::Message>) {
         let (sender, mailbox) = unbounded_channel();
         (Self { node, sockets, clock, mailbox, counters: Arc::default() }, Mailbox(sender))
     }
 
-    /// What the driver counts, for other threads to read.
+    /// Returns the driver's counters, for other threads to read.
     #[must_use]
     pub fn counters(&self) -> Arc<DriverCounters> {
         Arc::clone(&self.counters)
     }
 
-    /// Serves the node until it says that it is [`stopped`](DriverRole::is_stopped), then sends what is queued, closes
-    /// what is open and gives the node back. What the machine has to do at the start is done first. To be run
-    /// on a runtime with one thread, as [`spawn`](crate::spawn_shard) makes it.
+    /// Runs until the role is [stopped](DriverRole::is_stopped). It then sends queued data, closes connections and
+    /// returns the role. The machine's initial outputs are applied first. It needs a runtime with one thread, as
+    /// [`spawn_shard`](crate::spawn_shard) creates it.
     ///
     /// # Errors
-    /// A socket could not be taken into service; nothing has been served then.
+    /// A socket could not be registered with the runtime. No input was served then.
     pub async fn run(self) -> io::Result<N> {
         let mut running = RunningDriver::new(self)?;
         let now = running.clock.now();
@@ -65,7 +65,7 @@ impl<N: DriverRole> Driver<N> {
         running.drain_machine(now);
         std::future::poll_fn(|cx| running.poll(cx)).await;
         let linger = running.settings.linger;
-        // A system that takes nothing is not waited for.
+        // Do not wait for a kernel that takes no datagrams.
         let _ = timeout(linger, std::future::poll_fn(|cx| running.poll_queues(cx))).await;
         running.streams.close_all(linger).await;
         Ok(running.node)
@@ -81,26 +81,26 @@ struct RunningDriver<N: DriverRole> {
     messages: Vec<N::Message>,
     ready: ReadyList,
     tasks: Vec<SocketTask>,
-    /// In the order of their first use; `None` for one that could not be bound.
+    /// Sockets in the order of their first use; `None` if the bind failed.
     ports: Vec<Option<DatagramSocket>>,
-    /// The machine's id of each.
+    /// The machine's id of each socket.
     numbers: Vec<SocketId>,
-    /// Where each is.
+    /// The index of each socket.
     port_indices: HashMap<SocketId, usize>,
-    /// Where the last was that something was sent by.
+    /// The index of the last socket used.
     recent: usize,
     inbox: Option<DatagramInbox>,
     outbox: DatagramOutbox,
     letters: Vec<OutgoingDatagram>,
-    /// Buffers of letters that are gone.
+    /// Buffers of sent datagrams, for reuse.
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
-    /// When the machine was last given something.
+    /// Time of the machine's last input.
     now: Instant,
     wall: WallWatch,
     streams: ConnectionTable,
     sleep: Pin<Box<Sleep>>,
-    /// When `sleep` ends; it is not looked at while this is the far future.
+    /// When `sleep` ends; `sleep` is not polled if this is the far future.
     armed: Instant,
 }
 
@@ -144,7 +144,7 @@ impl<N: DriverRole> RunningDriver<N> {
         })
     }
 
-    /// Does a bounded part of everything that can be done; ready when the node has stopped.
+    /// Does a bounded part of all pending work; ready when the role has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ready.register_waker(cx.waker());
         self.follow_wall_clock(self.clock.now());
@@ -159,7 +159,7 @@ impl<N: DriverRole> RunningDriver<N> {
             }
         }
         self.tasks = tasks;
-        // What was answered does not wait for what the machine does now.
+        // Send replies before the machine's slow work.
         self.flush_datagrams();
         let due = self.handle_timers(cx);
         self.flush_datagrams();
@@ -167,8 +167,8 @@ impl<N: DriverRole> RunningDriver<N> {
             return Poll::Ready(());
         }
         if due {
-            // A machine that is due at once puts off what costs it much: what has come to the sockets goes before that, and
-            // so the runtime looks at them first, which it does not at each wake-up.
+            // A machine that is due at once defers costly work; datagrams that have arrived go first. So let the
+            // runtime poll its sockets first, which it does not at each wake-up.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if again {
             cx.waker().wake_by_ref();
@@ -176,7 +176,7 @@ impl<N: DriverRole> RunningDriver<N> {
         Poll::Pending
     }
 
-    /// Tells the machine what the wall clock shows where that is not what it was told: the clock was set, or drifts.
+    /// Passes the wall time to the machine if the clock was set or has drifted.
     fn follow_wall_clock(&mut self, now: Instant) {
         if let Some(epoch) = self.wall.poll_change(now) {
             self.node.machine().set_epoch(now, epoch);
@@ -184,10 +184,10 @@ impl<N: DriverRole> RunningDriver<N> {
         }
     }
 
-    /// A batch of the mailbox; true if there may be more.
+    /// Handles a batch of mailbox messages; true if there may be more.
     fn poll_mailbox(&mut self, cx: &mut Context<'_>) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
-        // Without mailboxes nothing ever comes, which is not an end.
+        // Without mailboxes no message arrives; that is not an end.
         let came = matches!(self.mailbox.poll_recv_many(cx, &mut messages, BATCH), Poll::Ready(1..));
         for message in messages.drain(..) {
             self.counters.messages.increment();
@@ -199,7 +199,7 @@ impl<N: DriverRole> RunningDriver<N> {
         came
     }
 
-    /// A batch of what connections tell; true if there may be more.
+    /// Handles a batch of connection events; true if there may be more.
     fn poll_connection_events(&mut self, cx: &mut Context<'_>) -> bool {
         let mut notes = self.streams.poll_notes(cx);
         let came = !notes.is_empty();
@@ -213,9 +213,9 @@ impl<N: DriverRole> RunningDriver<N> {
         came
     }
 
-    /// A batch of datagrams.
+    /// Receives a batch of datagrams.
     fn receive_datagrams(&mut self, index: usize) {
-        // It is always there: only this function takes it, and gives it back.
+        // Always present: only this function takes it, and puts it back.
         let Some(mut inbox) = self.inbox.take() else { return };
         let port = self.ports.get_mut(index).and_then(Option::as_mut);
         let count = port.map_or(0, |port| port.receive_batch(&mut inbox, &self.counters));
@@ -228,7 +228,7 @@ impl<N: DriverRole> RunningDriver<N> {
         self.inbox = Some(inbox);
     }
 
-    /// Gives the machine what came to a socket.
+    /// Passes received datagrams to the machine.
     fn deliver_datagrams(&mut self, index: usize, inbox: &DatagramInbox) {
         let mut received = inbox.datagrams();
         loop {
@@ -251,7 +251,7 @@ impl<N: DriverRole> RunningDriver<N> {
         }
     }
 
-    /// Where a datagram that the machine is to have came from; `None` if it is not to have it.
+    /// Returns the path of a datagram; `None` if the machine must not get it.
     fn datagram_path(&mut self, index: usize, received: &ReceivedDatagram<'_>) -> Option<DatagramPath> {
         let port = self.ports.get(index)?.as_ref()?;
         let Some(remote) = received.remote else {
@@ -276,8 +276,8 @@ impl<N: DriverRole> RunningDriver<N> {
         Some(path)
     }
 
-    /// Tells the machine that its time has come, again while it is due and has time left, and arms the timer for the next;
-    /// true if that has come too.
+    /// Handles the machine's timers while they are due and the time slice lasts, and arms the timer for the next.
+    /// True if that one is due too.
     fn handle_timers(&mut self, cx: &mut Context<'_>) -> bool {
         let mut next = self.node.machine().poll_timeout();
         let begun = self.clock.now();
@@ -296,7 +296,7 @@ impl<N: DriverRole> RunningDriver<N> {
         if next <= now {
             return true;
         }
-        // A timer that is early is left: looking at it once too often is cheaper than moving it each time.
+        // Keep an early timer: an extra wake-up is cheaper than a move at each change.
         if next < self.armed {
             let Some(at) = self.clock.system_instant(next) else { return false };
             self.sleep.as_mut().reset(at.into());
@@ -309,7 +309,7 @@ impl<N: DriverRole> RunningDriver<N> {
         false
     }
 
-    /// Carries out what the machine decided, and tells it what the driver itself ended, until it is silent.
+    /// Applies the machine's outputs and reports closed connections to it, until it has no more outputs.
     fn drain_machine(&mut self, now: Instant) {
         self.now = now;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -322,12 +322,12 @@ impl<N: DriverRole> RunningDriver<N> {
         self.buffer = buffer;
     }
 
-    /// Gives the system the letters.
+    /// Sends the queued datagrams.
     fn flush_datagrams(&mut self) {
         if self.letters.is_empty() {
             return;
         }
-        // Datagrams of one length to the same address beside each other can be given to the system as one.
+        // The kernel can take adjacent datagrams with the same length and addresses as one.
         let key = |letter: &OutgoingDatagram| (letter.socket, letter.remote, Reverse(letter.data.len()));
         if self.letters.windows(2).any(|pair| key(&pair[0]) > key(&pair[1])) {
             self.letters.sort_by_key(key);
@@ -345,7 +345,7 @@ impl<N: DriverRole> RunningDriver<N> {
         self.letters = letters;
     }
 
-    /// Where the socket of this number is; one behind all where there are too many.
+    /// Returns the index of this socket; an index past the end if there are too many.
     fn socket_index(&mut self, socket: SocketId) -> usize {
         if self.numbers.get(self.recent) == Some(&socket) {
             return self.recent;
@@ -363,7 +363,7 @@ impl<N: DriverRole> RunningDriver<N> {
         place
     }
 
-    /// Whether there is a socket for a letter; a number that was not used before gets one of its own.
+    /// True if a datagram has a socket. A new number gets a socket of its own.
     fn has_port(&mut self, letter: &OutgoingDatagram) -> bool {
         let index = letter.socket;
         if matches!(self.ports.get(index), Some(Some(_))) {
@@ -394,7 +394,7 @@ impl<N: DriverRole> RunningDriver<N> {
         }
     }
 
-    /// Sends what waits; ready when nothing does.
+    /// Sends queued datagrams; ready when all queues are empty.
     fn poll_queues(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.ready.register_waker(cx.waker());
         let mut tasks = Vec::new();

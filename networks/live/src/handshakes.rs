@@ -1,5 +1,5 @@
-//! The handshakes of peers of which only an address is known. One step is done at a time, the networks take turns, and before
-//! each step the runtime looks at its sockets: a peer that opens many connections waits for itself, and the driver does not.
+//! Turns for the handshakes of unproven peers. One step runs at a time, networks take turns, and the runtime
+//! polls its sockets before each step. So a peer with many connections delays only itself.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use tokio::sync::oneshot;
 use usher_core::address::host_of;
 use usher_core::fair::FairQueue;
 
-/// Who waits, and whether somebody has the turn.
+/// Waiting handshakes, and whether a step runs.
 #[derive(Default)]
 struct TurnState {
     is_taken: bool,
     waiting: FairQueue<IpAddr, oneshot::Sender<HandshakeTurn>>,
 }
 
-/// The turns of one driver; clones are the same ones.
+/// The turns of one driver; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct HandshakeTurns(Arc<Mutex<TurnState>>);
 
@@ -23,10 +23,10 @@ impl HandshakeTurns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for this address's turn, which lasts until it is dropped.
+    /// Waits for a turn of this address, which lasts until the value is dropped.
     pub(crate) async fn wait_turn(&self, address: IpAddr) -> HandshakeTurn {
         let turn = match self.take_or_wait(address) {
-            // Whoever has the turn gives it on, and so does whoever drops it unused.
+            // The holder passes the turn on at its drop, used or not.
             Err(waiting) => waiting.await.unwrap_or_else(|_| HandshakeTurn(None)),
             Ok(turn) => turn,
         };
@@ -40,13 +40,13 @@ impl HandshakeTurns {
             return Ok(HandshakeTurn(Some(self.clone())));
         }
         let (sender, receiver) = oneshot::channel();
-        // There are no more than there are connections, which are bounded.
+        // There are no more than connections, which are bounded.
         let _ = state.waiting.push(host_of(address), sender, usize::MAX);
         Err(receiver)
     }
 }
 
-/// The right to one step.
+/// The right to one handshake step.
 pub(crate) struct HandshakeTurn(Option<HandshakeTurns>);
 
 impl Drop for HandshakeTurn {
@@ -61,7 +61,7 @@ impl Drop for HandshakeTurn {
             drop(state);
             match next.send(HandshakeTurn(Some(turns.clone()))) {
                 Ok(()) => return,
-                // Its connection is gone: the turn is the next one's.
+                // Its connection is gone: pass the turn on.
                 Err(mut unused) => unused.0 = None,
             }
         }
@@ -95,12 +95,12 @@ mod tests {
         for (_, turn) in &mut waiting {
             assert!(poll_once(turn.as_mut()).is_pending());
         }
-        // One that is given up before its turn comes keeps nobody waiting.
+        // A cancelled wait delays no other.
         drop(waiting.remove(1));
         let (mut order, mut held) = (Vec::new(), first);
         while !waiting.is_empty() {
             drop(held);
-            // Once to hear of the turn, once more after the sockets were looked at.
+            // Once for the turn, once after the runtime polled its sockets.
             let mut ready = None;
             for _ in 0..2 {
                 for (i, (_, turn)) in waiting.iter_mut().enumerate() {

@@ -1,9 +1,9 @@
-//! Live drivers: machines on real sockets (UDP in batches, TCP, TLS, SCTP), a thread for each shard.
+//! Live drivers: machines on real sockets (UDP in batches, TCP, TLS, SCTP), with a thread per shard.
 //!
-//! A [`Driver`] hosts one [`DriverRole`], a machine with what surrounds it, on the sockets of one [`DriverSockets`]. It
-//! holds no protocol: it feeds datagrams, streams, associations, messages of other threads and the time, and carries out
-//! what the machine wants done. [`spawn_shard`] gives each driver a thread of its own, with a runtime that no other
-//! thread shares; several drivers serve one address because their sockets are bound with `SO_REUSEPORT`.
+//! A [`Driver`] runs one [`DriverRole`], a machine and its owner, on the sockets of a [`DriverSockets`]. It
+//! contains no protocol. It passes datagrams, streams, associations, messages of other threads and the time to
+//! the machine, and applies the machine's outputs. [`spawn_shard`] gives a driver a thread and a runtime of its
+//! own. Several drivers serve one address by sockets with `SO_REUSEPORT`.
 
 mod association;
 mod clock;

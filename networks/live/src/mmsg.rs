@@ -1,13 +1,13 @@
-//! The one place that speaks to the system directly: datagrams in batches with their local addresses
-//! (`recvmmsg`, `sendmmsg`, `IP_PKTINFO`), the processor of a thread and the time it took, and the runtime's
-//! watch of sockets that are not its own. No safe interface to these calls exists in what the house uses, and
-//! one call for each datagram would cost more than the rest of the driver.
+//! The direct system calls: datagrams in batches with their local addresses (`recvmmsg`, `sendmmsg`,
+//! `IP_PKTINFO`), the processor of a thread and its time, and registration of foreign sockets with the runtime.
+//! Our dependencies have no safe interface to these calls. One call per datagram would cost more than the rest of
+//! the driver.
 //!
-//! Datagrams of one length between the same two addresses go through the system as one (`UDP_SEGMENT`,
-//! `UDP_GRO`): a datagram's way through it costs more than all that a server does with the datagram.
+//! The kernel takes adjacent datagrams of the same length and addresses as one (`UDP_SEGMENT`, `UDP_GRO`): a
+//! datagram's path through the kernel costs more than a server's work on it.
 //!
-//! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and
-//! are not read after it: what it wrote is read from the vectors.
+//! Pointers are built for each call from vectors that the call borrows. They are not read after it: results are
+//! read from the vectors.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -17,33 +17,33 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use tokio::io::unix::AsyncFd;
 
-/// Most datagrams that one call moves.
+/// Maximum datagrams of one call.
 pub(crate) const BATCH: usize = 64;
 
-/// Octets of a datagram that can be received: RFC 2865's longest packet is 4096.
+/// Maximum octets of a received datagram: RFC 2865's longest packet is 4096.
 pub(crate) const LONGEST: usize = 4608;
 
-/// Octets that the system may join of several datagrams: no IP packet has more.
+/// Maximum octets of joined datagrams: an IP packet has no more.
 const JOINED: usize = 65_536;
 
-/// From the place of one received piece to the next: an odd number of cache lines, so that the pieces' beginnings do
-/// not contend for the same lines of the cache.
+/// Distance between the slots of received pieces: an odd number of cache lines, so that the starts of pieces do
+/// not share cache sets.
 const STRIDE: usize = JOINED + 9 * 64;
 
-/// Datagrams that the system takes as one (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Maximum datagrams that the kernel takes as one (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const SEGMENTS: usize = 64;
 
 /// Octets of a control message's header.
 const HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Octets that are given as one at most: no UDP packet over IPv4 has more.
+/// Maximum octets of datagrams sent as one: a UDP packet over IPv4 has no more.
 const TRAIN: usize = 65_507;
 
-/// Octets of a datagram that may be given with others as one: with its headers it fits the smallest MTU of IPv6
-/// (RFC 8200 §5), since what is given so cannot be fragmented.
+/// Maximum octets of a datagram sent with others as one. With its headers it fits the minimum MTU of IPv6 (RFC
+/// 8200 §5), since joined datagrams cannot be fragmented.
 const SEGMENT: usize = 1232;
 
-/// Room for the control messages of either family: the local address, and the length of joined datagrams.
+/// Octets for the control messages of either family: the local address, and the length of joined datagrams.
 const CONTROL: usize = 64;
 
 /// Control messages' octets, aligned as their header must be.
@@ -54,30 +54,30 @@ struct ControlBuffer([u8; CONTROL]);
 /// A datagram to be sent.
 #[derive(Debug)]
 pub(crate) struct OutgoingDatagram {
-    /// By which socket.
+    /// Index of the socket.
     pub(crate) socket: usize,
-    /// From this address, if it is one; the port is the socket's.
+    /// Source address, unless unspecified; the port is the socket's.
     pub(crate) local: SocketAddr,
-    /// To this address.
+    /// Destination.
     pub(crate) remote: SocketAddr,
-    /// What it says.
+    /// Payload.
     pub(crate) data: Vec<u8>,
 }
 
 /// A datagram received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReceivedDatagram<'a> {
-    /// From whom; `None` for a family that is not the Internet's.
+    /// The sender; `None` if the family is not IPv4 or IPv6.
     pub(crate) remote: Option<SocketAddr>,
-    /// Our address to which it came, with the zone of a link-local one, if the system said.
+    /// The local destination address, with the zone of a link-local one, if the kernel reported it.
     pub(crate) local: Option<(IpAddr, u32)>,
-    /// Its octets.
+    /// Payload.
     pub(crate) data: &'a [u8],
-    /// Whether some of them are missing.
+    /// True if octets are missing.
     pub(crate) truncated: bool,
 }
 
-/// What one call needs for each datagram.
+/// The structures that one call needs for each datagram.
 struct MmsgSlots {
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<ControlBuffer>,
@@ -89,7 +89,7 @@ struct MmsgSlots {
 // which borrows the slots exclusively; between calls they are plain bits.
 unsafe impl Send for MmsgSlots {}
 
-/// What a header points at: octets of its name and control messages, and its vectors.
+/// Contents of a header: octets of its name and control messages, and its vectors.
 #[derive(Clone, Copy, Default)]
 struct SlotHeader {
     name: usize,
@@ -111,7 +111,7 @@ impl MmsgSlots {
         }
     }
 
-    /// Points the first `count` headers at their name, vectors and, where they have a length, control messages.
+    /// Sets the pointers of the first `count` headers to their name, vectors and, if not empty, control messages.
     fn point_headers(&mut self, count: usize, of: impl Fn(usize) -> SlotHeader) {
         let (names, controls) = (self.names.as_mut_ptr(), self.controls.as_mut_ptr());
         let vectors = self.vectors.as_mut_ptr();
@@ -133,7 +133,7 @@ impl MmsgSlots {
     }
 }
 
-/// Receives datagrams, up to [`BATCH`] pieces by one call; a piece is a datagram, or several that the system joined.
+/// Receives up to [`BATCH`] pieces per call; a piece is a datagram, or several that the kernel joined.
 pub(crate) struct DatagramInbox {
     slots: MmsgSlots,
     data: Vec<u8>,
@@ -145,11 +145,10 @@ impl DatagramInbox {
         Self { slots: MmsgSlots::new(), data: vec![0; BATCH * STRIDE], count: 0 }
     }
 
-    /// Receives what is there and says how many pieces that were; fewer than [`BATCH`] means that no more are
-    /// there.
+    /// Receives a batch and returns its number of pieces; fewer than [`BATCH`] means that there are no more.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there are none, and what the system says.
+    /// [`io::ErrorKind::WouldBlock`] if there are none, and other errors of the kernel.
     pub(crate) fn receive_batch(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.count = 0;
         let data = self.data.as_mut_ptr();
@@ -173,12 +172,12 @@ impl DatagramInbox {
         Ok(self.count)
     }
 
-    /// The datagrams of the last call.
+    /// Returns the datagrams of the last call.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = ReceivedDatagram<'_>> {
         (0..self.count).flat_map(|i| self.piece_datagrams(i))
     }
 
-    /// The datagrams of a piece.
+    /// Returns the datagrams of a piece.
     fn piece_datagrams(&self, i: usize) -> impl Iterator<Item = ReceivedDatagram<'_>> {
         let head = &self.slots.heads[i];
         let length = usize::try_from(head.msg_len).unwrap_or(0).min(JOINED);
@@ -187,7 +186,7 @@ impl DatagramInbox {
         let whole = head.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
         let each = told.segment.unwrap_or(length).max(1);
         let data = &self.data[i * STRIDE..i * STRIDE + length];
-        // An empty datagram is one, too.
+        // An empty datagram counts, too.
         let empty = data.is_empty().then_some(data);
         empty.into_iter().chain(data.chunks(each)).map(move |data| ReceivedDatagram {
             remote,
@@ -198,10 +197,10 @@ impl DatagramInbox {
     }
 }
 
-/// Sends datagrams, up to [`BATCH`] by one call.
+/// Sends up to [`BATCH`] datagrams per call.
 pub(crate) struct DatagramOutbox {
     slots: MmsgSlots,
-    /// How many letters each header has.
+    /// Number of datagrams of each header.
     trains: [usize; BATCH],
 }
 
@@ -210,19 +209,18 @@ impl DatagramOutbox {
         Self { slots: MmsgSlots::new(), trains: [0; BATCH] }
     }
 
-    /// How many letters the first header of the last call had: so many met its error.
+    /// Returns the number of datagrams of the last call's first header: an error applies to these.
     pub(crate) fn first_train_length(&self) -> usize {
         self.trains[0]
     }
 
-    /// Sends the first of `letters`, at most [`BATCH`], and says how many were sent, at least one. Where
-    /// `any`, the socket is bound to no one address, and each leaves from its letter's. Where `join`, letters
-    /// beside each other that have the same addresses and length are given to the system as one; the last of
-    /// them may be shorter.
+    /// Sends the first of `letters`, at most [`BATCH`], and returns the number sent, at least one. With `any`, the
+    /// socket is bound to no address, and each datagram has its own source. With `join`, adjacent datagrams with the
+    /// same addresses and length are sent as one; the last may be shorter.
     ///
     /// # Errors
-    /// What the system says of the [`first`](Self::first_train_length) ones; [`io::ErrorKind::WouldBlock`] if it takes none
-    /// now.
+    /// The kernel's error for the [first](Self::first_train_length) ones; [`io::ErrorKind::WouldBlock`] if it takes
+    /// none now.
     pub(crate) fn send_batch(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -236,7 +234,7 @@ impl DatagramOutbox {
         while let Some(letter) = letters.get(at) {
             let count = if join { joinable_count(&letters[at..]) } else { 1 };
             for (i, letter) in letters.iter().enumerate().skip(at).take(count) {
-                // The system reads what this points at and does not write it.
+                // The kernel reads this memory and does not write it.
                 self.slots.vectors[i].iov_base = letter.data.as_ptr().cast_mut().cast();
                 self.slots.vectors[i].iov_len = letter.data.len();
             }
@@ -261,7 +259,7 @@ impl DatagramOutbox {
     }
 }
 
-/// How many letters, from the first, can be given as one.
+/// Returns the number of datagrams, from the first, that can be sent as one.
 fn joinable_count(letters: &[OutgoingDatagram]) -> usize {
     let [first, rest @ ..] = letters else { return 0 };
     let length = first.data.len();
@@ -303,7 +301,7 @@ fn address_of(storage: &libc::sockaddr_storage, length: u32) -> Option<SocketAdd
     }
 }
 
-/// Writes an address and gives its length.
+/// Writes an address and returns its length.
 fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> usize {
     let at: *mut libc::sockaddr_storage = storage;
     match address {
@@ -333,16 +331,16 @@ fn write_address(storage: &mut libc::sockaddr_storage, address: SocketAddr) -> u
     }
 }
 
-/// What the system says of a piece beside its octets.
+/// The kernel's ancillary data of a piece.
 #[derive(Clone, Copy, Default)]
 struct AncillaryData {
-    /// Our address, with its interface where it is link-local.
+    /// The local address, with its interface if it is link-local.
     local: Option<(IpAddr, u32)>,
-    /// Octets of each of the joined datagrams but the last, which may be shorter.
+    /// Octets of each joined datagram; the last may be shorter.
     segment: Option<usize>,
 }
 
-/// Reads control messages of `length` octets.
+/// Parses control messages of `length` octets.
 fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
     let mut told = AncillaryData::default();
     let (mut at, end) = (0, length.min(CONTROL));
@@ -358,8 +356,8 @@ fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if body.len() >= size_of::<libc::in_pktinfo>() => {
                 // SAFETY: the body has as many octets as this, which is plain bits.
                 let info = unsafe { body.as_ptr().cast::<libc::in_pktinfo>().read_unaligned() };
-                // The kernel leaves its own choice of address empty where it did not look up a route for the
-                // packet; then the packet's destination, which is the same for all but broadcasts, says it.
+                // Without a route lookup the kernel leaves this address empty. Then use the packet's destination, which
+                // differs only for broadcasts.
                 let own = match info.ipi_spec_dst.s_addr {
                     0 => info.ipi_addr.s_addr,
                     own => own,
@@ -384,8 +382,8 @@ fn parse_ancillary(control: &ControlBuffer, length: usize) -> AncillaryData {
     told
 }
 
-/// Writes the control message that lets a datagram leave from `local`, and gives its length; 0 for an
-/// address that leaves the choice to the system.
+/// Writes the control message for the source address `local` and returns its length; 0 if the kernel is to
+/// choose.
 fn write_local(control: &mut ControlBuffer, local: SocketAddr) -> usize {
     if local.ip().is_unspecified() {
         return 0;
@@ -418,8 +416,8 @@ fn write_local(control: &mut ControlBuffer, local: SocketAddr) -> usize {
     }
 }
 
-/// Writes, behind `at` octets of others, the control message that has what is given cut into datagrams of
-/// `octets`, and gives the length of all.
+/// Writes, after `at` octets, the control message that cuts the payload into datagrams of `octets`. Returns the
+/// total length.
 fn write_segment(control: &mut ControlBuffer, at: usize, octets: usize) -> usize {
     const SPACE: usize = HEAD + size_of::<usize>();
     debug_assert!(at + SPACE <= CONTROL, "either address leaves room for it");
@@ -437,7 +435,7 @@ fn write_segment(control: &mut ControlBuffer, at: usize, octets: usize) -> usize
     at + SPACE
 }
 
-/// Has the system join datagrams that come one after the other, and say of what length they are; whether it does.
+/// Lets the kernel join received datagrams and report their length; true if it does.
 pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     let on: libc::c_int = 1;
     let length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -448,7 +446,7 @@ pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     result == 0
 }
 
-/// Has the system give a socket so many octets of a receive buffer, whatever it gives others: with CAP_NET_ADMIN it does.
+/// Sets the receive buffer beyond the system's limit; needs CAP_NET_ADMIN.
 pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, octets: usize) -> bool {
     let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
     let length = size_of::<libc::c_int>() as libc::socklen_t;
@@ -465,12 +463,12 @@ pub(crate) fn force_receive_buffer(socket: BorrowedFd<'_>, octets: usize) -> boo
     result == 0
 }
 
-/// Has the kernel run a program over each datagram that comes to the address of this socket and of others that share it: what
-/// that gives is the number of the socket that gets the datagram, in the order in which they were bound. Its octets are the
-/// datagram's without headers; a read beyond their end gives 0.
+/// Attaches a program to the sockets that share this socket's address. The kernel runs it on each datagram. Its
+/// result is the number of the receiving socket, in the order of their binds. The program reads the payload
+/// without headers; a read beyond the end returns 0.
 ///
 /// # Errors
-/// What the system says; the program is none.
+/// The kernel's error; the program is invalid.
 pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[FilterInstruction]) -> io::Result<()> {
     let mut steps: Vec<libc::sock_filter> = program
         .iter()
@@ -492,23 +490,23 @@ pub fn steer_datagrams(socket: BorrowedFd<'_>, program: &[FilterInstruction]) ->
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A step of a program of [`steer_datagrams`]: the kernel's classic packet filter (struct sock_filter).
+/// An instruction of a [`steer_datagrams`] program: the kernel's classic packet filter (struct sock_filter).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilterInstruction {
-    /// What is done.
+    /// Operation code.
     pub code: u16,
-    /// Of a comparison: how many steps are left out where it holds.
+    /// Instructions to skip if a comparison holds.
     pub yes: u8,
-    /// And where it does not.
+    /// Instructions to skip if it does not.
     pub no: u8,
-    /// With what it is done.
+    /// Operand.
     pub operand: u32,
 }
 
-/// Has the system say to which of our addresses each datagram came.
+/// Lets the kernel report the local address of each datagram.
 ///
 /// # Errors
-/// What the system says; the socket is of neither Internet family.
+/// The kernel's error; the socket is of another family.
 pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     let on: libc::c_int = 1;
     let (level, option) = if ipv6 {
@@ -523,12 +521,12 @@ pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, ipv6: bool) -> io::Resu
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// An SCTP socket as the runtime watches it.
+/// An SCTP socket registered with the runtime.
 pub(crate) trait WatchedSocket: AsRawFd + Sized {
-    /// Has the runtime watch it; only within one.
+    /// Registers it with the runtime; only within one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn into_async(self) -> io::Result<AsyncFd<Self>>;
 }
 
@@ -564,8 +562,7 @@ pub(crate) fn pin_thread(core: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The processor time that this thread has taken, in the program and in the system; zero if the system does
-/// not say.
+/// Returns the processor time of this thread, in user and kernel mode; zero if it is unknown.
 #[must_use]
 pub fn thread_cpu_time() -> std::time::Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -595,7 +592,7 @@ mod tests {
         lengths.iter().enumerate().map(letter).collect()
     }
 
-    /// Sends letters of these lengths, joined; what comes in how many pieces.
+    /// Sends datagrams of these lengths, joined. Returns the received datagrams and their pieces.
     fn send_joined(lengths: &[usize], ask: bool) -> (Vec<(u8, usize)>, usize) {
         let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         enable_packet_info(to.as_fd(), false).unwrap();

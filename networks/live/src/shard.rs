@@ -5,15 +5,15 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
 
-/// Why a shard did not start.
+/// The error of a shard that did not start.
 #[derive(Debug, thiserror::Error)]
 #[error("shard {name} has no {what}: {error}")]
 pub struct ShardError {
     /// The shard's name.
     pub name: String,
-    /// What it could not have: a thread, the processor asked for, a runtime.
+    /// The missing resource: the thread, the requested processor, or the runtime.
     pub what: &'static str,
-    /// What the system says.
+    /// The system's error.
     pub error: io::Error,
 }
 
@@ -22,10 +22,10 @@ pub struct ShardError {
 pub struct Shard<T>(JoinHandle<Option<T>>);
 
 impl<T> Shard<T> {
-    /// Waits for the future's end.
+    /// Waits for the end of the future.
     ///
     /// # Errors
-    /// The thread panicked; the error is what it panicked with.
+    /// The thread panicked; the error is the panic's payload.
     pub fn join(self) -> thread::Result<T> {
         match self.0.join() {
             Ok(Some(result)) => Ok(result),
@@ -34,19 +34,19 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Whether the future has ended.
+    /// True if the future has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }
 
-/// Runs a future, mostly [`Driver::run`](crate::Driver::run), on a thread of this name with a runtime of its
-/// own; with `core`, on that processor (counted from 0) only. The future is made on the new thread and so
-/// need not be `Send`.
+/// Runs a future, usually [`Driver::run`](crate::Driver::run), on a thread with this name and a runtime of its
+/// own. `core` binds it to that processor (counted from 0). The new thread creates the future, so it need not be
+/// `Send`.
 ///
 /// # Errors
-/// No thread, no such processor, or no runtime; the future has not been made then.
+/// No thread, no such processor, or no runtime. The future was not created then.
 pub fn spawn_shard<F, T>(
     name: &str,
     core: Option<usize>,
@@ -61,8 +61,7 @@ where
     let work = move || {
         let begin = || {
             core.map_or(Ok(()), mmsg::pin_thread).map_err(|e| ("such processor", e))?;
-            // Sockets are looked at after every few steps: a driver that always has something to do would
-            // otherwise keep its connections waiting.
+            // Poll the sockets after every few steps: otherwise a busy driver would keep its connections waiting.
             let mut builder = Builder::new_current_thread();
             builder.enable_all().event_interval(7).build().map_err(|e| ("runtime", e))
         };
@@ -70,7 +69,7 @@ where
             Ok(runtime) => (Some(runtime), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // The other side waits for this.
+        // The caller waits for this.
         let _ = ready.send(said);
         Some(runtime?.block_on(body()))
     };

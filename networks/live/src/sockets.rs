@@ -1,4 +1,4 @@
-//! The sockets that a driver is given, and how they are made.
+//! The sockets of a driver, and their creation.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
@@ -11,38 +11,38 @@ use tokio::sync::watch;
 use usher_core::{ListenerId, SocketId};
 use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, ServerConfig, TlsError};
 
-/// What protects a connection that the machine opens.
+/// The security of an outgoing connection.
 #[derive(Clone, Debug)]
 pub enum OutgoingSecurity {
-    /// Nothing: plain TCP.
+    /// Plain TCP.
     Plain,
     /// TLS.
     Tls(TlsClient),
-    /// It is not opened: the machine hears that it was refused.
+    /// The connection is not opened: the machine gets a refusal.
     Refused,
 }
 
-/// What protects a connection to an address.
+/// Selects the security of a connection by its remote address.
 pub type SecuritySelector = Arc<dyn Fn(SocketAddr) -> OutgoingSecurity + Send + Sync>;
 
-/// How sockets are made.
+/// Options of sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
-    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; the system may grant less to who has no CAP_NET_ADMIN.
-    /// `None` leaves the system's default.
+    /// Octets of the receive buffer (`SO_RCVBUF`). Without CAP_NET_ADMIN the kernel may grant less. `None` keeps the
+    /// system's default.
     pub receive_buffer: Option<usize>,
     /// Octets of the send buffer.
     pub send_buffer: Option<usize>,
-    /// Whether further sockets, those of other shards, may be bound to the same address (`SO_REUSEPORT`).
+    /// True if the sockets of other shards may bind to the same address (`SO_REUSEPORT`).
     pub shared: bool,
-    /// Connections that may wait to be accepted.
+    /// Maximum number of connections that wait for accept.
     pub backlog: i32,
-    /// What is sent bears this mark (`SO_MARK`), by which routing rules may go; needs CAP_NET_ADMIN.
+    /// Mark of sent packets (`SO_MARK`) for routing rules; needs CAP_NET_ADMIN.
     pub mark: Option<u32>,
 }
 
 impl Default for SocketOptions {
-    /// 4 MiB each way, shared, 1024 waiting connections, no mark.
+    /// Returns 4 MiB each way, shared, a backlog of 1024, no mark.
     fn default() -> Self {
         let buffer = Some(4 << 20);
         Self { receive_buffer: buffer, send_buffer: buffer, shared: true, backlog: 1024, mark: None }
@@ -57,7 +57,7 @@ fn open_socket(
 ) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if address.is_ipv6() {
-        // One socket for each family: the other one is a listener of its own.
+        // One socket per address family: the other family has a listener of its own.
         socket.set_only_v6(true)?;
     }
     if options.shared {
@@ -78,45 +78,45 @@ fn open_socket(
     Ok(socket)
 }
 
-/// Binds a datagram socket; replies sent from it leave from the address that was asked. An IPv6 socket
-/// serves IPv6 only.
+/// Binds a datagram socket. A reply leaves from the address that received the request. An IPv6 socket serves only
+/// IPv6.
 ///
 /// # Errors
-/// What the system says: the address is not ours, is in use, or needs a privilege.
+/// The kernel's error: the address is not local, is in use, or needs a privilege.
 pub fn bind_udp(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpSocket> {
     let socket = open_socket(address, Type::DGRAM, Protocol::UDP, options)?;
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// Listens for connections; an IPv6 socket serves IPv6 only.
+/// Listens for connections; an IPv6 socket serves only IPv6.
 ///
 /// # Errors
-/// What the system says: the address is not ours, is in use, or needs a privilege.
+/// The kernel's error: the address is not local, is in use, or needs a privilege.
 pub fn listen_tcp(address: SocketAddr, options: &SocketOptions) -> io::Result<TcpListener> {
-    // Buffers of streams are left to the system, which fits them to each connection.
+    // The kernel tunes stream buffers for each connection.
     let buffers = SocketOptions { receive_buffer: None, send_buffer: None, ..*options };
     let socket = open_socket(address, Type::STREAM, Protocol::TCP, &buffers)?;
-    // A port whose earlier connections are in TIME-WAIT can be had at once.
+    // Permits reuse of a port with connections in TIME-WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(options.backlog)?;
     Ok(socket.into())
 }
 
-/// What becomes of a connection that the machine opens inside TLS.
+/// The outcome of an outgoing TLS connection.
 #[derive(Debug)]
 pub enum TlsOutcome<'a> {
-    /// It is up; with the server's own certificate (DER), of which the machine has yet to find whether it is whose it should be.
+    /// The handshake is complete. The machine still checks the server's certificate (DER) against the expected name.
     Up(Option<&'a [u8]>),
-    /// TLS ended it, in the handshake or after it.
+    /// TLS failed, in the handshake or later.
     Failed(&'a TlsError),
 }
 
-/// Hears what becomes of connections, for whoever tells people.
+/// Receives the outcomes of TLS connections, for logs.
 pub type TlsObserver = Arc<dyn Fn(SocketAddr, &TlsOutcome<'_>) + Send + Sync>;
 
-/// What is remembered and told of a configuration's connections.
+/// The first failure of a configuration's connections, and their observer.
 #[derive(Default)]
 pub(crate) struct TlsOutcomes {
     first_fault: OnceLock<TlsError>,
@@ -126,7 +126,7 @@ pub(crate) struct TlsOutcomes {
 impl TlsOutcomes {
     pub(crate) fn report_failure(&self, remote: SocketAddr, error: TlsError) {
         self.report_outcome(remote, &TlsOutcome::Failed(&error));
-        // Another was the first.
+        // A first failure is recorded already.
         let _ = self.first_fault.set(error);
     }
     pub(crate) fn report_outcome(&self, remote: SocketAddr, outcome: &TlsOutcome<'_>) {
@@ -149,26 +149,25 @@ macro_rules! replaceable {
         pub struct $name(Arc<watch::Sender<$config>>, Arc<TlsOutcomes>);
 
         impl $name {
-            /// Begins with this configuration.
+            /// Creates it with this configuration.
             #[must_use]
             pub fn new(config: $config) -> Self {
                 Self(Arc::new(watch::Sender::new(config)), Arc::default())
             }
 
-            /// New connections take this configuration. Those that are open keep theirs, but for whom they trust: the
-            /// peer's certificates are verified again by this configuration, and where they are not trusted by it, the
-            /// connection is reset.
+            /// Replaces the configuration for new connections. Open connections keep theirs except for trust: the new
+            /// configuration verifies their peers' certificates again and resets untrusted connections.
             pub fn replace(&self, config: $config) {
                 self.0.send_replace(config);
             }
 
-            /// The configuration that new connections take.
+            /// Returns the configuration of new connections.
             #[must_use]
             pub fn current(&self) -> $config {
                 self.0.borrow().clone()
             }
 
-            /// What ended the first of its connections that TLS itself ended, in the handshake or after it.
+            /// Returns the first TLS failure of its connections, in the handshake or later.
             #[must_use]
             pub fn first_fault(&self) -> Option<&TlsError> {
                 self.1.first_fault.get()
@@ -178,7 +177,7 @@ macro_rules! replaceable {
                 Arc::clone(&self.1)
             }
 
-            /// The configuration, and each that comes in its place.
+            /// Subscribes to the configuration and its replacements.
             pub(crate) fn watch(&self) -> watch::Receiver<$config> {
                 self.0.subscribe()
             }
@@ -187,19 +186,18 @@ macro_rules! replaceable {
 }
 
 replaceable! {
-    /// The TLS of a listener: a configuration that can be replaced while connections are open. Clones are the same
-    /// one.
+    /// The TLS of a listener, with a configuration that can be replaced while connections are open. Clones share it.
     TlsServer, ServerConfig
 }
 
 replaceable! {
-    /// The TLS of connections that the machine opens: a configuration that can be replaced while they are open. Clones
-    /// are the same one.
+    /// The TLS of outgoing connections, with a configuration that can be replaced while they are open. Clones share
+    /// it.
     TlsClient, ClientConfig
 }
 
 impl TlsClient {
-    /// The same, of whose connections somebody hears.
+    /// Creates it with an observer of its connections.
     #[must_use]
     pub fn with_observer(config: ClientConfig, observer: TlsObserver) -> Self {
         let outcomes = TlsOutcomes { observer: Some(observer), ..TlsOutcomes::default() };
@@ -207,69 +205,69 @@ impl TlsClient {
     }
 }
 
-/// A socket that accepts connections for the machine.
+/// A listening TCP socket of the machine.
 #[derive(Debug)]
 pub struct DriverListener {
-    /// What the machine calls it: whose what is accepted here will be.
+    /// The machine's id of the listener.
     pub id: ListenerId,
-    /// The socket, as [`listen_tcp`] makes it.
+    /// The socket, from [`listen_tcp`].
     pub socket: TcpListener,
-    /// With this, the machine hears of a connection once its TLS handshake is complete.
+    /// TLS, if any. The machine gets the connection after its handshake.
     pub tls: Option<TlsServer>,
 }
 
-/// An SCTP socket that accepts associations for the machine.
+/// A listening SCTP socket of the machine.
 #[derive(Debug)]
 pub struct AssociationListener {
-    /// What the machine calls it: whose what is accepted here will be.
+    /// The machine's id of the listener.
     pub id: ListenerId,
     /// The socket.
     pub socket: usher_sctp::SctpListener,
 }
 
-/// Bounds of a driver.
+/// Limits and timeouts of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DriverConfig {
-    /// Datagrams that wait for each socket while the system takes no more; then the newest are dropped.
+    /// Maximum queued datagrams per socket while the kernel takes no more; then the newest are dropped.
     pub datagram_queue: usize,
-    /// Sockets that the machine may have, those of its own choice included.
+    /// Maximum number of sockets, including those that the machine creates.
     pub sockets: usize,
-    /// Connections or associations of one listener at a time, those in their handshake included.
+    /// Maximum connections or associations per listener, including handshakes.
     pub connections: usize,
-    /// Connections of one listener from one address at a time.
+    /// Maximum connections per listener and remote address.
     pub connections_per_address: usize,
-    /// Accepted connections at a time of whose peers nothing is known, of all listeners: TLS handshakes under way, and, without TLS, those to
-    /// whom the machine has said nothing yet. Beyond it the oldest of the network (an IPv4 address, or 64 bits of an IPv6 address)
-    /// that has most makes room.
+    /// Maximum accepted connections of unproven peers, over all listeners: TLS handshakes, and connections without
+    /// TLS that the machine has not answered. Beyond it, the network with the most (an IPv4 address, or 64 bits of an
+    /// IPv6 address) loses its oldest.
     pub handshakes: usize,
-    /// Octets that may wait for one connection's peer to read when more is to be sent; otherwise the connection is
-    /// reset.
+    /// Octets that may be queued for one connection. If the peer does not read and more is to be sent, the connection
+    /// is reset.
     pub stream_queue: usize,
-    /// How long a machine that is due again and again goes on before the sockets are looked at: what comes meanwhile waits
-    /// for this and one step more at most, and what each look costs is shared by the steps.
+    /// Time slice of a machine that is due again and again, before the sockets are polled. Input waits at most this
+    /// and one step more. A longer slice shares the cost of a poll among more steps.
     pub time_slice: Duration,
-    /// How long setting up a connection may take, TLS not included.
+    /// Timeout of connection setup, without TLS.
     pub connect_timeout: Duration,
-    /// How long a TLS handshake may take.
+    /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long a connection that this side closes may take to send what is queued and to see the other
-    /// side's end.
+    /// Timeout of a local close: to send the queued data and to receive the peer's end.
     pub linger: Duration,
-    /// Whether a peer without TLS that sends no more is told to the machine as that ([`StreamEvent::Finished`](usher_core::StreamEvent)), which
-    /// may owe it answers. Otherwise its connection is over.
+    /// True if the end of a peer's data, without TLS, reaches the machine as
+    /// [`StreamEvent::Finished`](usher_core::StreamEvent), so that it can still reply. Otherwise the connection
+    /// closes.
     pub half_closed: bool,
-    /// The options of associations that the machine begins; how many streams it asks for is its own affair.
+    /// Options of outgoing associations; the machine chooses the number of streams.
     pub associations: usher_sctp::SocketOptions,
-    /// The options of the sockets that the machine asks for by using a new number.
+    /// Options of sockets that the machine creates by a new number.
     pub ephemeral: SocketOptions,
-    /// Whether the system is given, and gives, datagrams of one length between the same two addresses as one (UDP
-    /// segmentation offload), where it can.
+    /// True to let the kernel join datagrams of the same length and addresses, where it can (UDP segmentation
+    /// offload).
     pub offload: bool,
 }
 
 impl Default for DriverConfig {
-    /// 4096 datagrams, 65536 sockets, 65536 connections and 1024 of each address, 1024 handshakes, 4 MiB, and 4 ms, 10 s,
-    /// 10 s and 2 s; with offload.
+    /// Returns 4096 datagrams, 65536 sockets, 65536 connections and 1024 per address, 1024 handshakes, 4 MiB,
+    /// a time slice of 4 ms, timeouts of 10 s, 10 s and 2 s, and offload.
     fn default() -> Self {
         Self {
             datagram_queue: 4096,
@@ -290,23 +288,23 @@ impl Default for DriverConfig {
     }
 }
 
-/// What a driver serves its machine with. The default has no sockets: all are the machine's own choice.
+/// The sockets and limits of a driver. The default has no sockets: the machine creates all of them.
 #[derive(Default)]
 pub struct DriverSockets {
-    /// Datagram sockets, with what the machine calls them.
+    /// Datagram sockets, with the machine's ids.
     pub udp: Vec<(SocketId, UdpSocket)>,
-    /// Where connections are accepted.
+    /// TCP listeners.
     pub listeners: Vec<DriverListener>,
-    /// Where associations are accepted.
+    /// SCTP listeners.
     pub associations: Vec<AssociationListener>,
-    /// What protects the connections that the machine opens; `None` for plain TCP to all. To whom it says that TLS does, no
-    /// association is begun: nothing protects one.
+    /// Security of outgoing connections; `None` for plain TCP. If it requires TLS for a destination, associations to
+    /// it are refused, since they have no protection.
     pub outgoing: Option<SecuritySelector>,
-    /// Bounds.
+    /// Limits and timeouts.
     pub settings: DriverConfig,
 }
 
-/// Datagram sockets of the hosted machine itself, numbered from 0.
+/// Numbers the machine's datagram sockets from 0.
 pub fn number_sockets(sockets: impl IntoIterator<Item = UdpSocket>) -> Vec<(SocketId, UdpSocket)> {
     (0..).map(SocketId::from_number).zip(sockets).collect()
 }

@@ -1,4 +1,4 @@
-//! One connection: a task between a TCP socket, with TLS or without, and the driver.
+//! One connection: the task between a TCP socket, with or without TLS, and the driver.
 
 use crate::counters::DriverCounters;
 use crate::handshakes::HandshakeTurns;
@@ -21,14 +21,14 @@ use usher_sctp::SendInfo;
 /// Octets read by one call.
 const CHUNK: usize = 16 << 10;
 
-/// What the driver wants of a connection.
+/// A command of the driver to a connection.
 #[derive(Debug)]
 pub(crate) enum ConnectionCommand {
     /// Send these octets.
     Data(Vec<u8>),
     /// Send this message by an association.
     Message(SendInfo, Vec<u8>),
-    /// Read this many more octets; until the first such order as many come as the peer sends.
+    /// Read this many more octets. Before the first such command, reading is unlimited.
     Credit(u32),
     /// Close after everything is sent.
     Shutdown,
@@ -36,23 +36,23 @@ pub(crate) enum ConnectionCommand {
     Abort,
 }
 
-/// What a connection tells the driver.
+/// An event of a connection for the driver.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
-    /// It is up.
+    /// The connection is established.
     Connected {
-        /// The other side.
+        /// The peer.
         remote: SocketAddr,
-        /// Our address.
+        /// The local address.
         local: Option<IpAddr>,
-        /// Its certificate.
+        /// The peer's certificate.
         certificate: Option<Vec<u8>>,
     },
     /// The next octets.
     Data(Vec<u8>),
-    /// An association is up.
+    /// An association is established.
     Up {
-        /// The other side.
+        /// The peer.
         remote: SocketAddr,
         /// Outbound streams.
         streams: u16,
@@ -61,34 +61,34 @@ pub(crate) enum ConnectionEvent {
     Message {
         /// Its stream.
         stream: u16,
-        /// Its payload protocol.
+        /// Its payload protocol identifier.
         ppid: u32,
-        /// What it says.
+        /// The message.
         data: Vec<u8>,
     },
-    /// Much was waiting to be sent, and all is sent.
+    /// A long queue has been sent.
     Writable,
-    /// The other side sends no more.
+    /// The peer sends no more data.
     Finished,
-    /// It is over.
+    /// The connection is closed.
     Closed(CloseReason),
 }
 
-/// A connection's end of what binds it to its driver.
+/// A connection's end of the channel to its driver.
 pub(crate) struct DriverHandle {
     pub(crate) id: ConnId,
     pub(crate) notes: Sender<(ConnId, ConnectionEvent)>,
     pub(crate) orders: UnboundedReceiver<ConnectionCommand>,
-    /// Octets ordered and not sent yet.
+    /// Queued octets that are not sent yet.
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) counters: Arc<DriverCounters>,
     pub(crate) settings: DriverConfig,
-    /// Whose handshake's turn it is, for a peer who came unasked.
+    /// Turns of handshakes, for an unproven peer.
     pub(crate) turns: Option<HandshakeTurns>,
 }
 
 impl DriverHandle {
-    /// Tells the driver; one that has ended need not know.
+    /// Sends an event to the driver. If the driver has ended, the event is dropped.
     pub(crate) async fn send_event(&self, note: ConnectionEvent) {
         let _ = self.notes.send((self.id, note)).await;
     }
@@ -126,7 +126,7 @@ pub(crate) async fn connect_and_serve(
             opened = &mut opening => break opened,
             order = link.orders.recv() => match order {
                 Some(order @ (ConnectionCommand::Data(_) | ConnectionCommand::Message(..) | ConnectionCommand::Credit(_))) => orders.push(order),
-                // Nothing is open yet that could be closed in good order.
+                // There is no connection to close gracefully yet.
                 Some(ConnectionCommand::Shutdown) | None => return link.send_event(ConnectionEvent::Closed(CloseReason::Closed)).await,
                 Some(ConnectionCommand::Abort) => return,
             },
@@ -159,7 +159,7 @@ pub(crate) async fn connect_and_serve(
     link.send_event(ConnectionEvent::Closed(failed)).await;
 }
 
-/// Waits for another configuration of whom to trust, without TLS for ever; an error where the peer is not trusted any more.
+/// Waits for a new trust configuration, forever without TLS. An error means that the peer is no longer trusted.
 async fn wait_trust_change(tls: &mut Option<TlsConnection>) -> Result<(), TlsError> {
     match tls {
         Some(tls) => tls.wait_replacement().await,
@@ -175,14 +175,14 @@ async fn open_stream(local: Option<IpAddr>, remote: SocketAddr) -> io::Result<Tc
     socket.connect(remote).await
 }
 
-/// How far the ending of a connection is.
+/// Progress of a local close.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ClosingState {
-    /// Nobody wants it to end.
+    /// Open.
     Open,
-    /// This side wants it to end when all is sent.
+    /// This end closes after all data is sent.
     Requested,
-    /// All is sent, and the other side knows that no more will come.
+    /// All data is sent, and the peer knows that this end sends no more.
     EndSent,
 }
 
@@ -191,20 +191,20 @@ struct StreamTask {
     stream: TcpStream,
     remote: SocketAddr,
     tls: Option<TlsConnection>,
-    /// Whether the driver has been told that it is up.
+    /// True if the driver knows that it is established.
     up: bool,
-    /// Octets for the socket, and how many of them it has taken.
+    /// Octets for the socket, and the number that it has taken.
     out: Vec<u8>,
     sent: usize,
-    /// Octets ordered and taken into `out` or waiting for the handshake, not yet off [`DriverHandle::queued`].
+    /// Octets in `out` or waiting for the handshake, and not yet subtracted from [`DriverHandle::queued`].
     waiting: usize,
-    /// Whether so much waited that the driver is to be told when all is sent.
+    /// True if the queue is so long that the driver gets an event when it is sent.
     high: bool,
     credit: Option<u64>,
     closing_state: ClosingState,
-    /// Whether the other side sends no more, and the driver was told.
+    /// True if the peer has ended its data, and the driver knows it.
     finished: bool,
-    /// Whether the driver has forgotten the connection.
+    /// True if the driver has dropped the connection.
     orphan: bool,
     deadline: Option<Instant>,
     buffer: Vec<u8>,
@@ -212,8 +212,8 @@ struct StreamTask {
 
 impl StreamTask {
     fn new(link: DriverHandle, stream: TcpStream, remote: SocketAddr, tls: Option<TlsConnection>) -> Self {
-        // Without it small messages would wait for acknowledgements of earlier ones; a socket that refuses
-        // serves all the same.
+        // Without it small messages would wait for acknowledgements of earlier ones. The connection also works if this
+        // fails.
         let _ = stream.set_nodelay(true);
         let deadline = tls.is_some().then(|| Instant::now() + link.settings.handshake_timeout);
         Self {
@@ -240,7 +240,7 @@ impl StreamTask {
         match self.serve_until_closed().await {
             Ok(reason) => {
                 self.link.send_event(ConnectionEvent::Closed(reason)).await;
-                // What was ordered until the driver heard of the end is sent still.
+                // Send data queued before the driver got the close.
                 let linger = self.link.settings.linger;
                 let _ = timeout(linger, self.drain_commands()).await;
             }
@@ -253,7 +253,7 @@ impl StreamTask {
         }
     }
 
-    /// The connection until one side closes it (`Ok`) or it breaks (`Err`, with what the driver is to hear).
+    /// Serves until one end closes (`Ok`) or the connection breaks (`Err`, with the reason for the driver).
     async fn serve_until_closed(&mut self) -> Result<CloseReason, Option<CloseReason>> {
         if let Some(tls) = &mut self.tls {
             tls.stream.start_handshake(&mut self.out);
@@ -325,7 +325,7 @@ impl StreamTask {
         }
     }
 
-    /// Takes an order; `None` is the driver's end. False: the connection is to be reset.
+    /// Applies a command; `None` means that the driver has ended. False: reset the connection.
     fn apply_command(&mut self, order: Option<ConnectionCommand>) -> bool {
         match order {
             Some(ConnectionCommand::Data(data)) => {
@@ -344,7 +344,7 @@ impl StreamTask {
                 }
             }
             Some(ConnectionCommand::Abort) => return false,
-            // It is of an association.
+            // A command of associations.
             Some(ConnectionCommand::Message(..)) => self.link.counters.unknown_connection.increment(),
         }
         true
@@ -361,12 +361,12 @@ impl StreamTask {
         }
     }
 
-    /// Octets that wait for the handshake.
+    /// Returns the octets that wait for the handshake.
     fn early_octets(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.stream.pending_octets())
     }
 
-    /// Tells the driver that the connection is up.
+    /// Reports the established connection to the driver.
     async fn report_connected(&mut self) {
         self.up = true;
         if self.closing_state == ClosingState::Open {
@@ -376,7 +376,7 @@ impl StreamTask {
             tls.is_up(self.remote);
         }
         let certificate = self.tls.as_ref().and_then(|tls| tls.stream.peer_certificate()).map(<[u8]>::to_vec);
-        // A socket whose connection is gone already has none.
+        // A socket without a connection has no address.
         let local = original_destination(&self.stream).map(|local| local.ip());
         self.link.send_event(ConnectionEvent::Connected { remote: self.remote, local, certificate }).await;
         if let Some(tls) = &mut self.tls {
@@ -384,13 +384,13 @@ impl StreamTask {
         }
     }
 
-    /// Gives the socket what it takes.
+    /// Writes to the socket as much as it takes.
     fn flush(&mut self) -> Result<(), Option<CloseReason>> {
         while self.sent < self.out.len() {
             match self.stream.try_write(&self.out[self.sent..]) {
                 Ok(n) => {
                     self.sent += n;
-                    // What TLS adds is not counted; at the end the count is right again.
+                    // TLS overhead is not counted; at the end the count is exact again.
                     self.release_queued(n.min(self.waiting - self.early_octets().min(self.waiting)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -414,7 +414,7 @@ impl StreamTask {
         self.link.queued.fetch_sub(octets, Ordering::Relaxed);
     }
 
-    /// Reads once; true at the other side's end.
+    /// Reads once; true at the end of the peer's data.
     async fn read_once(&mut self) -> Result<bool, Option<CloseReason>> {
         let most = self.credit.filter(|_| self.closing_state == ClosingState::Open).unwrap_or(u64::MAX);
         let most = usize::try_from(most).unwrap_or(usize::MAX).min(CHUNK);
@@ -482,7 +482,7 @@ impl StreamTask {
                 if let Some(tls) = &self.tls {
                     tls.report_failure(self.remote, error);
                 }
-                // What cannot be sent any more is no other end than this.
+                // A failed write does not change the reason.
                 let _ = self.flush();
                 self.linger_after_alert().await;
                 Err(Some(self.tls_close_reason()))
@@ -490,7 +490,7 @@ impl StreamTask {
         }
     }
 
-    /// Lets the other side read the alert: a reset at once could overtake it.
+    /// Gives the peer time to read the alert: an immediate reset could overtake it.
     async fn linger_after_alert(&mut self) {
         let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
         let end = async {
@@ -506,18 +506,18 @@ impl StreamTask {
         let _ = timeout(self.link.settings.linger.min(Duration::from_millis(500)), end).await;
     }
 
-    /// Why a connection is over whose TLS failed.
+    /// Returns the close reason of a TLS failure.
     fn tls_close_reason(&self) -> CloseReason {
         if self.up || self.link.id.is_accepted() { CloseReason::Reset } else { CloseReason::Refused }
     }
 
-    /// Says to the other side that no more will come.
+    /// Shuts down the sending direction.
     fn send_end(&mut self) {
         let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
         self.closing_state = ClosingState::EndSent;
     }
 
-    /// After the other side's end: what the driver ordered before it heard of that.
+    /// After the peer's end: handles the commands that the driver sent before it knew.
     async fn drain_commands(&mut self) {
         loop {
             if self.flush().is_err() {
@@ -538,17 +538,17 @@ impl StreamTask {
         while !self.out.is_empty() && self.stream.writable().await.is_ok() && self.flush().is_ok() {}
     }
 
-    /// Has the socket's closing reset the connection, what is queued thrown away.
+    /// Makes the socket's close a reset, which discards queued data.
     fn reset_on_close(&self) {
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 }
 
-/// Where the other side's connection was to go: netfilter may have led it here from another address.
+/// Returns the original destination of the peer: netfilter may have redirected the connection.
 fn original_destination(stream: &TcpStream) -> Option<SocketAddr> {
     let socket = SockRef::from(stream);
     let local = stream.local_addr().ok()?;
     let led = if local.is_ipv4() { socket.original_dst_v4() } else { socket.original_dst_v6() };
-    // Where nothing is translated the system has no other address.
+    // Without translation the kernel has no other address.
     Some(led.ok().and_then(|led| led.as_socket()).unwrap_or(local))
 }

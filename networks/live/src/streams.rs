@@ -1,4 +1,4 @@
-//! The connections and associations of a driver: who is open, who is accepted and who refused.
+//! The connections and associations of a driver: open ones, listeners, and admission.
 
 use crate::counters::DriverCounters;
 use crate::handshakes::HandshakeTurns;
@@ -30,29 +30,29 @@ use usher_core::{
 };
 use usher_sctp::SctpAssociation;
 
-/// Notes that wait for the driver; then connections wait to tell.
+/// Pending events for the driver; beyond that connections wait.
 const NOTES: usize = 256;
-/// Notes taken at once, and connections accepted at once.
+/// Maximum events taken, and connections accepted, in one batch.
 const BATCH: usize = 64;
-/// How long a listener rests when the system gives no connection, mostly for want of descriptors.
+/// Pause of a listener after a failed accept, mostly for lack of descriptors.
 const REST: Duration = Duration::from_millis(50);
 
-/// Where somebody may come in.
+/// A listening socket.
 enum ListenerSocket {
-    /// By TCP, with TLS or without.
+    /// TCP, with or without TLS.
     Stream(TcpListener, Option<TlsServer>),
-    /// By SCTP.
+    /// SCTP.
     Association(AsyncFd<usher_sctp::SctpListener>),
 }
 
-/// Who came in.
+/// An accepted socket.
 enum AcceptedSocket {
     Stream(TcpStream),
     Association(SctpAssociation),
 }
 
 impl ListenerSocket {
-    /// The next who waits.
+    /// Accepts the next connection.
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(AcceptedSocket, SocketAddr)>> {
         match self {
             Self::Stream(socket, _) => {
@@ -74,7 +74,7 @@ impl ListenerSocket {
     }
 }
 
-/// A listener with what it has open.
+/// A listener and the count of its open connections.
 struct ListenerEntry {
     listener: ListenerId,
     entrance: ListenerSocket,
@@ -87,15 +87,15 @@ struct ListenerEntry {
 struct ConnectionEntry {
     orders: UnboundedSender<ConnectionCommand>,
     queued: Arc<AtomicUsize>,
-    /// Whether it is an association.
+    /// True for an association.
     association: bool,
-    /// For an accepted one: its listener and the other side's address.
+    /// If accepted: its listener and the peer's address.
     accept_origin: Option<(usize, IpAddr)>,
-    /// Whether the machine knows of it.
+    /// True if the machine knows of it.
     is_announced: bool,
-    /// TLS protects it.
+    /// True with TLS.
     with_tls: bool,
-    /// Ends an accepted one at once, wherever it is in its handshake.
+    /// Aborts an accepted one at any point of its handshake.
     end: Option<AbortHandle>,
 }
 
@@ -110,11 +110,11 @@ pub(crate) struct ConnectionTable {
     notes: Receiver<(ConnId, ConnectionEvent)>,
     event_sender: Sender<(ConnId, ConnectionEvent)>,
     received_events: Vec<(ConnId, ConnectionEvent)>,
-    /// Of the handshakes of those who came unasked.
+    /// Turns for the handshakes of unproven peers.
     turns: HandshakeTurns,
-    /// Those to whom nothing has been said yet: with TLS their handshakes are not complete.
+    /// Unproven connections: with TLS, an incomplete handshake; without, not answered by the machine yet.
     unfinished: FairSlotTable<ConnId>,
-    /// Connections whose end the machine is still to hear of, and whether they were associations.
+    /// Closed connections that the machine must still get, and true for associations.
     closed: VecDeque<(ConnId, bool, CloseReason)>,
     tasks: JoinSet<()>,
 }
@@ -159,7 +159,7 @@ impl ConnectionTable {
         })
     }
 
-    /// Accepts what waits at a listener, up to a batch.
+    /// Accepts waiting connections of a listener, up to a batch.
     pub(crate) fn accept_waiting<N: DriverRole>(&mut self, index: usize, node: &N) {
         let Some(door) = self.doors.get(index) else { return };
         let bell = Arc::clone(&door.waker);
@@ -199,7 +199,7 @@ impl ConnectionTable {
         };
         if let Some(counter) = full {
             counter.increment();
-            // The other side is to notice at once, and nothing is to be kept for it.
+            // Reset: the peer must notice at once, and the kernel must keep no state.
             match guest {
                 AcceptedSocket::Stream(stream) => {
                     drop(SockRef::from(&stream).set_linger(Some(Duration::ZERO)))
@@ -244,14 +244,14 @@ impl ConnectionTable {
         }
     }
 
-    /// Ends a connection whose peer has shown nothing yet.
+    /// Aborts a connection of an unproven peer.
     fn displace_unproven(&mut self, id: ConnId) {
         let Some(conn) = self.remove_connection(id) else { return };
         let counter =
             if conn.with_tls { &self.counters.tls_displaced } else { &self.counters.silent_displaced };
         counter.increment();
         if conn.is_announced {
-            // The task closes it, of which the machine is to hear.
+            // The task closes it and reports that to the machine.
             let _ = conn.orders.send(ConnectionCommand::Abort);
             self.closed.push_back((id, conn.association, CloseReason::Reset));
         } else {
@@ -259,7 +259,7 @@ impl ConnectionTable {
         }
     }
 
-    /// Makes both ends of what binds a connection to the driver.
+    /// Creates both ends of the channel between a connection and the driver.
     fn register_connection(
         &mut self,
         id: ConnId,
@@ -281,7 +281,7 @@ impl ConnectionTable {
         };
         self.conns.insert(id, conn);
         self.counters.connections_open.increment();
-        // Tasks that have ended leave something behind until they are asked for.
+        // Ended tasks hold memory until they are joined.
         while self.tasks.try_join_next().is_some() {}
         let (notes, counters) = (self.event_sender.clone(), Arc::clone(&self.counters));
         DriverHandle { id, notes, orders: taken, queued, counters, settings: self.settings, turns }
@@ -304,20 +304,20 @@ impl ConnectionTable {
         Some(conn)
     }
 
-    /// The next batch of what connections tell, to be given back by [`reuse`](Self::recycle_list).
+    /// Returns the next batch of connection events. Return the list by [`recycle_list`](Self::recycle_list).
     pub(crate) fn poll_notes(&mut self, cx: &mut Context<'_>) -> Vec<(ConnId, ConnectionEvent)> {
         let mut heard = std::mem::take(&mut self.received_events);
-        // It never ends: `teller` is there.
+        // The channel never ends: `teller` is open.
         let _ = self.notes.poll_recv_many(cx, &mut heard, BATCH);
         heard
     }
 
-    /// Takes back an empty list.
+    /// Takes back an empty list for reuse.
     pub(crate) fn recycle_list(&mut self, heard: Vec<(ConnId, ConnectionEvent)>) {
         self.received_events = heard;
     }
 
-    /// Gives the node what a connection told; false if nobody is to hear of it.
+    /// Delivers a connection event to the role; false if it has no receiver.
     pub(crate) fn deliver_event<N: DriverRole>(
         &mut self,
         node: &mut N,
@@ -370,14 +370,14 @@ impl ConnectionTable {
         true
     }
 
-    /// Tells the machine of an end that the driver itself made; false if there is none.
+    /// Reports a connection that the driver closed to the machine; false if there is none.
     pub(crate) fn report_closed<N: DriverRole>(&mut self, node: &mut N, now: Instant) -> bool {
         let Some((id, association, reason)) = self.closed.pop_front() else { return false };
         node.machine().handle_input(now, closed_input(id, association, reason));
         true
     }
 
-    /// Does what the machine wants done with a connection.
+    /// Applies an operation of the machine to a connection.
     pub(crate) fn apply_operation(&mut self, id: ConnId, op: StreamOp, buffer: &mut Vec<u8>) {
         let order = match op {
             StreamOp::Connect { local, remote } => return self.start_connect(id, local, remote),
@@ -389,7 +389,7 @@ impl ConnectionTable {
         self.send_command(id, order);
     }
 
-    /// Does what the machine wants done with an association.
+    /// Applies an operation of the machine to an association.
     pub(crate) fn operate_association(&mut self, id: AssocId, op: MessageOp, buffer: &mut Vec<u8>) {
         let order = match op {
             MessageOp::Connect { local, remote, streams } => {
@@ -416,11 +416,11 @@ impl ConnectionTable {
                 self.closed.push_back((id, association, CloseReason::Reset));
                 return;
             }
-            // Whoever is answered is somebody to the machine.
+            // An answered peer counts as proven.
             self.unfinished.remove_peer(id);
         }
         let abort = matches!(order, ConnectionCommand::Abort);
-        // A connection that has ended tells so by a note.
+        // An ended connection reports itself by an event.
         let _ = conn.orders.send(order);
         if abort {
             self.remove_connection(id);
@@ -457,19 +457,19 @@ impl ConnectionTable {
         self.closed.push_back((id, association, CloseReason::Refused));
     }
 
-    /// Closes everything in good order, for at most `linger`.
+    /// Closes all connections gracefully, within `linger`.
     pub(crate) async fn close_all(mut self, linger: Duration) {
         self.doors.clear();
-        // Connections whose orders end close themselves; nobody hears what they tell.
+        // A connection whose command channel ends closes itself; its events have no receiver.
         self.notes.close();
         self.conns.clear();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        // What is open after that is dropped with the tasks.
+        // Connections still open are dropped with their tasks.
         let _ = tokio::time::timeout(linger, all).await;
     }
 }
 
-/// What the machine hears of an end.
+/// Returns the machine's input for a closed connection.
 const fn closed_input(id: ConnId, association: bool, reason: CloseReason) -> MachineInput<'static> {
     if association {
         MachineInput::Message { assoc: id, event: MessageEvent::Down(reason) }

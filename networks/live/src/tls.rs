@@ -1,4 +1,4 @@
-//! TLS between a socket and the machine, whose configuration can be replaced.
+//! TLS between a socket and the machine, with a replaceable configuration.
 
 use crate::counters::DriverCounters;
 use crate::sockets::{TlsOutcome, TlsOutcomes};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use usher_crypto::fault::TlsFault;
 use usher_crypto::tls::{ClientConfig, ServerConfig, TlsError, TlsStream, TrustConfig};
 
-/// One connection's TLS, and where other configurations of whom it trusts come from.
+/// The TLS of one connection, and the source of new trust configurations.
 #[derive(Debug)]
 pub(crate) struct TlsConnection {
     pub(crate) stream: TlsStream,
@@ -45,34 +45,34 @@ impl TlsConnection {
         Ok(Self { stream: TlsStream::new(next.current_trust())?, next, outcomes })
     }
 
-    /// It ends the connection: of those of its configuration the first is remembered.
+    /// Reports a failure; the first one of a configuration is recorded.
     pub(crate) fn report_failure(&self, remote: SocketAddr, error: TlsError) {
         self.outcomes.report_failure(remote, error);
     }
 
-    /// The handshake is complete.
+    /// Reports a complete handshake.
     pub(crate) fn is_up(&self, remote: SocketAddr) {
         self.outcomes.report_outcome(remote, &TlsOutcome::Up(self.stream.peer_certificate()));
     }
 
-    /// Waits for another configuration and goes on with it.
+    /// Waits for a new configuration and applies it.
     ///
     /// # Errors
-    /// The peer is not trusted any more.
+    /// The peer is no longer trusted.
     pub(crate) async fn wait_replacement(&mut self) -> Result<(), TlsError> {
         let gone = match &mut self.next {
             ConfigUpdates::Server(next) => next.changed().await.is_err(),
             ConfigUpdates::Client(next) => next.changed().await.is_err(),
         };
         if gone {
-            // Nobody can replace it any more.
+            // The configuration can no longer be replaced.
             std::future::pending::<()>().await;
         }
         self.stream.replace_trust(self.next.current_trust())
     }
 }
 
-/// Counts an error by its kind.
+/// Counts a TLS error by its kind.
 pub(crate) fn count_error(counters: &DriverCounters, error: &TlsError) {
     let counter = match error.fault() {
         TlsFault::Alert(_) => &counters.tls_alert,

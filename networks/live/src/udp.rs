@@ -1,4 +1,4 @@
-//! One datagram socket of a driver.
+//! A datagram socket of a driver.
 
 use crate::counters::DriverCounters;
 use crate::mmsg::{self, BATCH, DatagramInbox, DatagramOutbox, OutgoingDatagram};
@@ -11,23 +11,23 @@ use std::os::fd::AsFd;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Errors in a row after which receiving waits for the socket to become ready anew.
+/// Consecutive errors after which reception waits until the socket is ready again.
 const MAX_CONSECUTIVE_ERRORS: usize = 8;
 
-/// A socket with what waits to be sent by it.
+/// A socket with its queue of unsent datagrams.
 pub(crate) struct DatagramSocket {
     socket: UdpSocket,
     local: SocketAddr,
     queue: VecDeque<OutgoingDatagram>,
-    /// Whether the system takes several datagrams as one.
+    /// True if the kernel takes several datagrams as one.
     joins: Cell<bool>,
     receive: TaskWaker,
     send: TaskWaker,
 }
 
 impl DatagramSocket {
-    /// Takes a socket into service as number `index`; it is on the list of `ready` at once. With `offload`, several
-    /// datagrams may go through the system as one.
+    /// Registers a socket as number `index` and lists it in `ready`. With `offload`, the kernel may join several
+    /// datagrams.
     pub(crate) fn new(
         socket: std::net::UdpSocket,
         index: usize,
@@ -45,7 +45,7 @@ impl DatagramSocket {
         Ok(Self { socket, local, queue: VecDeque::new(), joins, receive, send })
     }
 
-    /// Our address of a datagram, from what the system said of it.
+    /// Returns the local address of a datagram, from the kernel's ancillary data.
     pub(crate) fn local_address(&self, said: Option<(std::net::IpAddr, u32)>) -> SocketAddr {
         let Some((ip, zone)) = said else { return self.local };
         let mut local = SocketAddr::new(ip, self.local.port());
@@ -55,7 +55,7 @@ impl DatagramSocket {
         local
     }
 
-    /// Receives one batch; says how many pieces are in `inbox`. The bell rings when there may be more.
+    /// Receives one batch into `inbox` and returns the number of pieces. Lists the socket again if there may be more.
     pub(crate) fn receive_batch(&mut self, inbox: &mut DatagramInbox, counters: &DriverCounters) -> usize {
         self.receive.clear_listed();
         if !self.socket.poll_recv_ready(&mut self.receive.context()).is_ready() {
@@ -71,12 +71,11 @@ impl DatagramSocket {
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // An ICMP message about something sent before, mostly: what is behind it is received.
+                    // Mostly an ICMP error of an earlier datagram: go on with those behind it.
                     Err(_) => counters.receive_errors.increment(),
                 }
             }
-            // The system has said by a batch that is not full that no more is there: the call that would
-            // find nothing is saved.
+            // A batch that is not full shows that there are no more: save the call that would find none.
             if count < BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         };
         let full = self.socket.try_io(Interest::READABLE, &mut attempt).is_ok();
@@ -86,8 +85,8 @@ impl DatagramSocket {
         count
     }
 
-    /// Sends letters in order, after those that wait already; what the system does not take waits, up to
-    /// `limit` of them. Their data is taken only where they wait.
+    /// Sends datagrams in order, behind the queued ones. Queues at most `limit` that the kernel does not take. Only
+    /// queued ones give up their data.
     pub(crate) fn send_or_queue(
         &mut self,
         letters: &mut [OutgoingDatagram],
@@ -107,7 +106,7 @@ impl DatagramSocket {
         self.watch_writable();
     }
 
-    /// Sends what waits.
+    /// Sends queued datagrams.
     pub(crate) fn send_queued(&mut self, outbox: &mut DatagramOutbox, counters: &DriverCounters) {
         self.send.clear_listed();
         let mut queue = std::mem::take(&mut self.queue);
@@ -117,19 +116,19 @@ impl DatagramSocket {
         self.watch_writable();
     }
 
-    /// Whether nothing waits.
+    /// True if the queue is empty.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Has the bell rung when what waits can be sent.
+    /// Lists the socket when it is writable.
     fn watch_writable(&self) {
         if !self.queue.is_empty() && self.socket.poll_send_ready(&mut self.send.context()).is_ready() {
             self.send.enlist_task();
         }
     }
 
-    /// Sends from the front until the system takes no more; says how many are dealt with, sent or refused.
+    /// Sends from the front until the kernel takes no more. Returns the number sent or refused.
     fn send_front(
         &self,
         letters: &[OutgoingDatagram],
@@ -137,7 +136,7 @@ impl DatagramSocket {
         counters: &DriverCounters,
     ) -> usize {
         let any = self.local.ip().is_unspecified();
-        // Letters up to here were refused as one and go each by itself.
+        // Datagrams up to here were refused as one and are sent singly.
         let mut alone = 0;
         let (mut gone, mut again) = (0, true);
         while let Some(rest) = letters.get(gone..).filter(|rest| !rest.is_empty()) {
@@ -155,12 +154,12 @@ impl DatagramSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // This tells of an earlier datagram: the one in hand gets another chance.
+                // This error is of an earlier datagram: try the current one again.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && again => {
                     counters.receive_errors.increment();
                     again = false;
                 }
-                // What stands in the way of several as one may be none for each.
+                // An error of joined datagrams may not apply to each of them.
                 Err(error) if outbox.first_train_length() > 1 => {
                     counters.not_joined.increment();
                     alone = gone + outbox.first_train_length();
@@ -179,8 +178,8 @@ impl DatagramSocket {
     }
 }
 
-/// Whether an error tells that the system takes no datagrams as one here, as with a device that makes no checksums,
-/// whatever they are.
+/// True if the error means that this socket can never join datagrams, for example on a device without checksum
+/// offload.
 fn never_joins(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT))
 }
@@ -202,7 +201,7 @@ mod tests {
         listener.set_read_timeout(Some(std::time::Duration::from_secs(120))).unwrap();
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let letter = |remote| OutgoingDatagram { socket: 0, local, remote, data: vec![7; 100] };
-        // Without SO_BROADCAST the system refuses this destination.
+        // Without SO_BROADCAST the kernel refuses this destination.
         let nobody = SocketAddr::from((Ipv4Addr::BROADCAST, 9));
         let somebody = listener.local_addr().unwrap();
         let mut letters = [nobody, nobody, somebody, somebody, somebody].map(letter);

@@ -1,16 +1,15 @@
-//! Which sockets have something to be done: a list that their readiness fills, so that a driver with many
-//! sockets looks at the few that are ready.
+//! The list of ready sockets. A driver with many sockets polls only those in the list.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// One thing to do for one socket.
+/// A task of one socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SocketTask {
     /// Receive datagrams.
     Receive(usize),
-    /// Send the datagrams that are queued.
+    /// Send the queued datagrams.
     Send(usize),
     /// Accept connections.
     Accept(usize),
@@ -22,7 +21,7 @@ struct ReadyState {
     driver: Option<Waker>,
 }
 
-/// The list; clones are the same one.
+/// The list; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadyList(Arc<Mutex<ReadyState>>);
 
@@ -31,7 +30,7 @@ impl ReadyList {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `waker` woken when something comes to the list.
+    /// Registers the waker for new tasks in the list.
     pub(crate) fn register_waker(&self, waker: &Waker) {
         let mut state = self.lock_state();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(waker)) {
@@ -39,12 +38,12 @@ impl ReadyList {
         }
     }
 
-    /// Takes the list into `tasks`, which is empty.
+    /// Moves the list into `tasks`, which is empty.
     pub(crate) fn take_tasks(&self, tasks: &mut Vec<SocketTask>) {
         std::mem::swap(&mut self.lock_state().tasks, tasks);
     }
 
-    /// Something that can come to the list.
+    /// Creates the waker of a task.
     pub(crate) fn task_waker(&self, task: SocketTask) -> TaskWaker {
         let rope = Arc::new(ListingWaker { ready: self.clone(), task, listed: AtomicBool::new(false) });
         TaskWaker { waker: Waker::from(Arc::clone(&rope)), list_waker: rope }
@@ -77,7 +76,7 @@ impl Wake for ListingWaker {
     }
 }
 
-/// Puts its task on the list, once until it is [`heard`](Self::clear_listed).
+/// Lists its task once, until [`clear_listed`](Self::clear_listed).
 #[derive(Debug)]
 pub(crate) struct TaskWaker {
     list_waker: Arc<ListingWaker>,
@@ -85,15 +84,15 @@ pub(crate) struct TaskWaker {
 }
 
 impl TaskWaker {
-    /// Puts the task on the list.
+    /// Lists the task.
     pub(crate) fn enlist_task(&self) {
         self.list_waker.wake_by_ref();
     }
-    /// The task is being done: it may come to the list again.
+    /// Permits the task to be listed again, as it is being done.
     pub(crate) fn clear_listed(&self) {
         self.list_waker.listed.store(false, Ordering::Release);
     }
-    /// For asking whether a socket is ready; the bell rings when it becomes so.
+    /// Returns a context for a poll of the socket; readiness lists the task.
     pub(crate) fn context(&self) -> Context<'_> {
         Context::from_waker(&self.waker)
     }

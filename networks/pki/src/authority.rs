@@ -1,7 +1,8 @@
-//! An authority in a folder.
+//! A certificate authority in a folder.
 //!
-//! `ca.crt` (with what it stands under, if anything), `ca.key`, `ca.crl`, `issued/NAME.crt` (the chain to send, leaf
-//! first), `issued/NAME.key`, and `index.json`, which says what was issued. Keys are for their owner's eyes only.
+//! Its files are `ca.crt` (with its superior authorities, if any), `ca.key`, `ca.crl`, `issued/NAME.crt` (the chain
+//! to send, leaf first), `issued/NAME.key`, and `index.json` with the issued certificates. Only the owner can read
+//! keys.
 
 use crate::{PkiError, folder as folders, format_error, whole};
 use rcgen::{
@@ -20,23 +21,23 @@ use usher_crypto::x509::CertificateInfo;
 
 /// id-kp-eapOverLAN (RFC 4334 §2).
 const EAP_OVER_LAN: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 14];
-/// How long a revocation list holds: a server that is given none for so long has an old one.
+/// The validity of a revocation list. A server that gets no new one by then has an expired list.
 const LIST: usher_core::Duration = usher_core::Duration::from_secs(30 * 86_400);
-/// Longest validity, days.
+/// The longest validity in days.
 const MOST_DAYS: u32 = 36_500;
 
-/// What kind of key is made.
+/// The kind of a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyKind {
-    /// ECDSA on P-256: short, and cheap for the server.
+    /// ECDSA on P-256: short signatures, and cheap for the server.
     #[default]
     EcdsaP256,
-    /// RSA of 2048 bits, for clients that know no other.
+    /// RSA with 2048 bits, for clients without ECDSA.
     Rsa2048,
-    /// RSA of 3072 bits.
+    /// RSA with 3072 bits.
     Rsa3072,
-    /// Ed25519; few EAP clients know it.
+    /// Ed25519, which few EAP clients support.
     Ed25519,
 }
 
@@ -53,7 +54,7 @@ impl KeyKind {
     }
 }
 
-/// Whom a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CertificateKind {
@@ -61,88 +62,88 @@ pub enum CertificateKind {
     Server,
     /// A user or a client.
     Client,
-    /// An authority under this one.
+    /// A subordinate authority.
     Authority,
 }
 
-/// Why a certificate is taken back (RFC 5280 §5.3.1).
+/// The reason of a revocation (RFC 5280 §5.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RevokeReason {
-    /// Not said.
+    /// Unspecified.
     #[default]
     Unspecified,
-    /// Its key is known to others.
+    /// The private key is compromised.
     KeyCompromise,
-    /// Another is in its place.
+    /// Another certificate replaces it.
     Superseded,
-    /// It is not needed any more.
+    /// It is no longer needed.
     CessationOfOperation,
 }
 
-/// What a new authority is made of.
+/// The settings of a new authority.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
     /// Its common name.
     pub name: String,
     /// Its key.
     pub key: KeyKind,
-    /// How long it holds.
+    /// Its validity in days.
     pub days: u32,
-    /// Now.
+    /// The current time.
     pub now: WallTime,
 }
 
-/// What is asked for.
+/// A request for a certificate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CertificateRequest {
-    /// The common name, and the files' name: a user's name, a server's DNS name.
+    /// The common name and the file name: a user's name, or a server's DNS name.
     pub name: String,
-    /// Whom it is for.
+    /// Its purpose.
     pub kind: CertificateKind,
-    /// Further names of a server: DNS names and addresses.
+    /// Additional names of a server: DNS names and addresses.
     #[serde(default)]
     pub names: Vec<String>,
     /// Its key.
     pub key: KeyKind,
-    /// How long it holds.
+    /// Its validity in days.
     pub days: u32,
-    /// Where its status can be asked by OCSP.
+    /// The URL of its OCSP responder.
     #[serde(default)]
     pub ocsp: Option<String>,
-    /// Where the revocation list can be fetched.
+    /// The URL of the revocation list.
     #[serde(default)]
     pub crl: Option<String>,
 }
 
-/// What was issued.
+/// An issued certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IssuedCertificate {
     /// The chain in PEM, leaf first.
     pub certificate: PathBuf,
     /// The private key in PEM.
     pub key: PathBuf,
-    /// Until when it holds.
+    /// The end of its validity.
     pub not_after: WallTime,
 }
 
-/// A line of the index.
+/// An entry of the index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IndexEntry {
-    /// What was asked for.
+    /// The request.
     pub request: CertificateRequest,
-    /// The certificate's number, hexadecimal.
+    /// The serial number, hexadecimal.
     pub serial: String,
-    /// Until when it holds, seconds since 1970.
+    /// The end of its validity, Unix seconds.
     pub not_after: u64,
-    /// When and why it was taken back.
+    /// The time and the reason of its revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<(u64, RevokeReason)>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct AuthorityIndex {
-    /// How many revocation lists were made.
+    /// The number of revocation lists so far.
     lists: u64,
     entries: Vec<IndexEntry>,
 }
@@ -150,14 +151,14 @@ struct AuthorityIndex {
 /// An authority in a folder.
 pub struct CertificateAuthority {
     folder: PathBuf,
-    /// In PEM, its own first.
+    /// The chain in PEM, its own certificate first.
     chain: String,
     issuer: Issuer<'static, KeyPair>,
     index: AuthorityIndex,
     prepare: Option<PrepareKeyFile>,
 }
 
-/// What is done to a server's new key while nobody else has its name.
+/// Prepares a server's new key file before it gets its name.
 type PrepareKeyFile = Box<dyn Fn(&fs::File) -> std::io::Result<()> + Send>;
 
 impl std::fmt::Debug for CertificateAuthority {
@@ -167,11 +168,11 @@ impl std::fmt::Debug for CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// Makes an authority of its own in a folder, with an empty revocation list.
+    /// Creates a self-signed authority in a folder, with an empty revocation list.
     ///
     /// # Errors
-    /// There is one already, or a file could not be written; or this runs as root, and somebody else can change what the
-    /// folder's path leads to.
+    /// The folder has one already, or a file could not be written. As root: another user can change the folder's
+    /// path.
     pub fn init(folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
         let key = options.key.generate()?;
         let params = authority_params(&options.name, options.now, options.days)?;
@@ -179,10 +180,10 @@ impl CertificateAuthority {
         Self::create_in(folder, certificate.pem(), key, options.now)
     }
 
-    /// Makes an authority in `folder` that stands under this one: its certificates come with one more in the chain.
+    /// Creates a subordinate authority in `folder`. Its chains have one more certificate.
     ///
     /// # Errors
-    /// As of [`init`](Self::init) and [`issue`](Self::issue).
+    /// As for [`init`](Self::init) and [`issue`](Self::issue).
     pub fn create_subordinate(&mut self, folder: &Path, options: &InitOptions) -> Result<Self, PkiError> {
         if folder.join("ca.key").exists() {
             return Err(PkiError::Exists(folder.to_path_buf()));
@@ -204,7 +205,7 @@ impl CertificateAuthority {
         self.index.entries.push(index_entry(request, certificate.der())?);
         self.save_index()?;
         let mut chain = certificate.pem();
-        // The root is not sent: whoever is to believe it has it.
+        // The chain leaves out the root, which verifiers have.
         if let Some((above, _root)) = split_last(&self.chain) {
             chain.push_str(above);
         }
@@ -220,13 +221,13 @@ impl CertificateAuthority {
         let make = || -> std::io::Result<()> {
             for folder in [folder, &issued] {
                 fs::create_dir_all(folder)?;
-                // A server reads its certificate and key there; what it must not read has a mode of its own.
+                // A server reads its certificate and key there. Files that it must not read have their own mode.
                 fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
             }
             Ok(())
         };
         make().map_err(|cause| PkiError::File { path: issued.clone(), cause })?;
-        // What was not there before could have been made by somebody else meanwhile.
+        // Another user could have created missing parts of the path in the meantime.
         folders::check_folder(folder)?;
         folders::check_folder(&issued)?;
         write_file(&folder.join("ca.key"), key.serialize_pem().as_bytes(), 0o600)?;
@@ -243,11 +244,10 @@ impl CertificateAuthority {
         Ok(made)
     }
 
-    /// The authority in a folder.
+    /// Opens the authority in a folder.
     ///
     /// # Errors
-    /// There is none, or its files cannot be read; or this runs as root, and somebody else can change what the folder's
-    /// path leads to.
+    /// The folder has none, or its files cannot be read. As root: another user can change the folder's path.
     pub fn open(folder: &Path) -> Result<Self, PkiError> {
         folders::check_folder(folder)?;
         folders::check_folder(&folder.join("issued"))?;
@@ -262,9 +262,9 @@ impl CertificateAuthority {
         Ok(Self { folder: folder.to_path_buf(), chain, issuer, index, prepare: None })
     }
 
-    /// Has something be done to each new key of a server, open for writing, before it takes its name: to give it to the
-    /// user that the server runs as. By its name that would be too late, since the folder's owner can put a link to
-    /// another file there.
+    /// Sets a function that prepares each new key file of a server, open for writing, before it gets its name: for
+    /// instance, to give it to the server's user. Later it would be too late: the folder's owner could put a link to
+    /// another file at that name.
     pub fn prepare_server_keys(
         &mut self,
         prepare: impl Fn(&fs::File) -> std::io::Result<()> + Send + 'static,
@@ -272,19 +272,19 @@ impl CertificateAuthority {
         self.prepare = Some(Box::new(prepare));
     }
 
-    /// What was issued, oldest first.
+    /// Returns the issued certificates, oldest first.
     #[must_use]
     pub fn entries(&self) -> &[IndexEntry] {
         &self.index.entries
     }
 
-    /// Where the certificate is that others have to trust.
+    /// Returns the path of the certificate that others must trust.
     #[must_use]
     pub fn certificate_path(&self) -> PathBuf {
         self.folder.join("ca.crt")
     }
 
-    /// The root in PEM.
+    /// Returns the root in PEM.
     fn root_pem(&self) -> String {
         split_last(&self.chain).map_or_else(|| self.chain.clone(), |(_, root)| root.to_owned())
     }
@@ -292,7 +292,7 @@ impl CertificateAuthority {
     /// Issues a certificate with a new key.
     ///
     /// # Errors
-    /// The name cannot be one or is taken, or a file could not be written.
+    /// The name is invalid or in use, or a file could not be written.
     pub fn issue(
         &mut self,
         request: &CertificateRequest,
@@ -306,11 +306,11 @@ impl CertificateAuthority {
         self.make_certificate(request, now)
     }
 
-    /// Issues a certificate anew, with another key, for as many days from now on; the earlier one holds until it
-    /// expires, so that both may be in use while it is handed out.
+    /// Issues a certificate again, with a new key and the same validity in days from now. The earlier one remains
+    /// valid until it expires, so that both can be used during the rollout.
     ///
     /// # Errors
-    /// Nothing of that name is there, or a file could not be written.
+    /// No certificate has this name, or a file could not be written.
     pub fn renew(
         &mut self,
         name: &str,
@@ -324,10 +324,10 @@ impl CertificateAuthority {
         self.make_certificate(&request, now)
     }
 
-    /// Takes every certificate of that name back, and writes the revocation list.
+    /// Revokes all certificates of this name, and writes the revocation list.
     ///
     /// # Errors
-    /// Nothing of that name is there, or all was taken back already.
+    /// No certificate has this name, or all are revoked already.
     pub fn revoke(&mut self, name: &str, reason: RevokeReason, now: WallTime) -> Result<(), PkiError> {
         let _alone = self.lock_folder()?;
         let mut known = false;
@@ -346,25 +346,25 @@ impl CertificateAuthority {
         }
     }
 
-    /// Writes the revocation list `ca.crl` anew, which holds for 30 days.
+    /// Writes a new revocation list `ca.crl`, which is valid for 30 days.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The list could not be written.
     pub fn publish_list(&mut self, now: WallTime) -> Result<(), PkiError> {
         self.publish_for(now, LIST)
     }
 
-    /// The same for another time than 30 days.
+    /// Writes a new revocation list with another validity.
     ///
     /// # Errors
-    /// It could not be written.
+    /// The list could not be written.
     pub fn publish_for(&mut self, now: WallTime, lifetime: usher_core::Duration) -> Result<(), PkiError> {
         let _alone = self.lock_folder()?;
         self.write_list(now, lifetime)
     }
 
-    /// Keeps other programs from changing the folder as long as what is returned lives, and takes up what they changed
-    /// before: a certificate that one revokes must not come back with a list that another writes.
+    /// Locks the folder against other programs until the return value is dropped, and reloads their earlier changes.
+    /// Otherwise a list from another program could undo a revocation.
     fn lock_folder(&mut self) -> Result<fs::File, PkiError> {
         let path = self.folder.join("lock");
         let open = || -> std::io::Result<fs::File> {
@@ -410,7 +410,7 @@ impl CertificateAuthority {
         write_file(&self.folder.join("ca.crl"), pem.as_bytes(), 0o644)
     }
 
-    /// The newest certificate of that name that was not taken back.
+    /// Returns the newest certificate of this name that is not revoked.
     fn current_entry(&self, name: &str) -> Option<&IndexEntry> {
         self.index.entries.iter().rev().find(|e| e.request.name == name && e.revoked.is_none())
     }
@@ -433,7 +433,7 @@ impl CertificateAuthority {
         if let Some((between, _root)) = split_last(&self.chain) {
             chain.push_str(between);
         }
-        // The key first: a certificate beside the key of another would be of no use to anybody.
+        // The key first: a certificate with the key of another would be useless.
         let prepare = self.prepare.as_deref().filter(|_| request.kind == CertificateKind::Server);
         write_prepared(&issued.key, key.serialize_pem().as_bytes(), 0o600, |file| {
             prepare.map_or(Ok(()), |prepare| prepare(file))
@@ -454,7 +454,7 @@ fn read_index(folder: &Path) -> Result<AuthorityIndex, PkiError> {
     serde_json::from_str(&read_file(&folder.join("index.json"))?).map_err(|e| format_error("index.json", e))
 }
 
-/// The certificates of a PEM text but the last, and the last; `None` where there is only one.
+/// Splits a PEM text before its last certificate. `None`: it has only one.
 fn split_last(chain: &str) -> Option<(&str, &str)> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     chain.rfind(BEGIN).filter(|at| *at > 0).map(|at| chain.split_at(at))
@@ -473,7 +473,7 @@ fn base_params(name: &str, now: WallTime, days: u32) -> Result<CertificateParams
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // Clocks differ a little.
+    // Allow for small differences of clocks.
     params.not_before = to_date(now)? - Duration::hours(1);
     params.not_after = to_date(now)? + Duration::days(i64::from(days));
     params.use_authority_key_identifier_extension = true;
@@ -496,7 +496,7 @@ fn leaf_params(request: &CertificateRequest, now: WallTime) -> Result<Certificat
     match request.kind {
         CertificateKind::Server => {
             let over_lan = ExtendedKeyUsagePurpose::Other(EAP_OVER_LAN.to_vec());
-            // By RadSec and Diameter it shows the same to those whom it asks.
+            // A server uses the same certificate as a RadSec or Diameter client.
             let client = ExtendedKeyUsagePurpose::ClientAuth;
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, client, over_lan];
             for name in std::iter::once(&request.name).chain(&request.names) {
@@ -522,7 +522,7 @@ fn leaf_params(request: &CertificateRequest, now: WallTime) -> Result<Certificat
     Ok(params)
 }
 
-/// Authority information access with one way to ask for the status (RFC 5280 §4.2.2.1).
+/// Builds the authority information access extension with one OCSP URL (RFC 5280 §4.2.2.1).
 fn ocsp_location(uri: &str) -> CustomExtension {
     const OCSP: [u8; 10] = [0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
     let description = [&OCSP[..], &der_element(0x86, uri.as_bytes())].concat();
@@ -530,7 +530,7 @@ fn ocsp_location(uri: &str) -> CustomExtension {
     CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], content)
 }
 
-/// A DER element.
+/// Builds a DER element.
 pub(crate) fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut element = vec![tag];
@@ -566,12 +566,12 @@ fn read_file(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(|cause| PkiError::File { path: path.to_path_buf(), cause })
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write_file(path: &Path, content: &[u8], mode: u32) -> Result<(), PkiError> {
     write_prepared(path, content, mode, |_| Ok(()))
 }
 
-/// The same, with something done to the file before it takes its name.
+/// Writes a file atomically, prepared before it gets its name.
 fn write_prepared(
     path: &Path,
     content: &[u8],

@@ -1,7 +1,7 @@
 //! Folders in which root may write.
 //!
-//! Who owns a folder on the way to a file can put a link in its place, and so have root read, replace or give away
-//! another file. As root, an authority is therefore kept only where nobody but root can change the way.
+//! The owner of a folder in a path can put a link in its place, and so make root read, replace or give away another
+//! file. As root, an authority is therefore kept only where root alone can change the path.
 
 use crate::PkiError;
 use std::ffi::OsString;
@@ -10,15 +10,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Links that a path may lead over (as Linux's own limit).
+/// The most links that a path may follow (Linux's own limit).
 const MAX_LINKS: u32 = 40;
-/// Writable by the group, by others; only a file's owner may replace it.
+/// Mode bits: writable by the group, by others, and sticky.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Refuses a folder that root should not write in; for anybody else any folder will do. What is not there yet is not
-/// looked at.
+/// Rejects a folder that is unsafe for root. Other users can use any folder. Missing parts of the path are skipped.
 pub(crate) fn check_folder(folder: &Path) -> Result<(), PkiError> {
     if is_root().map_err(|cause| PkiError::File { path: folder.to_path_buf(), cause })? {
         check_for_root(folder)
@@ -27,7 +26,7 @@ pub(crate) fn check_folder(folder: &Path) -> Result<(), PkiError> {
     }
 }
 
-/// Whether this runs as root: the effective user (proc_pid_status(5)).
+/// True if the effective user is root (proc_pid_status(5)).
 fn is_root() -> io::Result<bool> {
     let status = fs::read_to_string("/proc/self/status")?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -77,7 +76,7 @@ fn check_for_root(folder: &Path) -> Result<(), PkiError> {
     }
 }
 
-/// The names of a path, the last one first.
+/// Returns the names of a path, the last one first.
 fn path_names(path: &Path) -> Vec<OsString> {
     let named = |c: Component<'_>| match c {
         Component::Normal(name) => Some(name.to_owned()),
@@ -87,8 +86,8 @@ fn path_names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(named).collect()
 }
 
-/// Why others than root can change what a folder's names lead to. In one with the sticky bit, such as /tmp, they can make
-/// files, but not replace root's: that will do on the way, and not at its end.
+/// Returns why users other than root can change a folder's entries, if they can. In a sticky folder such as /tmp they
+/// can create files, but not replace root's. That is acceptable within the path, but not at its end.
 fn changeable_reason(metadata: &Metadata, last: bool) -> Option<String> {
     let mode = metadata.mode();
     let others = mode & OTHERS_WRITE != 0 || (mode & GROUP_WRITES != 0 && metadata.gid() != 0);
@@ -107,7 +106,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// A folder of the test's own, below one with the sticky bit.
+    /// Creates a folder for one test, below a sticky one.
     fn test_folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("usher-folder-{}-{name}", std::process::id()));
         fs::create_dir_all(folder.join("pki")).unwrap();
@@ -153,10 +152,10 @@ mod tests {
         let said = check_error(&pki).expect("its owner can move it away");
         assert!(said.contains("belongs to user 1") && said.contains("/etc/usher/pki"), "{said}");
         assert!(check_error(&state).is_some() && check_error(&state.join("new")).is_some());
-        // A link from outside leads there, too.
+        // A link from outside the folder has the same target.
         symlink(&state, folder.join("link")).unwrap();
         assert!(check_error(&folder.join("link/pki")).is_some());
-        // A link that another user made in a folder of everybody.
+        // A link of another user in a folder open to all.
         let open = folder.join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
@@ -164,7 +163,7 @@ mod tests {
         assert_eq!(check_error(&open.join("link")), None);
         std::os::unix::fs::lchown(open.join("link"), Some(1), Some(1)).unwrap();
         assert!(check_error(&open.join("link")).unwrap().contains("link of user 1"));
-        // A group that may write.
+        // A group with write permission.
         let pki = folder.join("pki");
         chown(&pki, Some(0), Some(1)).unwrap();
         assert_eq!(check_error(&pki), None);

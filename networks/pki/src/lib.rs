@@ -1,8 +1,8 @@
-//! Certificates: a small authority, its revocation list, and status checks by OCSP.
+//! Certificates: a small certificate authority, its revocation list, and status queries by OCSP.
 //!
-//! Without certificates nobody gets to EAP-TLS. [`CertificateAuthority`] is one in a folder, for those who have none: it issues
-//! certificates for servers and users, renews and revokes them. [`ocsp::OcspQuery`] asks a certificate's issuer whether it
-//! still holds (RFC 6960), [`fetch_list`] fetches the revocation list that an issuer publishes.
+//! EAP-TLS needs certificates. [`CertificateAuthority`] is an authority in a folder, for operators without one. It
+//! issues certificates for servers and users, and renews and revokes them. [`ocsp::OcspQuery`] asks a certificate's
+//! issuer for its status (RFC 6960). [`fetch_list`] fetches the revocation list that an issuer publishes.
 
 mod authority;
 mod folder;
@@ -21,24 +21,24 @@ pub use whole::write_whole;
 use std::path::PathBuf;
 use usher_crypto::x509::X509Error;
 
-/// Why something about certificates was not done.
+/// Why an operation on certificates failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file could not be read or written.
     #[error("{path}: {cause}", path = path.display())]
     File {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: std::io::Error,
     },
-    /// There is an authority already; it is left as it is.
+    /// The folder has an authority already, which stays unchanged.
     #[error("{path} holds an authority already; nothing was changed (choose another folder for a new one)", path = .0.display())]
     Exists(PathBuf),
-    /// There is none.
+    /// The folder has no authority.
     #[error("{path} holds no authority; make one with `usher aaa cert init`", path = .0.display())]
     Missing(PathBuf),
-    /// Root would write where somebody else can lead its files elsewhere.
+    /// Another user can change the path under which root would write.
     #[error(
         "root does not write in {folder}: {path} {why}, who could lead root's files elsewhere. Choose a folder that only root \
          can change, such as /etc/usher/pki (an authority is moved with all its files), or run this as that user",
@@ -46,39 +46,39 @@ pub enum PkiError {
         path = path.display()
     )]
     Foreign {
-        /// Where the authority should be.
+        /// The folder of the authority.
         folder: PathBuf,
-        /// What on the way there is not root's alone.
+        /// The part of the path that others can change.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// A name that cannot be a file's, or is empty.
+    /// The name is empty or cannot be a file name.
     #[error("{0:?} cannot be a certificate's name: letters, digits, '.', '-', '_' and '@', at most 64")]
     Name(String),
-    /// Something of that name is there already.
+    /// A certificate of this name exists already.
     #[error(
         "a certificate named {0:?} is there already; renew it with `usher aaa cert renew`, or revoke it first"
     )]
     NameTaken(String),
-    /// Nothing of that name is there.
+    /// No certificate has this name.
     #[error("no certificate named {0:?}; `usher aaa cert list` shows those that there are")]
     Unknown(String),
-    /// It was revoked already.
+    /// The certificate was revoked already.
     #[error("the certificate {0:?} was revoked already")]
     Revoked(String),
-    /// A validity of no days, or one that the calendar does not hold.
+    /// A validity of zero days, or beyond the calendar.
     #[error("a validity of {0} days is not possible; 1 to 36500 are")]
     Days(u32),
-    /// What should be a certificate or a list is none.
+    /// The data are not a valid certificate or list.
     #[error(transparent)]
     X509(#[from] X509Error),
-    /// What should be a key, a request or a file of the authority is none.
+    /// The data are not a valid key, request or file of the authority.
     #[error("{what}: {cause}")]
     Format {
-        /// What was read or made.
+        /// The object that was read or made.
         what: String,
-        /// Why it is none.
+        /// The cause.
         cause: String,
     },
 }

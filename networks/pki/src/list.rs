@@ -1,4 +1,4 @@
-//! Revocation lists where authorities publish them.
+//! Revocation lists that authorities publish.
 
 use crate::{PkiError, http, write_whole};
 use std::fs;
@@ -9,11 +9,11 @@ use usher_core::WallTime;
 use usher_crypto::tls::TrustRoots;
 use usher_crypto::x509::{CertificateInfo, RevocationList, X509Error};
 
-/// Fetches the one list that is published at an `http://` URL, without redirects. Blocks for at most `timeout`, and
-/// reads at most `longest` octets. Nothing says yet that it may be believed.
+/// Fetches the list at an `http://` URL, without redirects. Blocks for at most `timeout`, and reads at most `longest`
+/// octets. The list's signature is not verified yet.
 ///
 /// # Errors
-/// Nothing came in time, or something else than one list.
+/// No response in time, or it is not a single list.
 pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<RevocationList, PkiError> {
     let wrong = |cause| X509Error { parsed_item: "revocation list", cause };
     let octets = http::body_octets(http::http_agent(timeout).get(url).call(), longest).map_err(wrong)?;
@@ -24,8 +24,8 @@ pub fn fetch_list(url: &str, timeout: Duration, longest: u64) -> Result<Revocati
     }
 }
 
-/// Whether an issuer is called as a root is and is none, both DER: with its list, which TLS would look at for the root's certificates,
-/// nobody of those would get in.
+/// True if an issuer has a root's name but another key, both DER. TLS would apply its list to the root's
+/// certificates, and then reject them all.
 #[must_use]
 pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
     let subject = |der: &[u8]| CertificateInfo::of_der(der).map(|said| said.subject).ok();
@@ -33,12 +33,12 @@ pub fn is_namesake(issuer: &[u8], roots: &[Vec<u8>]) -> bool {
     !roots.iter().any(|root| root == issuer) && roots.iter().any(is)
 }
 
-/// Where the list of a URL is kept below a folder.
+/// Returns the path in a folder for the list of a URL.
 #[must_use]
 pub fn stored_list_path(state_dir: &Path, url: &str) -> PathBuf {
     let name: String =
         url.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(100).collect();
-    // Names that differ in what is left out differ in this (FNV-1a).
+    // A hash (FNV-1a) distinguishes URLs that differ only in omitted characters.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for octet in url.bytes() {
         hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
@@ -46,22 +46,22 @@ pub fn stored_list_path(state_dir: &Path, url: &str) -> PathBuf {
     state_dir.join("crl").join(format!("{name}-{hash:016x}.crl"))
 }
 
-/// Who publishes a list.
+/// The publisher of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct ListPublisher<'a> {
     /// An `http://` URL.
     pub url: &'a str,
-    /// How long it may take.
+    /// The timeout.
     pub timeout: Duration,
-    /// Octets that it may send.
+    /// The size limit in octets.
     pub longest: u64,
 }
 
-/// Fetches a list, and keeps it in a file where it is signed by whom it must be, of now, and later than the one that is kept;
-/// whether it is. `signed` says whether it is signed so, and what to say where it is not.
+/// Fetches a list, and stores it in a file if its signature is valid, it is current, and it is newer than the stored
+/// one. Returns whether it was stored. `signed` verifies the signature, with a message for its failure.
 ///
 /// # Errors
-/// Why there is no list, or none that is kept.
+/// Why there is no list, or why it was not stored.
 pub fn renew_list(
     path: &Path,
     publisher: &ListPublisher<'_>,
@@ -76,10 +76,10 @@ pub fn renew_list(
     if !list.is_of_now(now) {
         return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
     }
-    // What TLS does not understand would be refused at each handshake.
+    // TLS would reject each handshake because of a list that it cannot parse.
     TrustRoots::default().with_revocation_lists([list.der()]).map_err(|e| e.to_string())?;
     let before = fs::read(path).ok().and_then(|octets| RevocationList::read_lists(&octets).ok()?.pop());
-    // An authority that was made anew begins with the first number again.
+    // A re-created authority numbers its lists from the start.
     if let Some(before) = before.filter(|before| list.is_about_those_of(before) && signed(before)) {
         if before == list {
             return Ok(false);
@@ -95,10 +95,10 @@ pub fn renew_list(
     Ok(true)
 }
 
-/// Writes a file whole, in a folder that is made where it is not there, both for nobody else.
+/// Writes a file atomically, and creates its folder if missing. Only the owner can access both.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn write_private_file(path: &Path, octets: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -135,7 +135,7 @@ mod tests {
     fn only_its_issuer_signs_a_list_and_a_later_list_replaces_it() {
         let (mut ours, folder) = test_authority("Ours");
         let (_, other) = test_authority("Other");
-        // Of the same name, another key.
+        // The same name with another key.
         let (_, same) = {
             std::fs::rename(&folder, folder.with_extension("kept")).unwrap();
             let made = test_authority("Ours");
@@ -160,7 +160,7 @@ mod tests {
                 && !second.is_of_now(test_now() + Duration::from_secs(660))
         );
         assert_eq!(RevocationList::read_lists(second.der()).unwrap().pop().as_ref(), Some(&second));
-        // A bit of it changed.
+        // One bit is changed.
         let mut forged = second.der().to_vec();
         let at = forged.len() / 2;
         forged[at] ^= 1;

@@ -1,4 +1,4 @@
-//! Asking an issuer whether a certificate still holds (OCSP, RFC 6960; nonces by RFC 8954).
+//! Queries of a certificate's status (OCSP, RFC 6960; nonces by RFC 8954).
 
 mod answer;
 mod asking;
@@ -23,90 +23,93 @@ use x509_parser::prelude::FromDer;
 const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
 /// id-pkix-ocsp-nonce (RFC 8954 §2.1).
 const NONCE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.2");
-/// Octets of a nonce (RFC 8954 §2.1).
+/// The octets of a nonce (RFC 8954 §2.1).
 pub const NONCE_LEN: usize = 32;
-/// The longest answer that is read.
+/// The longest response that is read, in octets.
 const MAX_ANSWER: u64 = 64 * 1024;
 
-/// What the issuer says.
+/// The status of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OcspStatus {
-    /// It holds.
+    /// It is not revoked.
     Good,
-    /// It was taken back.
+    /// It is revoked.
     Revoked,
     /// The responder does not know it.
     Unknown,
 }
 
-/// A status, and how long it can be relied on.
+/// A status with its validity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StatusResponse {
-    /// What the issuer says.
+    /// The status.
     pub status: OcspStatus,
-    /// When it will say more (nextUpdate, RFC 6960 §4.2.2.1); `None`: at any time.
+    /// The time of the next update (nextUpdate, RFC 6960 §4.2.2.1). `None`: newer information is always available.
     pub next_update: Option<WallTime>,
 }
 
 /// Why there is no status.
 #[derive(Debug, thiserror::Error)]
 pub enum OcspError {
-    /// Nothing that OCSP's transport over HTTP knows came from the responder in time (RFC 6960 appendix A): it would
-    /// answer no other question either.
+    /// No valid OCSP response over HTTP arrived in time (RFC 6960 appendix A). The responder would not answer another
+    /// query either.
     #[error("OCSP responder {url}: {cause}")]
     Silent {
-        /// Whom nothing came from.
+        /// The responder's URL.
         url: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// An answer came that is no status, or that cannot be believed.
+    /// The response has no status, or failed verification.
     #[error(transparent)]
     Unbelieved(#[from] PkiError),
 }
 
-/// A question about one certificate.
+/// A query about one certificate.
 #[derive(Clone, Copy)]
 pub struct OcspQuery<'a> {
     /// The certificate, DER.
     pub certificate: &'a [u8],
-    /// Its issuer's, DER: of a path that was verified. Whose key signs here is believed, so that it must not be taken
-    /// from whoever shows the certificate for its name alone.
+    /// The issuer's certificate of a verified path, DER. Its key is trusted for the response, so a certificate of the
+    /// peer with the same name is not enough.
     pub issuer: &'a [u8],
-    /// Now.
+    /// The current time.
     pub now: WallTime,
-    /// What nobody can guess, made for this question (RFC 8954 §3.2). `None`: the answer is for others to see, too, or was made for
-    /// somebody else, so that a nonce in it says nothing.
+    /// An unpredictable nonce, made for this query (RFC 8954 §3.2). `None`: the response is for stapling, or was
+    /// requested by another party, so its nonce proves nothing.
     pub nonce: Option<[u8; NONCE_LEN]>,
-    /// Whether a responder's certificate, DER, that the issuer signed for this purpose is valid: of now, on no revocation
-    /// list, with no critical extension that is not understood (RFC 5280 §6).
+    /// Verifies a responder's certificate, DER, that the issuer signed for this purpose. It must be current, on no
+    /// revocation list, and without unknown critical extensions (RFC 5280 §6).
     pub appointed: &'a dyn Fn(&[u8]) -> bool,
 }
 
 impl std::fmt::Debug for OcspQuery<'_> {
-    /// Without the nonce.
+    /// Leaves out the nonce.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Question").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
 impl OcspQuery<'_> {
-    /// Asks the responder at `url`. Blocks for at most `timeout`.
+    /// Queries the responder at `url`. Blocks for at most `timeout`.
     ///
-    /// The answer is believed when the issuer signed it, or a certificate that the issuer gave for this purpose
-    /// (id-kp-OCSPSigning) and that is `appointed`; when it is about this certificate; when it is of now; and when the
-    /// nonce in it, if there is one, is that of the question (RFC 6960 §3.2).
+    /// RFC 6960 §3.2: a valid response meets these conditions.
+    ///
+    /// - The issuer signed it, or a certificate that the issuer made for this purpose (id-kp-OCSPSigning) and that is
+    ///   `appointed`.
+    /// - It is about this certificate, and current.
+    /// - Its nonce, if any, is that of the query.
     ///
     /// # Errors
-    /// No answer that can be believed came; whether the certificate is then taken is the caller's policy.
+    /// No valid response. The caller's policy then decides on the certificate.
     pub fn send_query(&self, url: &str, timeout: Duration) -> Result<StatusResponse, OcspError> {
         self.fetch_response(url, timeout).map(|(answer, _)| answer)
     }
 
-    /// The same, with the answer as it came, DER, which can be shown to others.
+    /// Like [`send_query`](Self::send_query), with the response in DER for stapling.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`send_query`](Self::send_query).
     pub fn fetch_response(
         &self,
         url: &str,
@@ -123,15 +126,15 @@ impl OcspQuery<'_> {
         Ok((answer::read_response(&octets, self, &asked)?, octets))
     }
 
-    /// What an answer says, DER, that somebody else has asked for and shows.
+    /// Verifies a stapled response, DER.
     ///
     /// # Errors
-    /// It is none that can be believed.
+    /// The response is not valid.
     pub fn read_response(&self, answer: &[u8]) -> Result<StatusResponse, PkiError> {
         answer::read_response(answer, self, &self.build_request()?)
     }
 
-    /// What is sent, and what the answer has to repeat of it.
+    /// Builds the request, and the values that the response must repeat.
     fn build_request(&self) -> Result<SentRequest, PkiError> {
         let (_, subject) =
             X509Certificate::from_der(self.certificate).map_err(|e| format_error("certificate", e))?;
@@ -139,7 +142,7 @@ impl OcspQuery<'_> {
             X509Certificate::from_der(self.issuer).map_err(|e| format_error("issuer's certificate", e))?;
         let fault = |e: der::Error| format_error("OCSP request", e);
         let digest = |octets: &[u8]| OctetString::new(Sha1::digest(octets).to_vec()).map_err(fault);
-        // SHA-1 names an issuer here and proves nothing; responders know no other (RFC 5019 §2.1.1).
+        // SHA-1 only identifies the issuer. Responders support no other hash here (RFC 5019 §2.1.1).
         let id = CertId {
             hash_algorithm: hash_algorithm(SHA1).map_err(fault)?,
             issuer_name_hash: digest(subject.issuer().as_raw())?,
@@ -166,12 +169,12 @@ impl OcspQuery<'_> {
     }
 }
 
-/// A question as it was sent.
+/// A sent request.
 struct SentRequest {
     request: Vec<u8>,
-    /// Names the certificate.
+    /// Identifies the certificate.
     id: CertId,
-    /// The nonce as an extension's value, an octet string, where there is one.
+    /// The nonce as an extension value, an octet string, if there is one.
     nonce: Option<Vec<u8>>,
 }
 
@@ -179,12 +182,12 @@ fn hash_algorithm<T>(oid: ObjectIdentifier) -> der::Result<T>
 where
     T: for<'a> Decode<'a>,
 {
-    // SEQUENCE { OID, NULL }: the type's crate is not one of ours to name.
+    // SEQUENCE { OID, NULL }: the crate of this type is not a dependency.
     let content = [oid.to_der()?, Any::from(Null).to_der()?].concat();
     T::from_der(&der_element(0x30, &content))
 }
 
-/// A DER INTEGER of these octets; a serial number has at most 20 of them (RFC 5280 §4.1.2.2).
+/// Encodes a DER INTEGER. A serial number has at most 20 octets (RFC 5280 §4.1.2.2).
 fn der_integer(octets: &[u8]) -> Vec<u8> {
     der_element(2, &octets[..octets.len().min(127)])
 }

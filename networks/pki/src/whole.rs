@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all.
+//! Atomic writing of files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,15 +6,15 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Names that are tried; one is taken only where somebody wants it to be.
+/// The temporary names that are tried. A name is taken only if an attacker or a dead process has used it.
 const TRIES: u32 = 100;
 
-/// Writes a file of this mode whole or not at all, with something done to it before it takes its name. It is written in the
-/// file's folder under a name that nobody else writes, and nothing that is there already is opened: where root runs this,
-/// the folder's owner could have put a link to another file there.
+/// Writes a file of this mode atomically, prepared before it gets its name. It writes to a new temporary name in the
+/// same folder, and never opens an existing file. As root that matters: the folder's owner could have put a link
+/// there.
 ///
 /// # Errors
-/// It cannot be written, or not be prepared; what was there before is there still.
+/// The file cannot be written or prepared. The old file then remains.
 pub fn write_whole(
     path: &Path,
     content: &[u8],
@@ -22,7 +22,7 @@ pub fn write_whole(
     prepare: impl FnOnce(&fs::File) -> io::Result<()>,
 ) -> io::Result<()> {
     let (beside, mut file) = create_temp_file(path)?;
-    // What nobody but root may read elsewhere (umask) others have to read here.
+    // Set the exact mode, regardless of the umask.
     let done = file
         .set_permissions(fs::Permissions::from_mode(mode))
         .and_then(|()| file.write_all(content))
@@ -30,13 +30,13 @@ pub fn write_whole(
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&beside, path));
     if done.is_err() {
-        // The error is told, and not this.
+        // Return the first error, not this one.
         let _ = fs::remove_file(&beside);
     }
     done
 }
 
-/// A new file beside a path, for its owner alone.
+/// Creates a new file beside a path, accessible only to its owner.
 fn create_temp_file(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -49,7 +49,7 @@ fn create_temp_file(path: &Path) -> io::Result<(PathBuf, fs::File)> {
         let beside = path.with_file_name(own);
         tried += 1;
         match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside) {
-            // Of a process that had this number and was killed, or put there.
+            // It belongs to a killed process with the same id, or an attacker put it there.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tried < TRIES => {}
             file => return Ok((beside, file?)),
         }

@@ -1,4 +1,4 @@
-//! An authority's certificates, lists and status answers, held against OpenSSL.
+//! Checks an authority's certificates, lists and OCSP responses with OpenSSL.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use usher_pki::{
     ocsp,
 };
 
-/// A folder of the test's own, removed at its end.
+/// A folder for one test, removed at its end.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -25,7 +25,7 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What is left behind in the system's folder for such files does no harm.
+        // Leftovers in the system's temporary folder do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -71,7 +71,7 @@ fn openssl_takes_certificates_of_every_kind_for_their_purpose() {
         for (purpose, issued, want) in [
             ("sslserver", &server, true),
             ("sslclient", &client, true),
-            // It shows it to those whom it asks by RadSec and Diameter, too.
+            // A server also uses it as a RadSec or Diameter client.
             ("sslclient", &server, true),
             ("sslserver", &client, false),
         ] {
@@ -95,7 +95,7 @@ fn openssl_takes_certificates_of_every_kind_for_their_purpose() {
     }
 }
 
-/// RFC 5216 §5.2: as rfc822Name, and not as an e-mail address within the subject.
+/// RFC 5216 §5.2: as rfc822Name, and not as an e-mail address in the subject.
 #[test]
 fn a_name_in_nai_form_is_an_rfc822name() {
     let folder = TempDir::new("nai");
@@ -144,7 +144,7 @@ fn what_was_revoked_is_in_the_list() {
         ["-crl_check", "-CRLfile", list.to_str().unwrap(), "-CAfile", root.to_str().unwrap(), "-x509_strict"];
     assert!(!openssl_verifies(&flags, &[&ann.certificate]));
     assert!(openssl_verifies(&flags, &[&bob.certificate]));
-    // Another run of the program finds it as it was left.
+    // A second run finds the same state.
     let mut again = CertificateAuthority::open(&folder.0).unwrap();
     assert_eq!(again.entries().len(), 2);
     assert!(matches!(
@@ -224,7 +224,7 @@ fn nonsense_is_refused_and_changes_nothing() {
     assert!(CertificateInfo::of_der(b"no certificate").is_err() && CertificateInfo::of_pem(b"").is_err());
 }
 
-/// OpenSSL's own responder, ended with the test.
+/// OpenSSL's own responder, which ends with the test.
 struct OpensslResponder(Child);
 
 impl Drop for OpensslResponder {
@@ -261,7 +261,7 @@ fn openssl_s_responder_says_what_holds() {
     let index = folder.0.join("index.txt");
     fs::write(&index, line("V", "", 0, "ann") + &line("R", "260101000000Z", 1, "bob")).unwrap();
     let file = |name: &str| folder.0.join(name).to_str().unwrap().to_owned();
-    // It takes a port that is free, and says which: `ACCEPT [::]:PORT PID=...`.
+    // It chooses a free port and prints it: `ACCEPT [::]:PORT PID=...`.
     let begin = |more: &[&str]| {
         let responder = Command::new("openssl")
             .args(["ocsp", "-index", index.to_str().unwrap(), "-port", "0"])
@@ -273,7 +273,7 @@ fn openssl_s_responder_says_what_holds() {
             .spawn()
             .expect("package openssl is installed");
         let mut responder = OpensslResponder(responder);
-        // A connection that asks nothing would block it for ever, so that it is not probed.
+        // Do not probe the port: a connection without a request would block the responder forever.
         let said = BufReader::new(responder.0.stdout.take().unwrap()).lines().next().unwrap().unwrap();
         let address = said.strip_prefix("ACCEPT ").and_then(|rest| rest.split(' ').next());
         let port = address.and_then(|address| address.rsplit_once(':')?.1.parse::<u16>().ok());
@@ -295,7 +295,7 @@ fn openssl_s_responder_says_what_holds() {
     assert_eq!(ask(&ann, current_time()), Ok(ocsp::OcspStatus::Good));
     assert_eq!(ask(&bob, current_time()), Ok(ocsp::OcspStatus::Revoked));
     assert_eq!(ask(&eve, current_time()), Ok(ocsp::OcspStatus::Unknown));
-    // What was fetched is shown to somebody else, who believes it by itself; of another certificate, or altered, it is nothing.
+    // Another party can verify the fetched response by itself. With another certificate, or altered, it is invalid.
     let nonce = None;
     let question = |certificate| ocsp::OcspQuery {
         certificate,
@@ -312,24 +312,24 @@ fn openssl_s_responder_says_what_holds() {
     );
     assert!(question(&of_bob).read_response(&shown).is_err());
     let mut altered = shown.clone();
-    // Within what is signed.
+    // Within the signed part.
     altered[60] ^= 1;
     assert!(
         question(&of_ann).read_response(&altered).is_err()
             && question(&of_ann).read_response(&shown[..40]).is_err()
     );
-    // An answer of another day is no answer, nor is one that somebody else signed.
+    // A response of another day is invalid, and so is one with another signer.
     let tomorrow = WallTime::from_unix_secs(current_time().unix_secs() + 3 * 86_400);
     assert!(ask(&ann, tomorrow).unwrap_err().contains("not of now"));
     CertificateAuthority::init(&folder.0.join("other"), &init_options("Root", KeyKind::Rsa2048)).unwrap();
     let other = der(&folder.0.join("other").join("ca.crt"));
     let forged = ask_of(&der(&ann.certificate), &other, &url, current_time()).unwrap_err();
     assert!(forged.contains("signed") || forged.contains("other certificates"), "{forged}");
-    // A signature on a SHA-1 digest can be one that was made of something else.
+    // A signature on a SHA-1 digest could belong to other content.
     let (_weak, weak) = begin(&["-rmd", "sha1"]);
     let said = ask_of(&der(&ann.certificate), &root, &weak, current_time()).unwrap_err();
     assert!(said.contains("signed"), "{said}");
-    // Nobody there: an error that says so, not a verdict.
+    // Without a responder, the result is an error about that, not a verdict.
     let dead = ask_of(&der(&ann.certificate), &root, "http://127.0.0.1:1", current_time()).unwrap_err();
     assert!(dead.contains("127.0.0.1:1"), "{dead}");
 }

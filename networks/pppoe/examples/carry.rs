@@ -1,9 +1,9 @@
-//! A data plane with sessions that nobody negotiates, until the standard input ends; then it says what it has counted. It is what
-//! `benches/peers/pppoe` measures.
+//! Runs a data plane with fixed sessions until the end of standard input, then prints its counters.
+//! `benches/peers/pppoe` measures it.
 //!
-//! `carry user|ebpf[-xdp|-tc] concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]`: the other end's address of Ethernet, the session's
-//! number, and the addresses of both ends. `host` has everything but its own address at the other end. The
-//! device is `carry0` unless it is said.
+//! `carry user|ebpf[-xdp|-tc] concentrator|host INTERFACE PEER NUMBER HOST GATEWAY [DEVICE]`: PEER is the other end's
+//! Ethernet address, NUMBER the SESSION_ID, HOST and GATEWAY the addresses of both ends. With `host`, all addresses but
+//! its own are at the other end. DEVICE defaults to `carry0`.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;

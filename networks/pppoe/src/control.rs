@@ -1,4 +1,4 @@
-//! Hears frames of discovery and of PPP's control protocols where the kernel carries packets itself.
+//! Receives frames of discovery and of PPP's control protocols in the modes where the kernel forwards packets.
 
 use crate::plane::{AccessPort, SharedEventHandler};
 use crate::sys::FrameInbox;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use usher_device::VNET_HEADER;
 
-/// A thread that hears the ports' sockets, until it is dropped.
+/// The thread that reads the ports' sockets. It ends when this is dropped.
 pub(crate) struct ControlListener {
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ControlListener {
-    /// Hands up frames that are `meant`, which is asked for each with its port.
+    /// Starts the thread. It passes on the frames for which `meant` is true.
     pub(crate) fn start(
         ports: Arc<[AccessPort]>,
         hears: SharedEventHandler,
@@ -69,7 +69,7 @@ fn run_listener(
             for socket in port.sockets() {
                 match inbox.receive_batch(socket) {
                     Ok(_) => {}
-                    // The interface was switched off; it may be switched on again.
+                    // The interface is down. It may come up again.
                     Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => continue,
                     Err(error) => return Err(format!("interface {} is gone: {error}", port.name)),
                 }

@@ -1,9 +1,11 @@
-//! eBPF mode: packets stay in the kernel. At the access interface a program takes PPPoE off (XDP or tc), so that the system routes,
-//! translates and tracks plain IP; at the device to which packets for hosts are routed another puts it on (tc), and sends them by
-//! the access interface. Sessions stand in maps, and what they carry is counted by each processor for itself. `program.c` has more.
+//! eBPF mode: packets stay in the kernel.
 //!
-//! The programs are C, compiled when this crate is, and loaded by aya, which is Rust alone and well kept; the kernel's links hold
-//! them where they are, and let go of them when this program ends, however it does.
+//! At the access interface a program removes PPPoE (XDP or tc), so that the system routes, translates and tracks plain
+//! IP. At the device to which packets for hosts are routed, another program adds PPPoE (tc) and redirects them to the
+//! access interface. Maps hold the sessions, and per-processor counters their usage. See `program.c`.
+//!
+//! The programs are C, compiled with this crate. aya loads them, a well maintained crate in pure Rust. BPF links hold
+//! the programs in place, and detach them when this process ends in any way.
 
 mod layout;
 
@@ -27,15 +29,15 @@ use usher_device::TunDevice;
 
 static PROGRAM: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/program.o"));
 
-/// Since this version of Linux programs of tc are held by links of the kernel's, and need no queueing discipline.
+/// The first version of Linux with BPF links for tc programs (tcx), which need no queueing discipline.
 const TCX: (u8, u8, u16) = (6, 6, 0);
 
-/// Whether that is so here. A kernel that does not say which it is is a new one.
+/// True if this kernel has tcx. A kernel with an unknown version counts as new.
 pub(crate) fn has_tcx() -> bool {
     !KernelVersion::current().is_ok_and(|version| version < KernelVersion::new(TCX.0, TCX.1, TCX.2))
 }
 
-/// What stands in the kernel.
+/// The maps in the kernel.
 struct BpfMaps {
     sessions: Array<MapData, [u8; layout::SESSION]>,
     usages: PerCpuArray<MapData, [u8; layout::USAGE]>,
@@ -45,7 +47,7 @@ struct BpfMaps {
     counters: PerCpuArray<MapData, u64>,
 }
 
-/// Sessions that are asked for what they have carried while nobody else is heard.
+/// Sessions read per hold of the lock, for a usage report.
 const AT_ONCE: usize = 64;
 
 struct EbpfState {
@@ -53,21 +55,21 @@ struct EbpfState {
     sessions: BTreeMap<u16, DataPlaneSession>,
     ipv4: PrefixTable,
     ipv6: PrefixTable,
-    /// What was said last of each.
+    /// The last reported usage of each session.
     last_reported: BTreeMap<u16, DataPlaneUsage>,
 }
 
-/// The programs at their places, until it is dropped.
+/// The attached programs. A drop detaches them.
 pub(crate) struct EbpfMode {
     state: Mutex<EbpfState>,
     ports: Arc<[AccessPort]>,
-    /// Of each port.
+    /// The hook of each port.
     hooks: Vec<EbpfHook>,
     netlink: Netlink,
-    /// The near end of the pair that cuts.
+    /// The near end of the veth pair that segments packets.
     near: String,
     listener: Option<ControlListener>,
-    /// Programs are where they are as long as this is there, and the device as long as somebody holds it.
+    /// Keeps the programs attached and the device in existence.
     _attachments: (Ebpf, TunDevice),
 }
 
@@ -76,7 +78,7 @@ fn ebpf_unavailable(why: impl std::fmt::Display) -> StartError {
     StartError::Mode { mode: DataPlaneMode::Ebpf(EbpfHook::Auto), why }
 }
 
-/// What the kernel says of a map.
+/// Converts an error of a map.
 fn map_io_error(error: MapError) -> io::Error {
     match error {
         MapError::SyscallError(error) => error.io_error,
@@ -99,18 +101,18 @@ fn attach_program(
         program.load().map_err(|error| cannot(&error))?;
     }
     if !has_tcx() {
-        // It may be there already; if it is not, attaching says why.
+        // It may exist already. If it is missing, the attachment reports why.
         let _ = qdisc_add_clsact(interface);
     }
     program.attach(interface, at).map(drop).map_err(|error| cannot(&error))
 }
 
-/// Puts the programs where a port's packets come in; which hook they have there.
+/// Attaches the program of a port's ingress. Returns its hook.
 fn take_up(programs: &mut Ebpf, port: &AccessPort, hook: EbpfHook) -> Result<EbpfHook, StartError> {
     let name = &port.name;
     let by_xdp = match hook {
         EbpfHook::Tc => false,
-        // Native where the driver can, generic elsewhere.
+        // Native XDP if the driver has it, generic XDP otherwise.
         EbpfHook::Xdp => attach_xdp(programs, name, XdpMode::Default).map(|()| true)?,
         EbpfHook::Auto => !port.interface.veth && attach_xdp(programs, name, XdpMode::Driver).is_ok(),
     };
@@ -159,7 +161,8 @@ impl BpfMaps {
         let none = vec![[0; layout::USAGE]; nr_cpus().map_err(|(_, error)| error)?];
         self.usages.set(number.into(), PerCpuValues::try_from(none)?, 0).map_err(map_io_error)
     }
-    /// Puts a session in its place. Programs may read while it is written: first nothing is its host's, and at last all is.
+    /// Writes a session's entry. Programs may read it meanwhile: write zero network counts first and the real ones
+    /// last.
     fn write_session(&mut self, number: u16, octets: [u8; layout::SESSION]) -> io::Result<()> {
         let key = u32::from(number);
         for (from, counts) in
@@ -174,7 +177,7 @@ impl BpfMaps {
         Ok(())
     }
 
-    /// Packets to a network are this session's.
+    /// Routes packets of a network to a session.
     fn add_network(&mut self, (network, bits): (IpAddr, u8), number: u16) -> io::Result<()> {
         let number = u32::from(number);
         let done = match network {
@@ -184,7 +187,7 @@ impl BpfMaps {
         };
         done.map_err(map_io_error)
     }
-    /// They are nobody's.
+    /// Removes a network from its session.
     fn remove_network(&mut self, (network, bits): (IpAddr, u8)) -> io::Result<()> {
         let done = match network {
             IpAddr::V4(ip) if bits == 32 => self.hosts.remove(&ip.octets()),
@@ -267,7 +270,7 @@ impl EbpfMode {
         let mut by = programs.take_map("cutter").and_then(|map| Array::<_, u32>::try_from(map).ok());
         let maps = BpfMaps::from_programs(&mut programs)?;
         let netlink = Netlink::open().map_err(system("a socket of rtnetlink"))?;
-        // Names of interfaces have 15 octets.
+        // Interface names have at most 15 octets.
         let [near, far] = ["-a", "-b"].map(|end| format!("{:.13}{end}", tun.name));
         let pair = netlink.add_cutter(&near, &far);
         let index = pair.map_err(|error| StartError::Device { name: near.clone(), error })?;
@@ -278,7 +281,7 @@ impl EbpfMode {
             ipv6: PrefixTable::new(seed),
             last_reported: BTreeMap::new(),
         };
-        // From here on its end takes everything away again.
+        // From here on a drop undoes everything.
         let mut mode = Self {
             state: Mutex::new(state),
             ports: Arc::clone(&ports),
@@ -298,7 +301,7 @@ impl EbpfMode {
         for port in &*ports {
             mode.hooks.push(take_up(programs, port, hook)?);
         }
-        // What comes up to here the programs let pass.
+        // The programs pass only control frames up to this socket.
         mode.listener = Some(ControlListener::start(ports, hears, |_, _| true)?);
         Ok(mode)
     }
@@ -306,7 +309,7 @@ impl EbpfMode {
 
 impl Drop for EbpfMode {
     fn drop(&mut self) {
-        // It lets packets of IP pass the filter, and may not do so for a moment without XDP, which judges them.
+        // Detach it first: it lets IP packets bypass the filter, and without XDP nothing checks them.
         if let Some(Ok(lower)) =
             self._attachments.0.program_mut("lower").map(<&mut SchedClassifier>::try_from)
         {
@@ -335,7 +338,7 @@ impl ForwardingEngine for EbpfMode {
         let numbers: Vec<u16> = state.sessions.keys().copied().collect();
         drop(state);
         let mut changed = Vec::new();
-        // Whoever installs or removes one meanwhile has its turn soon.
+        // Release the lock between chunks, for installs and removals.
         for some in numbers.chunks(AT_ONCE) {
             let mut state = lock_unpoisoned(&self.state);
             for number in

@@ -1,5 +1,4 @@
-//! What becomes of a frame of a host, and of a packet to one: no socket, no clock. The planes in user space and the tests have
-//! the same code.
+//! Decides about frames of hosts and packets to hosts, without sockets or a clock. User mode and tests share this code.
 
 mod bucket;
 mod clamp;
@@ -18,42 +17,42 @@ use std::ops::Range;
 use usher_core::Instant;
 use usher_esp::ip::{IPV4_HEADER, IPV6_HEADER};
 
-/// Octets in front of an IP packet: Ethernet's header, PPPoE's, and PPP's protocol.
+/// Octets before the IP packet: the headers of Ethernet and PPPoE, and PPP's protocol field.
 pub(crate) const HEADROOM: usize = 22;
-/// PPP's protocol numbers of IPv4 (RFC 1332 §2) and IPv6 (RFC 5072 §2).
+/// PPP protocol numbers of IPv4 (RFC 1332 §2) and IPv6 (RFC 5072 §2).
 const IPV4: u16 = 0x0021;
 const IPV6: u16 = 0x0057;
 /// EtherTypes of PPPoE's stages (RFC 2516 §4).
 const DISCOVERY: u16 = 0x8863;
 const SESSION: u16 = 0x8864;
-/// The first of SESSION_IDs that are none's, and how many a table has.
+/// The number of SESSION_IDs.
 const NUMBERS: usize = 1 << 16;
 
-/// What becomes of a frame of a host.
+/// The decision about a frame of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum UpstreamVerdict {
-    /// It is for whoever speaks PPPoE's discovery and PPP's control protocols.
+    /// Pass it to the owner: discovery or a PPP control protocol.
     Control,
-    /// These octets of it are a packet for the system.
+    /// Pass these octets of it to the system as a packet.
     Packet(Range<usize>),
-    /// It is dropped, and counted.
+    /// It is dropped and counted.
     Dropped,
 }
 
-/// A packet for a host, as it goes.
+/// The headers of a packet to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DownstreamFrame {
-    /// By which port.
+    /// The port.
     pub(crate) port: usize,
-    /// What stands in front of each packet; the length is still missing.
+    /// The headers before each packet, with LENGTH missing.
     header: [u8; HEADROOM],
 }
 
 impl DownstreamFrame {
-    /// Writes what stands in front of an IP packet of so many octets.
+    /// Writes the headers of an IP packet of this length.
     pub(crate) fn write_headers(&self, octets: usize, out: &mut [u8; HEADROOM]) {
         *out = self.header;
-        // LENGTH counts PPP's protocol, too. The MTU was looked at: it fits.
+        // LENGTH includes PPP's protocol field. It fits, since the packet is within the MTU.
         out[18..20].copy_from_slice(&((octets + 2) as u16).to_be_bytes());
     }
 }
@@ -64,34 +63,34 @@ struct ForwardingEntry {
     up: Option<RateLimiter>,
     down: Option<RateLimiter>,
     usage: DataPlaneUsage,
-    /// It is among those that have carried something.
+    /// True if the session is in `changed`.
     noted: bool,
-    /// As of [`DownstreamFrame::header`], of IPv4.
+    /// Like [`DownstreamFrame::header`], for IPv4.
     header: [u8; HEADROOM],
 }
 
-/// The sessions whose packets are carried.
+/// The table of installed sessions.
 #[derive(Debug)]
 pub(crate) struct ForwardingTable {
-    /// Our addresses of Ethernet, by port.
+    /// The ports' Ethernet addresses.
     ports: Vec<[u8; 6]>,
     sessions: Vec<Option<Box<ForwardingEntry>>>,
     ipv4: PrefixTable,
     ipv6: PrefixTable,
-    /// To whom the last packet was: packets come in trains.
+    /// A cache of the last destination: packets come in trains.
     last: Option<(IpAddr, u16)>,
     pub(crate) counters: DataPlaneCounters,
-    /// Sessions that have carried something since this was asked.
+    /// Sessions with traffic since the last call of `take_changed`.
     changed: Vec<u16>,
 }
 
-/// Whether an address is of a prefix.
+/// True if an address is in a prefix.
 fn is_within(address: u128, (network, bits): (IpAddr, u8)) -> bool {
     bits == 0 || (address ^ address_bits(network)) >> (128 - u32::from(bits)) == 0
 }
 
 impl ForwardingTable {
-    /// For ports with these addresses of Ethernet; the seed is not to be known by hosts.
+    /// Creates a table for ports with these Ethernet addresses. Hosts must not know the seed.
     pub(crate) fn new(ports: Vec<[u8; 6]>, seed: u64) -> Self {
         Self {
             ports,
@@ -108,7 +107,7 @@ impl ForwardingTable {
         if of.is_ipv4() { &mut self.ipv4 } else { &mut self.ipv6 }
     }
 
-    /// Carries a session's packets from now on. One that is there is changed, and goes on counting.
+    /// Installs or updates a session. An update keeps the usage.
     ///
     /// # Errors
     /// [`SessionError`]; nothing has changed then.
@@ -131,7 +130,7 @@ impl ForwardingTable {
         header[14] = 0x11;
         header[16..18].copy_from_slice(&session.number.to_be_bytes());
         header[20..].copy_from_slice(&IPV4.to_be_bytes());
-        // A limit that stays goes on from where it is.
+        // An unchanged rate limit keeps its state.
         let bucket = |rate: Option<u64>, old: Option<RateLimiter>| {
             let new = rate.map(RateLimiter::new)?;
             Some(old.filter(|old| old.cost == new.cost).unwrap_or(new))
@@ -158,16 +157,16 @@ impl ForwardingTable {
         }
         Some(entry)
     }
-    /// Carries a session's packets no more; what it has carried.
+    /// Removes a session. Returns its usage.
     pub(crate) fn remove(&mut self, number: u16) -> Option<DataPlaneUsage> {
         self.changed.retain(|one| *one != number);
         self.take_entry(number).map(|entry| entry.usage)
     }
-    /// What a session has carried.
+    /// Returns a session's usage.
     pub(crate) fn usage(&self, number: u16) -> Option<DataPlaneUsage> {
         Some(self.sessions[usize::from(number)].as_ref()?.usage)
     }
-    /// Sessions that have carried something since this was asked last.
+    /// Returns the sessions with traffic since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<u16> {
         let numbers = std::mem::take(&mut self.changed);
         for number in &numbers {
@@ -178,8 +177,7 @@ impl ForwardingTable {
         numbers
     }
 
-    /// What becomes of a frame that came at a port. Its octets change where a segment size is lowered. `partial`: the checksum
-    /// within was left to us.
+    /// Decides about a frame from a port. May lower the MSS in place. `partial`: the inner checksum is incomplete.
     pub(crate) fn process_upstream(
         &mut self,
         now: Instant,
@@ -201,7 +199,7 @@ impl ForwardingTable {
         }
     }
 
-    /// `None`: its lengths or headers cannot be.
+    /// Classifies a frame. `None`: invalid lengths or headers.
     fn classify_frame(
         &mut self,
         now: Instant,
@@ -215,7 +213,7 @@ impl ForwardingTable {
         if ethertype == DISCOVERY {
             return Some(UpstreamVerdict::Control);
         }
-        // Version and type 1, code 0 (RFC 2516 §6).
+        // RFC 2516 §6: version and type 1, code 0.
         if ethertype != SESSION || head[14..16] != [0x11, 0] {
             return None;
         }
@@ -294,8 +292,8 @@ impl ForwardingTable {
         Some(UpstreamVerdict::Packet(range))
     }
 
-    /// What becomes of a packet of the system: to which session's host it goes. It may stand for `count` packets of this many
-    /// octets in all, the longest of which has `longest`. `partial`: its checksum is left to others.
+    /// Finds the session for a packet of the system. A packet may be segmented later into `count` packets of `octets`
+    /// in all, the longest of `longest`. `partial`: its checksum is incomplete.
     pub(crate) fn process_downstream(
         &mut self,
         now: Instant,
@@ -350,15 +348,14 @@ impl ForwardingTable {
     }
 }
 
-/// Remembers that a session carries something, once.
+/// Marks a session as changed, once.
 fn mark_changed(changed: &mut Vec<u16>, entry: &mut ForwardingEntry) {
     if !std::mem::replace(&mut entry.noted, true) {
         changed.push(entry.session.number);
     }
 }
 
-/// Whether a packet stays on the link between host and concentrator (RFC 4291 §2.5.6, §2.7): what a router is asked, and what
-/// hosts say before they have another address.
+/// True if a packet has link scope (RFC 4291 §2.5.6, §2.7): neighbour discovery, and hosts without another address.
 pub(crate) fn link_scope(source: &[u8; 16], destination: &[u8]) -> bool {
     let local = |address: &[u8]| address[0] == 0xfe && address[1] & 0xc0 == 0x80;
     *source == [0; 16]

@@ -1,4 +1,4 @@
-//! What the kernel is asked of interfaces, and what it is told: rtnetlink(7).
+//! Requests about interfaces, routes and filters to the kernel, by rtnetlink(7).
 
 use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
@@ -16,19 +16,19 @@ use std::io;
 use std::net::IpAddr;
 use usher_device::netlink;
 
-/// An access interface as the kernel has it.
+/// An access interface in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct AccessInterface {
     pub(crate) index: u32,
     pub(crate) address: [u8; 6],
     pub(crate) mtu: u32,
     pub(crate) up: bool,
-    /// It is an end of a veth pair.
+    /// True for an end of a veth pair.
     #[cfg(ebpf)]
     pub(crate) veth: bool,
 }
 
-/// Requests in the network namespace in which it was opened, whatever thread asks.
+/// A netlink socket of the network namespace in which it was opened, for any thread.
 pub(crate) struct Netlink {
     socket: Socket,
 }
@@ -43,7 +43,7 @@ const fn address_family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-/// The kernel's answer to what is there already, or is gone.
+/// Ignores this errno: the object exists already, or is gone.
 fn ignore_errno(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result<()> {
     match done {
         Err(error) if error.raw_os_error() == Some(number) => Ok(()),
@@ -51,32 +51,32 @@ fn ignore_errno(number: i32, done: io::Result<Vec<RouteNetlinkMessage>>) -> io::
     }
 }
 
-/// Octets of the longest packet that a veth pair takes.
+/// Maximum MTU of a veth pair.
 #[cfg(ebpf)]
 const LONGEST_MTU: u32 = 65_535;
 
-/// The queueing discipline that has filters of what comes and what goes, and where it stands (linux/pkt_sched.h).
+/// The queueing discipline of ingress and egress filters, and its parent (linux/pkt_sched.h).
 const CLSACT: &str = "clsact";
 const CLSACT_PARENT: u32 = 0xffff_fff1;
 pub(crate) const INGRESS: u32 = 0xffff_fff2;
-/// Before which other filters ours comes, and of which protocol it is: all.
+/// The priority of the guard filter, and its protocol: all.
 const PRIORITY: u32 = 1;
 const ETH_P_ALL: u16 = 3;
-/// The chain of filters in which notes stand. No packet comes there, since nothing leads to it.
+/// The chain of the filters that serve as notes. No packet reaches it.
 const NOTES: u32 = 113;
-/// Attributes of a filter, and of one by a program (linux/rtnetlink.h, linux/pkt_cls.h).
+/// Attributes of a filter, and of a BPF filter (linux/rtnetlink.h, linux/pkt_cls.h).
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_OPS_LEN: u16 = 4;
 const TCA_BPF_OPS: u16 = 5;
 const TCA_BPF_NAME: u16 = 7;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
-/// What a program answers: the next has the frame, or nobody.
+/// Return values of a program: continue with the next filter, or drop.
 pub(crate) const TC_ACT_UNSPEC: u32 = u32::MAX;
 pub(crate) const TC_ACT_SHOT: u32 = 2;
 
-/// Who has made a route (linux/rtnetlink.h): a number that nobody else is known to use, so that routes of a plane that was killed are told from
-/// other people's.
+/// The protocol of this crate's routes (linux/rtnetlink.h). The number has no known other user, and so identifies
+/// routes of a killed plane.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(113);
 
 pub(crate) fn push_attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
@@ -86,21 +86,21 @@ pub(crate) fn push_attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Of which frames of PPPoE the system hears, beside our own sockets.
+/// The frames of PPPoE that the system receives, besides this crate's sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IngressGuard {
-    /// All.
+    /// All frames.
     Pppoe,
-    /// Not of PADT: the kernel's own PPPoE would end a session by whatever says that it is its station's, before anybody has judged that.
-    /// Sockets of all protocols have heard them before.
+    /// All but PADT: the kernel's PPPoE would end a session by a PADT with a spoofed address. Sockets of all protocols
+    /// receive PADT before the filter.
     WithoutPadt,
 }
 
-/// Where a frame of PPPoE says what it is, whatever comes before (RFC 2516 §4), and PADT's code there.
+/// The offset of PPPoE's CODE (RFC 2516 §4) from the link layer header, and the code of PADT.
 const CODE: u32 = (libc::SKF_LL_OFF + 15) as u32;
 const PADT: u32 = 0xa7;
 
-/// A filter that lets PPPoE pass, and nothing else.
+/// Returns a filter that passes only PPPoE.
 fn guard_filter(guard: IngressGuard) -> Vec<u8> {
     let protocol = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
     let equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -117,7 +117,7 @@ fn guard_filter(guard: IngressGuard) -> Vec<u8> {
     encode_program(&steps)
 }
 
-/// A filter's program: of each step the code, where it goes on if so and if not, and the operand (linux/filter.h).
+/// Encodes a classic BPF program: code, both jumps and operand of each instruction (linux/filter.h).
 fn encode_program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
     let mut octets = Vec::new();
     for (code, jt, jf, k) in steps {
@@ -134,7 +134,7 @@ fn encode_program(steps: &[(u32, u8, u8, u32)]) -> Vec<u8> {
 }
 
 impl Netlink {
-    /// Of the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { socket: netlink::open_route_socket()? })
     }
@@ -147,7 +147,7 @@ impl Netlink {
         netlink::run_request_on(&self.socket, flags, message)
     }
 
-    /// The interface of this name, which has an address of Ethernet.
+    /// Returns the interface of this name, which must have an Ethernet address.
     pub(crate) fn access_interface(&self, name: &str) -> io::Result<AccessInterface> {
         match self.query_interface(name)? {
             AccessInterface { address: [0, 0, 0, 0, 0, 0], .. } => {
@@ -156,11 +156,11 @@ impl Netlink {
             interface => Ok(interface),
         }
     }
-    /// The kernel's number of a device.
+    /// Returns a device's index.
     pub(crate) fn interface_index(&self, name: &str) -> io::Result<u32> {
         self.query_interface(name).map(|link| link.index)
     }
-    /// How an interface is called now.
+    /// Returns an interface's current name.
     pub(crate) fn interface_name(&self, index: u32) -> io::Result<String> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -170,7 +170,7 @@ impl Netlink {
         });
         name.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
     }
-    /// What the kernel says of the interface that a message names.
+    /// Looks up the link that a message names.
     pub(crate) fn get_link(&self, message: LinkMessage) -> io::Result<LinkMessage> {
         let answers = self.send_request(NLM_F_ACK, RouteNetlinkMessage::GetLink(message))?;
         let link = answers.into_iter().find_map(|answer| match answer {
@@ -210,14 +210,14 @@ impl Netlink {
         Ok(interface)
     }
 
-    /// `index`: of the device that it leads to; `None`: whichever that is.
+    /// Builds a route message. `index`: the outgoing device; `None`: any.
     fn route_message(index: Option<u32>, (network, bits): (IpAddr, u8)) -> RouteMessage {
         let mut message = RouteMessage::default();
         message.header.address_family = address_family(network);
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = PROTOCOL;
         message.header.scope = match network {
-            // One of any scope is meant, where it is to go.
+            // A deletion matches any scope.
             _ if index.is_none() => RouteScope::NoWhere,
             IpAddr::V4(_) => RouteScope::Link,
             IpAddr::V6(_) => RouteScope::Universe,
@@ -234,11 +234,11 @@ impl Netlink {
         }
         message
     }
-    /// Leads packets to a network to a device, packets of so many octets at most. `own`: they are led there already, and it may be by another
-    /// number of octets. Otherwise a route that a killed plane has left goes, and somebody else's stays.
+    /// Adds a route for a network to a device, with an MTU. `own`: the route is this plane's, and may only change its
+    /// MTU. Otherwise it replaces a killed plane's route, and never a foreign one.
     ///
     /// # Errors
-    /// What the kernel says, or there is somebody else's route to that network.
+    /// The kernel's error, or there is a foreign route to that network.
     pub(crate) fn add_route(&self, index: u32, network: (IpAddr, u8), mtu: u16, own: bool) -> io::Result<()> {
         let mut message = Self::route_message(Some(index), network);
         message.attributes.push(RouteAttribute::Metrics(vec![RouteMetric::Mtu(mtu.into())]));
@@ -266,11 +266,11 @@ impl Netlink {
         }
         done
     }
-    /// Leads them there no more.
+    /// Removes the route.
     pub(crate) fn remove_route(&self, index: u32, network: (IpAddr, u8)) -> io::Result<()> {
         self.delete_route(Some(index), network)
     }
-    /// The kernel looks for one of this protocol, so that somebody else's stays.
+    /// Deletes a route with this crate's protocol number, and never a foreign one.
     fn delete_route(&self, index: Option<u32>, network: (IpAddr, u8)) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelRoute(Self::route_message(index, network));
         ignore_errno(libc::ESRCH, self.send_request(NLM_F_ACK, message))
@@ -286,12 +286,12 @@ impl Netlink {
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         message
     }
-    /// Gives a device an address of ours, which others may have, too.
+    /// Adds an address to a device. Other devices may have it, too.
     pub(crate) fn add_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewAddress(Self::address_message(index, address.into()));
         ignore_errno(libc::EEXIST, self.send_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, message))
     }
-    /// Takes it away.
+    /// Removes an address from a device.
     pub(crate) fn remove_address(&self, index: u32, address: impl Into<IpAddr>) -> io::Result<()> {
         let message = RouteNetlinkMessage::DelAddress(Self::address_message(index, address.into()));
         ignore_errno(libc::EADDRNOTAVAIL, self.send_request(NLM_F_ACK, message))
@@ -308,7 +308,7 @@ impl Netlink {
     pub(crate) fn clsact_message(index: u32) -> TcMessage {
         Self::tc_message(index, CLSACT_PARENT, 0xffff_0000, CLSACT)
     }
-    /// A filter by a program, of packets of all protocols.
+    /// Builds a message for a BPF filter of all protocols.
     pub(crate) fn filter_message(index: u32, parent: u32, priority: u32) -> TcMessage {
         let mut message = Self::tc_message(index, parent, 1, "bpf");
         message.header.info = priority << 16 | u32::from(ETH_P_ALL.to_be());
@@ -317,8 +317,8 @@ impl Netlink {
     fn guard_message(index: u32) -> TcMessage {
         Self::filter_message(index, INGRESS, PRIORITY)
     }
-    /// Makes a pair of interfaces that cuts what goes in at the near end; what a killed program has left of that name is taken away.
-    /// The near end's index.
+    /// Creates a veth pair whose near end segments packets. Replaces the pair of a killed process. Returns the near
+    /// end's index.
     #[cfg(ebpf)]
     pub(crate) fn add_cutter(&self, near: &str, far: &str) -> io::Result<u32> {
         ignore_errno(libc::ENODEV, self.remove_link(near).map(|()| Vec::new()))?;
@@ -338,19 +338,19 @@ impl Netlink {
         self.send_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL, RouteNetlinkMessage::NewLink(pair))?;
         let index = self.interface_index(near)?;
         for (name, index) in [(near, index), (far, self.interface_index(far)?)] {
-            // The system is to say nothing of its own by them; one without IPv6 has no such setting.
+            // Stop the system's own packets on both ends. A system without IPv6 has no such setting.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
             let mut message = LinkMessage::default();
             message.header.index = index;
             message.header.flags = LinkFlags::Up;
             message.header.change_mask = LinkFlags::Up;
-            // It takes no packet that stands for more than one, and so the kernel cuts them before.
+            // The interface takes only single packets, so the kernel segments them before.
             message.attributes = vec![LinkAttribute::GsoMaxSegs(1)];
             self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message))?;
         }
         Ok(index)
     }
-    /// Takes an interface away.
+    /// Removes an interface.
     #[cfg(ebpf)]
     pub(crate) fn remove_link(&self, name: &str) -> io::Result<()> {
         let mut message = LinkMessage::default();
@@ -358,8 +358,8 @@ impl Netlink {
         self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelLink(message)).map(drop)
     }
 
-    /// Drops what comes to an interface and is not PPPoE, before the system sees it: a host that has no session would otherwise
-    /// be routed like anybody. Where a program has left that, it is taken over.
+    /// Drops all ingress but PPPoE before the system sees it. Otherwise the system would route a host without a
+    /// session. Takes over the filter of an earlier process.
     pub(crate) fn add_guard(&self, index: u32, what: IngressGuard) -> io::Result<()> {
         self.add_discipline(index)?;
         let mut message = Self::guard_message(index);
@@ -367,14 +367,15 @@ impl Netlink {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
-    /// A note of what `rp_filter` of an interface was, 0 or 1: by its number, since it goes with the interface and outlives this program.
+    /// Builds the note with an interface's earlier `rp_filter`, 0 or 1, as its handle. It outlives this process and
+    /// ends with the interface.
     fn note_message(index: u32, was: u8) -> TcMessage {
         let mut message = Self::filter_message(index, INGRESS, PRIORITY);
         message.header.handle = TcHandle::from(u32::from(was) + 1);
         message.attributes.push(TcAttribute::Chain(NOTES));
         message
     }
-    /// Has the interface bear such a note.
+    /// Adds a note to the interface.
     pub(crate) fn add_note(&self, index: u32, was: u8) -> io::Result<()> {
         self.add_discipline(index)?;
         let mut message = Self::note_message(index, was);
@@ -383,7 +384,7 @@ impl Netlink {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         self.send_request(flags, RouteNetlinkMessage::NewTrafficFilter(message)).map(drop)
     }
-    /// What the note says that a plane has left which could not put that back.
+    /// Returns the value in the note of an earlier plane that could not restore it.
     pub(crate) fn find_note(&self, index: u32) -> Option<u8> {
         let there = |was: &u8| {
             self.send_request(
@@ -394,7 +395,7 @@ impl Netlink {
         };
         [0, 1].into_iter().find(there)
     }
-    /// Takes it away.
+    /// Removes a note.
     pub(crate) fn remove_note(&self, index: u32, was: u8) -> io::Result<()> {
         self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::note_message(index, was)))
             .map(drop)
@@ -404,11 +405,11 @@ impl Netlink {
         let discipline = RouteNetlinkMessage::NewQueueDiscipline(Self::clsact_message(index));
         ignore_errno(libc::EEXIST, self.send_request(flags, discipline))
     }
-    /// Takes that away, where it is.
+    /// Removes the guard filter, if there is one.
     pub(crate) fn remove_guard(&self, index: u32) -> io::Result<()> {
         let asked =
             self.send_request(NLM_F_ACK, RouteNetlinkMessage::DelTrafficFilter(Self::guard_message(index)));
-        // There is no filter; or, where there is not what filters hang on either, it is an invalid one.
+        // ENOENT: there is no filter. EINVAL: there is no clsact either.
         ignore_errno(libc::EINVAL, ignore_errno(libc::ENOENT, asked).map(|()| Vec::new()))
     }
 }

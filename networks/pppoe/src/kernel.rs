@@ -1,8 +1,10 @@
-//! Kernel mode: the kernel's own PPP over Ethernet. Each session has a socket (PPPoX), whose frames the kernel takes PPPoE off and puts
-//! it on, and a network interface of PPP's that is connected to it; sources and rates are looked at by traffic control at that interface.
-//! Discovery and PPP's control protocols are heard by packet sockets, as in the other modes.
+//! Kernel mode: the kernel's own PPPoE.
 //!
-//! What is asked of the kernel is asked on one thread, which is in the network namespace in which the plane was begun.
+//! Each session has a PPPoX socket, whose frames the kernel decapsulates and encapsulates, and a PPP interface
+//! connected to it. Traffic control at that interface checks sources and rates. Packet sockets receive discovery and
+//! PPP's control protocols, as in the other modes.
+//!
+//! A single thread makes all requests to the kernel. It stays in the network namespace in which the plane was started.
 
 mod filter;
 mod traffic;
@@ -25,48 +27,48 @@ use std::thread::JoinHandle;
 use traffic::TrafficCounts;
 use usher_core::Instant;
 
-/// Octets of an interface's name, at most (linux/if.h, `IFNAMSIZ`).
+/// Maximum octets of an interface name (linux/if.h, `IFNAMSIZ`).
 const NAME: usize = 15;
 
-/// A session as the kernel has it. The interface is gone with `unit`, and nothing passes without `socket`.
+/// A session in the kernel. Dropping `unit` removes the interface. Without `socket` nothing passes.
 struct KernelSession {
     session: DataPlaneSession,
     socket: Socket,
     unit: PppUnit,
     index: u32,
-    /// What filters had counted that were replaced.
+    /// The counts of filters that were replaced.
     before: TrafficCounts,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct KernelState {
     ports: Arc<[AccessPort]>,
     netlink: Netlink,
     names: InterfaceNames,
     lines: BTreeMap<u16, KernelSession>,
-    /// What has come of control frames.
+    /// Classifies and counts control frames.
     table: Arc<Mutex<ForwardingTable>>,
-    /// What was said last of each.
+    /// The last reported usage of each session.
     last_reported: BTreeMap<u16, DataPlaneUsage>,
-    /// What sessions have carried that are gone.
+    /// The usage of removed sessions.
     removed_usage: DataPlaneUsage,
-    /// Takes interfaces away, for which the kernel needs its time.
+    /// Removes interfaces in the background, because the kernel is slow at it.
     ends: InterfaceReaper,
 }
 
-/// How sessions' interfaces are called, and how the kernel tells them from others.
+/// The names and groups of sessions' interfaces.
 #[derive(Clone)]
 struct InterfaceNames {
-    /// What stands before a session's number.
+    /// The prefix before the SESSION_ID.
     stem: String,
-    /// The table of nftables in which segment sizes are lowered.
+    /// The nftables table that clamps segment sizes.
     table: String,
-    /// The group of interfaces whose segment sizes are lowered, and that of the others.
+    /// The group of interfaces with clamped segment sizes, and that of the others.
     clamped: u32,
     other: u32,
 }
 
-/// A thread that takes interfaces away.
+/// A thread that removes interfaces.
 struct InterfaceReaper {
     units: Option<Sender<ReaperMessage>>,
     thread: Option<JoinHandle<()>>,
@@ -74,7 +76,7 @@ struct InterfaceReaper {
 
 enum ReaperMessage {
     Unit(PppUnit),
-    /// All before this are gone.
+    /// Notify when all earlier removals are done.
     Notify(Sender<()>),
 }
 
@@ -95,7 +97,7 @@ impl InterfaceReaper {
     fn queue_unit(&self, unit: PppUnit) {
         let _ = self.units.as_ref().map(|units| units.send(ReaperMessage::Unit(unit)));
     }
-    /// Waits until all are gone that were taken before.
+    /// Waits until all earlier removals are done.
     fn wait_until_idle(&self) {
         let (done, told) = channel();
         let sent = self.units.as_ref().map(|units| units.send(ReaperMessage::Notify(done)));
@@ -116,7 +118,7 @@ impl Drop for InterfaceReaper {
 
 type KernelTask = Box<dyn FnOnce(&mut KernelState) + Send>;
 
-/// The plane in this mode, until it is dropped.
+/// The plane in kernel mode. It ends when it is dropped.
 pub(crate) struct KernelMode {
     tasks: Option<Sender<KernelTask>>,
     thread: Option<JoinHandle<()>>,
@@ -137,7 +139,7 @@ fn attach_program(socket: &Socket, program: &[BpfInstruction]) -> io::Result<()>
     socket.attach_filter(&steps)
 }
 
-/// Lowers the segment sizes that TCP announces to what the narrower of its two links carries, at interfaces of a group.
+/// Returns the rules that clamp TCP's MSS to the narrower of its two links, at the interfaces of a group.
 fn clamp_script(table: &str, group: u32) -> String {
     let rule = |way: &str| {
         format!("    {way} {group} tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu\n")
@@ -151,7 +153,7 @@ fn clamp_script(table: &str, group: u32) -> String {
 }
 
 impl KernelMode {
-    /// `device`: how sessions' interfaces are called, with `%d` where the session's number is to stand; otherwise it follows.
+    /// Starts the mode. `device` is the name of sessions' interfaces. The SESSION_ID replaces `%d` or is appended.
     pub(crate) fn start(
         device: &str,
         ports: Arc<[AccessPort]>,
@@ -164,11 +166,11 @@ impl KernelMode {
             let why = format!("an interface's name has {NAME} octets: shorten device = \"{device}\"");
             return Err(StartError::Mode { mode: DataPlaneMode::Kernel, why });
         }
-        // Both are asked for once before anybody relies on them.
+        // Check both features at the start.
         sys::session_socket()
             .map_err(|error| kernel_mode_unavailable(format!("no socket of PPPoE: {error}")))?;
         PppUnit::open().map_err(|error| kernel_mode_unavailable(format!("/dev/ppp: {error}")))?;
-        // Groups nobody else has chosen: numbers of people are small.
+        // Random groups, which administrators hardly use: their numbers are small.
         let clamped = seed as u32 | 0x4000_0001;
         let table = format!("usher_{}mss", stem.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
         let names = InterfaceNames { stem, table, clamped, other: clamped ^ 1 };
@@ -209,7 +211,7 @@ impl KernelMode {
     }
 }
 
-/// What stands before a session's number in its interface's name.
+/// Returns the prefix of session interface names, before the SESSION_ID.
 pub(crate) fn name_stem(device: &str) -> String {
     match device.split_once("%d") {
         Some((before, _)) => before.to_owned(),
@@ -221,20 +223,20 @@ fn run_tasks(mut state: KernelState, todo: &Receiver<KernelTask>) {
     for task in todo {
         task(&mut state);
     }
-    // All interfaces at once: one by one the kernel waits for each.
+    // Remove all interfaces of a group in one request: the kernel waits for each request.
     for group in [state.names.clamped, state.names.other] {
         let _ = state.netlink.remove_group(group);
     }
-    // What cannot be taken away now is replaced by the next that begins.
+    // On failure the next start replaces the table.
     let _ = run_nft(&format!("delete table inet {}\n", state.names.table));
 }
 
-/// What becomes of frames that no session's socket has: those of control protocols are heard if they may be.
+/// Filters frames without a session socket: passes those of control protocols.
 fn control_frame_filter(
     table: Arc<Mutex<ForwardingTable>>,
 ) -> impl FnMut(usize, &mut [u8]) -> bool + Send + 'static {
     move |port, frame| {
-        // No limits stand in this table, and so time does not matter to it.
+        // This table has no rate limits, so the time does not matter.
         lock_unpoisoned(&table).process_upstream(Instant::ZERO, port, frame, true)
             == crate::forward::UpstreamVerdict::Control
     }
@@ -257,7 +259,7 @@ impl KernelState {
     }
 
     fn install(&mut self, session: &DataPlaneSession) -> io::Result<()> {
-        // It checks the session, and that nobody else has its networks.
+        // The table checks the session, and that its networks are free.
         let unlimited =
             DataPlaneSession { rate_up: None, rate_down: None, clamp_mss: false, ..session.clone() };
         let wrong = |error: SessionError| io::Error::new(io::ErrorKind::InvalidInput, error);
@@ -298,7 +300,7 @@ impl KernelState {
             || self.netlink.add_unit(&name, unit.descriptor(), session.mtu, self.interface_group(session));
         let made = match make() {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                // The one of before may be on its way out.
+                // An earlier interface of that name may still be in removal.
                 self.ends.wait_until_idle();
                 make()
             }
@@ -333,7 +335,7 @@ impl KernelState {
         Ok(line)
     }
 
-    /// Nothing passes when this returns; the interface goes when the kernel can.
+    /// Ends a session. Nothing passes when this returns. The interface is removed later.
     fn end_session(&self, line: KernelSession) {
         drop(line.socket);
         self.ends.queue_unit(line.unit);
@@ -371,7 +373,7 @@ impl KernelState {
         let mut carried = self.removed_usage;
         for number in self.lines.keys() {
             let usage = self.usage(*number)?.unwrap_or_default();
-            // What stays on the link is among the table's counts.
+            // The table counts the spoofed link-local packets.
             let on_link = lock_unpoisoned(&self.table).usage(*number).unwrap_or_default().spoofed;
             carried = carried.sum_with(DataPlaneUsage { spoofed: usage.spoofed - on_link, ..usage });
         }

@@ -1,13 +1,14 @@
-//! The data planes of an access concentrator: they carry the packets of PPPoE sessions between access interfaces and the system,
-//! which routes them, translates addresses and tracks connections as it does for any interface.
+//! The data planes of an access concentrator. They carry packets of PPPoE sessions between access interfaces and the
+//! system. The system routes them, translates addresses and tracks connections, as for any interface.
 //!
 //! ```text
-//!  host ── access interface ──▶ PPPoE and PPP off, source and rate looked at ──▶ the system ──▶ elsewhere
-//!       ◀─────────────────────  PPPoE and PPP on, rate looked at ◀── device ◀── route to the host's networks
+//!  host ── access interface ──▶ PPPoE and PPP removed, source and rate checked ──▶ the system ──▶ elsewhere
+//!       ◀─────────────────────  PPPoE and PPP added, rate checked ◀── device ◀── route to the host's networks
 //! ```
-//! A [`PppoeDataPlane`] knows no protocol: discovery and PPP's control frames are handed up ([`DataPlaneEvent::Frame`]) and sent for whoever speaks
-//! them ([`PppoeDataPlane::send_frame`]), and it hears which sessions' packets it may carry ([`PppoeDataPlane::install_session`]). A packet of any other session
-//! goes nowhere, and at an access interface nothing passes that is not PPPoE.
+//! A [`PppoeDataPlane`] runs no protocol. It passes frames of discovery and of PPP's control protocols to its owner
+//! ([`DataPlaneEvent::Frame`]), and sends the owner's frames ([`PppoeDataPlane::send_frame`]). The owner installs the
+//! sessions to carry ([`PppoeDataPlane::install_session`]). Packets of other sessions are dropped. At an access
+//! interface everything but PPPoE is dropped.
 
 mod control;
 #[cfg(ebpf)]
@@ -30,5 +31,5 @@ pub use plane::{
 pub use session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
 pub use stations::{StationInterface, StationReceiver};
 
-/// Whether this build has [`DataPlaneMode::Ebpf`], whose programs clang compiles.
+/// True if this build has [`DataPlaneMode::Ebpf`], whose programs need clang.
 pub const HAS_EBPF_MODE: bool = cfg!(ebpf);

@@ -1,15 +1,16 @@
-//! What netfilter does for hosts of sessions, in one table of its own: their port 113 is answered by our IDENT server, and their
-//! addresses are translated, to the way out's address or to a block of ports of an address (RFC 7422).
+//! Netfilter rules for hosts of sessions, in a table of their own. They redirect port 113 to the IDENT server, and
+//! translate addresses to the outgoing interface's address or to a port block (RFC 7422).
 //!
 //! ```text
-//! elsewhere ─ TCP to 10.0.0.1:113 ──▶ redirect ──▶ our IDENT server             [NAT method]
-//! 10.0.0.1:40000 ──▶ masquerade ──▶ 203.0.113.1:61234 ──▶ elsewhere            [masquerade method: conntrack knows whose it is]
-//! 10.0.0.1:40000 ──▶ 203.0.113.1:1024-2047 ──▶ elsewhere                       [port blocks: the port says whose it is]
+//! elsewhere ─ TCP to 10.0.0.1:113 ──▶ redirect ──▶ the IDENT server   [NAT method]
+//! 10.0.0.1:40000 ──▶ masquerade ──▶ 203.0.113.1:61234 ──▶ elsewhere   [masquerade method: conntrack knows the host]
+//! 10.0.0.1:40000 ──▶ 203.0.113.1:1024-2047 ──▶ elsewhere              [port blocks: the port identifies the host]
 //! ```
-//! How many connections a host begins is bounded there, too, so that none takes the kernel's table of them, or the log's disk, from all others.
+//! The table also limits the connections of each host, so that no host fills the kernel's connection table or the log's
+//! disk.
 //!
-//! Rules are written by nft(8), which makes all of a change or nothing of it. The table is gone with [`NetfilterTable`]; one that a
-//! killed program has left is replaced by the next.
+//! nft(8) writes the rules, each change atomically. Dropping [`NetfilterTable`] removes the table. The next start
+//! replaces the table of a killed process.
 
 pub mod conntrack;
 mod follow;
@@ -24,115 +25,116 @@ use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// What the table is for.
+/// The configuration of the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetfilterConfig {
-    /// Its name.
+    /// The table's name.
     pub table: String,
-    /// The plane's device: what goes there goes to another host, and keeps its source. With `*` at its end it is each device whose
-    /// name begins so.
+    /// The plane's device. Packets to it go to another host and keep their source. A name with a final `*` matches all
+    /// devices with this prefix.
     pub device: String,
-    /// By which interfaces hosts' packets come in, with `*` as above: nobody else's count among those of a host ([`ConnectionLimits`]).
+    /// The ingress interfaces of hosts' packets, with `*` as above. Only their packets count for [`ConnectionLimits`].
     pub incoming: Vec<String>,
-    /// On which port of this system our IDENT server answers for hosts.
+    /// The local port of the IDENT server.
     pub ident_port: u16,
-    /// What bounds the connections that each host begins.
+    /// The limits of each host's connections.
     pub bounds: ConnectionLimits,
-    /// Each translation is logged: what [`ConntrackMonitor`] does not tell of leaves under no address that stands for a host.
+    /// True if each translation is logged. Packets that [`ConntrackMonitor`] cannot report then leave under no host's
+    /// address.
     pub logged: bool,
 }
 
-/// What bounds the connections that a host begins, to wherever. What is beyond is dropped before the kernel has it in its table.
+/// The limits of a host's connections. Packets beyond them are dropped before the kernel has a table entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ConnectionLimits {
-    /// So many at a time, of TCP without those that are closed; 0: any number.
+    /// Maximum simultaneous connections, without closed ones of TCP; 0: unlimited.
     pub at_once: u32,
-    /// So many in a second, and ten times as many at once after ten seconds without any; 0: any number.
+    /// Maximum new connections per second, with a burst of ten times as many; 0: unlimited.
     pub per_second: u32,
 }
 
-/// Connections that hosts would have begun.
+/// Counts of dropped packets that would have begun connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DropCounts {
-    /// Packets that were beyond [`ConnectionLimits`].
+    /// Packets beyond [`ConnectionLimits`].
     pub limited: u64,
-    /// Packets that came while connections were held back ([`NetfilterTable::drop_new_connections`]).
+    /// Packets dropped by [`NetfilterTable::drop_new_connections`].
     pub held: u64,
-    /// Packets of protocols whose translation no log could name ([`NetfilterConfig::logged`]).
+    /// Packets of protocols whose translation cannot be logged ([`NetfilterConfig::logged`]).
     pub unnamed: u64,
 }
 
-/// Counters of the table, as [`DropCounts`] has them.
+/// The table's counters, in the order of [`DropCounts`].
 const LIMITED: &str = "connections_limited";
 const HELD: &str = "connections_held_back";
 const UNNAMED: &str = "translations_unnamed";
-/// Hosts whose connections are counted, at most: twice as many as there may be sessions.
+/// Maximum hosts with counted connections: twice the maximum of sessions.
 const MOST: u32 = 131_072;
 
-/// What a host's packets have as source elsewhere. What the kernel cannot translate, since it is part of no connection, does not leave.
+/// The source translation of a host's packets. Packets outside any connection cannot be translated and are dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SourceNat {
-    /// An address of the interface by which they leave, which the kernel chooses, and a port of its choice.
+    /// An address of the outgoing interface, and a port of the kernel's choice.
     Masquerade,
-    /// This address, and of TCP and UDP these ports. Of other protocols ICMP alone goes out: the ports of one that has some would be those
-    /// of somebody else's block.
+    /// This address and, for TCP and UDP, these ports. Of other protocols only ICMP passes: other protocols' ports
+    /// could be in another host's block.
     Block {
-        /// The address; the system has to have it.
+        /// The external address, which the system must have.
         external: Ipv4Addr,
         /// The ports.
         ports: RangeInclusive<u16>,
     },
 }
 
-/// What is done for an address or prefix of a host.
+/// The rules of a host's address or prefix.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostRules {
-    /// TCP to its port 113 is answered by our IDENT server.
+    /// True to redirect TCP port 113 to the IDENT server.
     pub ident: bool,
-    /// Its IPv4 address is translated; a network's are by masquerade alone.
+    /// The translation of an IPv4 address. A network can only be masqueraded.
     pub translation: Option<SourceNat>,
-    /// It is of hosts, each of which has so many bits of an address to itself: their connections are bounded ([`ConnectionLimits`]), and held back
-    /// where that is asked for ([`NetfilterTable::drop_new_connections`]). An IPv4 host has one address, whatever stands here. `None`: of nobody; addresses that are
-    /// translated are of hosts nevertheless.
+    /// Bits of each host's own prefix. The hosts' connections are limited ([`ConnectionLimits`]), and dropped on
+    /// request ([`NetfilterTable::drop_new_connections`]). An IPv4 host always has a single address. `None`: no hosts,
+    /// unless the addresses are translated.
     pub hosts: Option<u8>,
 }
 
-/// Why a rule is not there.
+/// The reason why a rule cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum NetfilterError {
-    /// The program.
+    /// nft(8) cannot be run.
     #[error("nft(8) cannot be run: {0}; install Debian's nftables")]
     Program(std::io::Error),
-    /// What it says.
+    /// nft(8) refuses the rules, with its message.
     #[error("netfilter refuses: {0}")]
     Refused(String),
-    /// A name that is none.
+    /// An invalid name.
     #[error("\"{0}\" is no name of a table or interface: take letters, digits, \"-\", \"_\" and \".\"")]
     Name(String),
-    /// A translation of what has none.
+    /// A network that cannot be translated.
     #[error(
         "{0}/{1} cannot be translated: only networks of IPv4 can, and only a single address to a block of ports"
     )]
     Untranslatable(IpAddr, u8),
-    /// Ports that are none.
+    /// An invalid range of ports.
     #[error("{0} to {1} is no block of ports: take 1 to 65535, the lower first")]
     Ports(u16, u16),
-    /// Connections of hosts that are gone.
+    /// Connections of removed hosts cannot be deleted.
     #[error(
         "the kernel does not forget connections of hosts that are gone: {0}; this needs CAP_NET_ADMIN and nf_conntrack_netlink"
     )]
     FlushConnections(std::io::Error),
-    /// Rules that are not there.
+    /// Unknown rules.
     #[error("{0}/{1} has no rules")]
     Unknown(IpAddr, u8),
-    /// What the table has counted.
+    /// The counters cannot be read.
     #[error("netfilter does not say what it has counted: {0}")]
     Uncounted(String),
 }
 
 type HostNetwork = (IpAddr, u8);
 
-/// The table, until it is dropped.
+/// The table. Dropping it removes the table from the kernel.
 #[derive(Debug)]
 pub struct NetfilterTable {
     config: NetfilterConfig,
@@ -142,7 +144,7 @@ pub struct NetfilterTable {
 #[derive(Debug, Default)]
 struct InstalledRules {
     rules: BTreeMap<HostNetwork, HostRules>,
-    /// Bits of the prefixes that hosts have of IPv6, for which there are sets.
+    /// Bits of the IPv6 prefixes that have sets.
     lengths: BTreeSet<u8>,
 }
 
@@ -152,7 +154,7 @@ fn check_name(name: &str) -> Result<(), NetfilterError> {
     if good { Ok(()) } else { Err(NetfilterError::Name(name.to_owned())) }
 }
 
-/// An interface's name may be nearly anything; within quotes nft(8) takes it as it is.
+/// Checks that nft(8) accepts an interface name within quotes.
 fn check_quotable(name: &str) -> Result<(), NetfilterError> {
     let of = name.strip_suffix('*').unwrap_or(name);
     let good = !of.is_empty() && of.chars().all(|c| c.is_ascii_graphic() && !"\"\\*".contains(c));
@@ -161,13 +163,13 @@ fn check_quotable(name: &str) -> Result<(), NetfilterError> {
 
 fn nft_command(arguments: &[&str]) -> Command {
     let mut command = Command::new("nft");
-    // Servers' programs are not on everybody's path.
+    // nft is in sbin, which may be missing from PATH.
     let path = std::env::var("PATH").unwrap_or_default();
     command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command
 }
 
-/// Has nft(8) carry out a script, all of it or nothing.
+/// Runs a script by nft(8), atomically.
 pub(crate) fn run_nft(script: &str) -> Result<(), NetfilterError> {
     let mut command = nft_command(&["-f", "-"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -185,7 +187,7 @@ pub(crate) fn run_nft(script: &str) -> Result<(), NetfilterError> {
 }
 
 impl NetfilterTable {
-    /// Makes the table, without rules for anybody, in the calling thread's network namespace.
+    /// Creates the table without rules for hosts, in the calling thread's network namespace.
     ///
     /// # Errors
     /// [`NetfilterError`]: it needs nft(8) and CAP_NET_ADMIN.
@@ -198,7 +200,7 @@ impl NetfilterTable {
         let from: String = from.collect();
         let bounded = match *bounds == ConnectionLimits::default() {
             true => String::new(),
-            // A connection's first packet alone is of one that the kernel does not have in its table yet, but for what is part of none.
+            // Only the first packet of a connection comes here, and packets that belong to none.
             false => format!(
                 r#"{}  chain bounded {{
     ip saddr @masqueraded goto bound4
@@ -214,7 +216,7 @@ impl NetfilterTable {
                 bounds.limit_chain("4", "ipv4_addr", "ip saddr")
             ),
         };
-        // Behind the translation, which alone knows that there is one.
+        // After the translation, since only it knows whether the packet was translated.
         let named = |set| {
             format!(
                 "    ct original ip saddr @{set} meta l4proto != {{ tcp, udp, icmp }} counter name {UNNAMED} drop\n"
@@ -232,7 +234,7 @@ impl NetfilterTable {
             ),
             false => String::new(),
         };
-        // Declared and deleted first, so that it is the same whether there was one or none.
+        // Declare and delete first, so that the script works with or without an earlier table.
         run_nft(&format!(
             r#"table inet {table}
 delete table inet {table}
@@ -285,7 +287,7 @@ table inet {table} {{
         Ok(Self { config: config.clone(), installed: Mutex::default() })
     }
 
-    /// Holds connections back that hosts begin to elsewhere from IPv4 addresses, or no longer: they are dropped, and those that are there go on.
+    /// Starts or stops to drop new connections of hosts from IPv4 addresses. Existing connections continue.
     ///
     /// # Errors
     /// [`NetfilterError`]: nothing has changed.
@@ -301,7 +303,7 @@ table inet {table} {{
         run_nft(&script)
     }
 
-    /// What was dropped since the start.
+    /// Returns the packets dropped since the start.
     ///
     /// # Errors
     /// [`NetfilterError`].
@@ -316,7 +318,7 @@ table inet {table} {{
         })
     }
 
-    /// Adds to `elements`, by set, those that rules are.
+    /// Adds the rules' elements to `elements`, by set.
     fn collect_elements(
         &self,
         (address, bits): HostNetwork,
@@ -348,7 +350,7 @@ table inet {table} {{
         }
     }
 
-    /// Sets and rules for hosts that have each a prefix of one of these lengths.
+    /// Returns the sets and rules for hosts with prefixes of these lengths.
     fn prefix_length_script<'a>(&self, lengths: impl Iterator<Item = &'a u8>) -> String {
         let mut script = String::new();
         for bits in lengths {
@@ -372,7 +374,8 @@ table inet {table} {{
         script
     }
 
-    /// What makes of the rules before those after. A set has one command, since nft(8) goes through all that is there for each.
+    /// Returns the script from the earlier to the new rules. It has one command per set, since nft(8) reads the whole
+    /// set for each.
     fn element_script(
         &self,
         before: &BTreeMap<HostNetwork, HostRules>,
@@ -393,8 +396,8 @@ table inet {table} {{
         script
     }
 
-    /// Changes what is done for networks of hosts, all of it or nothing: `None` takes all rules of one away. One that had rules gets
-    /// these in their place. Connections that are under way stay as they are.
+    /// Replaces the rules of hosts' networks atomically. `None` removes a network's rules. Existing connections
+    /// continue unchanged.
     ///
     /// # Errors
     /// [`NetfilterError`].
@@ -431,7 +434,7 @@ table inet {table} {{
 }
 
 impl ConnectionLimits {
-    /// Sets and a chain that drops what is beyond them, for hosts that a key of this type tells apart.
+    /// Returns sets and a chain that drops connections beyond the limits, for hosts that a key of this type identifies.
     fn limit_chain(self, suffix: &str, kind: &str, key: &str) -> String {
         let drop = format!("counter name {LIMITED} drop");
         let (mut sets, mut rules) = (String::new(), String::new());
@@ -456,7 +459,7 @@ impl ConnectionLimits {
     }
 }
 
-/// The packets of a counter in what nft(8) lists.
+/// Parses a counter's packets from the listing of nft(8).
 fn parse_counter(said: &str, name: &str) -> Option<u64> {
     let of = said.split(&format!("counter {name} {{")).nth(1)?;
     of.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
@@ -478,7 +481,7 @@ fn check_rules((address, bits): HostNetwork, rules: &HostRules) -> Result<(), Ne
 
 impl Drop for NetfilterTable {
     fn drop(&mut self) {
-        // What cannot be taken away now is replaced by the next that begins.
+        // On failure the next start replaces the table.
         let _ = run_nft(&format!("delete table inet {}\n", self.config.table));
     }
 }
@@ -487,7 +490,7 @@ impl Drop for NetfilterTable {
 mod tests {
     use super::*;
 
-    /// One that the system has not.
+    /// Returns a table that the system does not have.
     fn absent_table() -> std::mem::ManuallyDrop<NetfilterTable> {
         let bounds = ConnectionLimits { at_once: 7, per_second: 0 };
         let (table, device) = ("t".to_owned(), "d".to_owned());

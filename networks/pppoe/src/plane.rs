@@ -1,4 +1,4 @@
-//! A data plane as others see it.
+//! The data plane's interface: configuration, events, sessions.
 
 use crate::interface::{AccessInterface, IngressGuard, Netlink};
 use crate::kernel::{self, KernelMode};
@@ -21,27 +21,27 @@ use usher_device::{TunDevice, open_tun};
 /// An access interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// Its name. Its address of Ethernet and its MTU are the kernel's.
+    /// Its name. The kernel knows its Ethernet address and MTU.
     pub interface: String,
 }
 
-/// Where packets are carried.
+/// The mode of forwarding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum DataPlaneMode {
-    /// In this program, by packet sockets and a TUN device: on every kernel.
+    /// In this process, by packet sockets and a TUN device. Works on every kernel.
     #[default]
     User,
-    /// In the kernel, by programs at the interfaces, with sessions in maps.
+    /// In the kernel, by eBPF programs at the interfaces, with sessions in maps.
     Ebpf(EbpfHook),
-    /// In the kernel, by its own PPP over Ethernet.
+    /// In the kernel, by its own PPPoE.
     Kernel,
 }
 
 impl DataPlaneMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 3] = [Self::User, Self::Ebpf(EbpfHook::Auto), Self::Kernel];
 
-    /// Its name in configurations.
+    /// Returns the mode's name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,21 +58,21 @@ impl fmt::Display for DataPlaneMode {
     }
 }
 
-/// Where in the kernel the programs of eBPF mode take PPPoE off.
+/// The hook of eBPF mode's programs that remove PPPoE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum EbpfHook {
-    /// At each interface where it is quicker: by XDP where the interface's driver has that, but by tc at an end of a veth pair,
-    /// whose driver first copies each packet for XDP.
+    /// The faster hook of each interface: XDP if the driver has native XDP, otherwise tc. A veth end gets tc, because
+    /// its driver first copies each packet for XDP.
     #[default]
     Auto,
-    /// By XDP, in the driver, or behind it with a copy where the driver has none.
+    /// XDP, native in the driver or generic with a copy.
     Xdp,
-    /// By tc, at its ingress.
+    /// tc, at the interface's ingress.
     Tc,
 }
 
 impl EbpfHook {
-    /// Its name in configurations.
+    /// Returns the hook's name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,98 +89,98 @@ impl fmt::Display for EbpfHook {
     }
 }
 
-/// What a plane is made of.
+/// The configuration of a data plane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataPlaneConfig {
-    /// Access interfaces, at least one.
+    /// The access interfaces, at least one.
     pub ports: Vec<PortConfig>,
-    /// Where packets are carried.
+    /// The mode of forwarding.
     pub mode: DataPlaneMode,
-    /// The name of the device to which packets for hosts are routed; with `%d` in it the kernel puts a number there.
+    /// The name of the device to which packets for hosts are routed. The kernel replaces `%d` by a number.
     pub device: String,
-    /// How often it is said what sessions have carried ([`DataPlaneEvent::UsageReport`]); `None`: when somebody asks.
+    /// The interval of [`DataPlaneEvent::UsageReport`]; `None`: only on request.
     pub report: Option<Duration>,
-    /// When the plane has ended, access interfaces stay closed to what is not PPPoE, until the next plane takes them over or somebody takes
-    /// the filter away (`tc qdisc del dev NAME clsact`). Otherwise hosts that have not authenticated would be routed meanwhile.
+    /// True to leave access interfaces closed to all but PPPoE after the plane's end. Otherwise the system would route
+    /// hosts without authentication. The next plane takes the filter over; `tc qdisc del dev NAME clsact` removes it.
     pub closed: bool,
 }
 
 impl Default for DataPlaneConfig {
-    /// No port yet, user mode, a device `pppoe%d`, no reports, interfaces as they were.
+    /// No port, user mode, a device `pppoe%d`, no reports, interfaces restored at the end.
     fn default() -> Self {
         let device = "pppoe%d".to_owned();
         Self { ports: Vec::new(), mode: DataPlaneMode::default(), device, report: None, closed: false }
     }
 }
 
-/// What a plane says, on a thread of its own: whoever hears it must not wait, nor ask the plane anything.
+/// An event of a data plane. The handler runs on the plane's thread: it must not block, nor call the plane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataPlaneEvent {
-    /// A frame for whoever speaks discovery and PPP's control protocols, from the destination address on.
+    /// A frame of discovery or of PPP's control protocols, from the destination address on.
     Frame {
-        /// At which port.
+        /// The port's index.
         port: usize,
-        /// The frame, without check sequence.
+        /// The frame, without its check sequence.
         data: Vec<u8>,
     },
-    /// What sessions have carried that have carried something since this was said last, by their numbers.
+    /// The total usage of sessions with traffic since the last report, by SESSION_ID.
     UsageReport(Vec<(u16, DataPlaneUsage)>),
-    /// The plane has ended since the system refuses what it needs.
+    /// The plane has ended because of a system error.
     Failed(String),
 }
 
-/// A port as it is.
+/// The state of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortState {
     /// The interface.
     pub interface: String,
-    /// Its address of Ethernet.
+    /// The interface's Ethernet address.
     pub mac: [u8; 6],
-    /// Octets of the longest payload of a frame; PPPoE and PPP take 8 of them.
+    /// Octets of the longest payload of a frame. PPPoE and PPP take 8 of them.
     pub mtu: u16,
-    /// In eBPF mode, where PPPoE is taken off there: by XDP or by tc.
+    /// The hook in use in eBPF mode: XDP or tc.
     pub hook: Option<EbpfHook>,
 }
 
-/// Why there is no plane.
+/// The reason why a plane cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nobody could ask for a session.
+    /// No port is configured.
     #[error("a plane needs an access interface: name one at least")]
     NoPort,
-    /// An interface twice.
+    /// An interface is configured twice.
     #[error("interface {0} is a port already: name it once")]
     Twice(String),
-    /// An access interface.
+    /// An access interface failed.
     #[error("access interface {name}: {error}")]
     Interface {
         /// Its name.
         name: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// The device.
+    /// The device failed.
     #[error("no TUN device \"{name}\": {error}; this needs root or CAP_NET_ADMIN, and /dev/net/tun")]
     Device {
         /// Its name.
         name: String,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// A mode that is not to be had here.
+    /// The mode is not available.
     #[error("mode \"{mode}\": {why}")]
     Mode {
-        /// Which.
+        /// The mode.
         mode: DataPlaneMode,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         why: String,
     },
-    /// A thread, a descriptor.
+    /// A thread or a descriptor failed.
     #[error("{what}: {error}")]
     System {
-        /// What failed.
+        /// The failed resource.
         what: &'static str,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
 }
@@ -198,7 +198,7 @@ impl AccessPort {
     pub(crate) fn sockets(&self) -> impl Iterator<Item = &Socket> {
         [&self.discovery, &self.session].into_iter()
     }
-    /// `first`: discovery is heard before the system hears it, and drops some of it.
+    /// Opens a port. `first`: the discovery socket sees frames before the ingress filter, which drops some.
     fn open(netlink: &Netlink, name: &str, first: bool) -> io::Result<Self> {
         let interface = netlink.access_interface(name)?;
         if !interface.up {
@@ -213,10 +213,10 @@ impl AccessPort {
     }
 }
 
-/// Who hears what a plane says.
+/// The owner's handler of events.
 type EventHandler = Box<dyn FnMut(DataPlaneEvent) + Send>;
 
-/// The same, for several threads.
+/// The event handler, shared by threads.
 #[derive(Clone)]
 pub(crate) struct SharedEventHandler(Arc<Mutex<EventHandler>>);
 
@@ -230,35 +230,35 @@ pub(crate) fn lock_unpoisoned<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a mode does.
+/// The implementation of a mode.
 pub(crate) trait ForwardingEngine: Send + Sync {
     fn install(&self, session: &DataPlaneSession) -> io::Result<()>;
     fn remove(&self, number: u16) -> io::Result<Option<DataPlaneUsage>>;
     fn usage(&self, number: u16) -> io::Result<Option<DataPlaneUsage>>;
-    /// Of sessions that have carried something since this was asked.
+    /// Returns the usage of sessions with traffic since the last call.
     fn changed_usages(&self) -> io::Result<Vec<(u16, DataPlaneUsage)>>;
     fn counters(&self) -> io::Result<DataPlaneCounters>;
-    /// Where packets of a port are taken up in the kernel.
+    /// Returns the hook of a port.
     fn port_hook(&self, _port: usize) -> Option<EbpfHook> {
         None
     }
-    /// The interface that a session has for itself, where it has one.
+    /// Returns the interface of a session, if it has one of its own.
     fn session_interface(&self, _number: u16) -> io::Result<Option<u32>> {
         Ok(None)
     }
 }
 
-/// What was changed of the system for sessions.
+/// The system's changes for sessions.
 #[derive(Default)]
 struct InstalledSessions {
     sessions: BTreeMap<u16, DataPlaneSession>,
-    /// Our addresses, as often as a session wants them.
+    /// The gateway addresses, with the number of sessions that use each.
     gateways: BTreeMap<Ipv4Addr, usize>,
-    /// Our addresses of IPv6 at the device.
+    /// The device's own IPv6 addresses.
     own: Vec<Ipv6Addr>,
 }
 
-/// A data plane, until it is dropped.
+/// A data plane. It ends when it is dropped.
 pub struct PppoeDataPlane {
     device: String,
     index: u32,
@@ -266,43 +266,44 @@ pub struct PppoeDataPlane {
     incoming: Vec<String>,
     ports: Arc<[AccessPort]>,
     netlink: Netlink,
-    /// The device, and what else has our addresses.
+    /// The device, and other interfaces with the gateway addresses.
     devices: Vec<u32>,
     installed: Mutex<InstalledSessions>,
     reports: Arc<UsageReporter>,
     reporter: Option<(Sender<()>, JoinHandle<()>)>,
     carrier: Arc<dyn ForwardingEngine>,
-    /// Taken back after all else.
+    /// Dropped last, after all else is undone.
     changed: InterfaceChanges,
     closed: bool,
 }
 
-/// What was changed of the access interfaces, until it is dropped.
+/// The changes of the access interfaces. A drop undoes them.
 struct InterfaceChanges {
     netlink: Netlink,
-    /// Those with a filter that is to go.
+    /// Interfaces whose filter must be removed.
     guarded: Vec<u32>,
-    /// Interfaces whose `rp_filter` was changed, and what it was.
+    /// Interfaces whose `rp_filter` was changed, and the earlier value.
     loose: Vec<(u32, u8)>,
-    /// By which others find that notes at interfaces are of a plane that is there.
+    /// Show other planes that this plane, the owner of notes at interfaces, is alive.
     presence_sockets: Vec<UnixDatagram>,
-    /// What the administrator has to do.
+    /// Advice for the administrator.
     warnings: Vec<String>,
 }
 
-/// Says that a plane which may leave a note at an interface is there, until it is dropped: a name that one alone has in a network namespace, and
-/// that goes with its program. Whoever else takes it keeps notes from being heeded, and no more.
+/// Claims an interface for a plane that may leave a note there, until the socket is dropped. The socket's name is
+/// unique in a network namespace and ends with its process. A foreign process that takes the name can only keep notes
+/// from being read.
 fn claim_interface(index: u32) -> io::Result<UnixDatagram> {
     let name = SocketAddr::from_abstract_name(format!("usher-pppoe-{index}"))?;
     UnixDatagram::bind_addr(&name)
 }
 
-/// Where the kernel has how an interface's packets are checked for the way back to their sources.
+/// Returns the path of an interface's reverse path setting.
 fn reverse_path(name: &str) -> String {
     format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")
 }
 
-/// `None`: the system has no such setting.
+/// Returns the reverse path setting; `None`: the system has none.
 fn read_reverse_path(name: &str) -> Option<u8> {
     std::fs::read_to_string(reverse_path(name)).ok()?.trim().parse().ok()
 }
@@ -316,8 +317,8 @@ impl InterfaceChanges {
         self.guarded.push(index);
         Ok(())
     }
-    /// Lets packets come in by an interface by which their sources are not reached (`rp_filter`, RFC 3704 §2.4): it is the plane that
-    /// looks at sources. What was set stands in a note at the interface first, since this program may be killed.
+    /// Loosens the reverse path check of an interface (`rp_filter`, RFC 3704 §2.4). The plane checks sources itself.
+    /// A note at the interface keeps the earlier value, since this process may be killed.
     fn loosen_reverse_path(&mut self, index: u32, name: &str) -> io::Result<()> {
         let (all, own) = (read_reverse_path("all"), read_reverse_path(name));
         let Some(own) = own.filter(|own| *own != LOOSE) else { return Ok(()) };
@@ -334,9 +335,10 @@ impl InterfaceChanges {
         }
         Ok(())
     }
-    /// Puts back what a plane has changed that was killed. What has been set since stays. `keep`: this plane may leave a note, too.
+    /// Restores the settings that a killed plane changed, unless they have changed since. `keep`: this plane may leave
+    /// a note, too.
     fn restore_leftovers(&mut self, index: u32, name: &str, keep: bool) {
-        // The note of one that is there is for itself to heed.
+        // A live plane handles its own note.
         let Ok(held) = claim_interface(index) else { return };
         if keep {
             self.presence_sockets.push(held);
@@ -349,9 +351,9 @@ impl InterfaceChanges {
             ));
         }
     }
-    /// The note stays where that cannot be.
+    /// Restores a setting. On failure the note stays.
     fn put_back(&self, index: u32, was: u8) -> io::Result<()> {
-        // It may have another name by now.
+        // The interface may have been renamed.
         let name = self.netlink.interface_name(index)?;
         match read_reverse_path(&name) {
             Some(LOOSE) => std::fs::write(reverse_path(&name), was.to_string())?,
@@ -368,13 +370,13 @@ impl Drop for InterfaceChanges {
             let _ = self.netlink.remove_guard(*index);
         }
         for (index, was) in &self.loose {
-            // Where that cannot be, the note says it to the next plane.
+            // On failure the note tells the next plane.
             let _ = self.put_back(*index, *was);
         }
     }
 }
 
-/// Whether this kernel asks programs of eBPF mode before filters of a queueing discipline.
+/// True if this kernel runs eBPF mode's programs before the filters of a queueing discipline.
 #[cfg(ebpf)]
 fn programs_before_filters() -> bool {
     crate::ebpf::has_tcx()
@@ -419,8 +421,8 @@ impl fmt::Debug for PppoeDataPlane {
 }
 
 impl PppoeDataPlane {
-    /// Makes the device, takes the access interfaces and begins, in the calling thread's network namespace. No session's packets
-    /// pass yet.
+    /// Creates the device, takes over the access interfaces and starts, in the calling thread's network namespace. No
+    /// session is installed yet.
     ///
     /// # Errors
     /// [`StartError`].
@@ -451,14 +453,14 @@ impl PppoeDataPlane {
             warnings: Vec::new(),
         };
         let mut seed = [0; 8];
-        // Where the kernel gives no chance, addresses that hosts cannot choose are no worse spread.
+        // Without a random seed the hash tables still work: hosts do not choose their addresses.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let seed = u64::from_ne_bytes(seed);
         let made = match config.mode {
             DataPlaneMode::Kernel => None,
             _ => Some(open_device(&netlink, &config.device, mtu)?),
         };
-        // Nothing of a plane that has the device is touched.
+        // Change nothing that a running plane uses, so create the device first.
         for port in &*ports {
             changed.restore_leftovers(
                 port.interface.index,
@@ -480,19 +482,21 @@ impl PppoeDataPlane {
         };
         let carrier: Arc<dyn ForwardingEngine> = match (config.mode, made) {
             (DataPlaneMode::Ebpf(hook), Some((made, _))) => {
-                // Packets come in by the access interfaces, and routes to their sources lead elsewhere.
+                // Packets come in by the access interfaces, while routes to their sources lead to the device.
                 devices.extend(ports.iter().map(|port| port.interface.index));
                 for port in &*ports {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
                     changed.loosen_reverse_path(port.interface.index, &port.name).map_err(interface)?;
                 }
-                // Where programs are asked before the filter, that never sees what they have unpacked, and may be there for when they are not.
+                // If programs run before the filter, decapsulated packets bypass it. It can stay, for when no program
+                // is attached.
                 let before_filter = programs_before_filters();
                 if before_filter {
                     guard(&mut changed, IngressGuard::Pppoe)?;
                 }
                 let carrier = start_ebpf(made, Arc::clone(&ports), hook, hears.clone(), seed)?;
-                // Elsewhere what they have unpacked is no PPPoE any more to the filter, and they let nothing else pass by themselves.
+                // Otherwise the filter would drop decapsulated packets. The programs themselves drop everything but
+                // PPPoE.
                 for port in ports.iter().filter(|_| !before_filter) {
                     let interface = |error| StartError::Interface { name: port.name.clone(), error };
                     netlink.remove_guard(port.interface.index).map_err(interface)?;
@@ -546,39 +550,39 @@ impl PppoeDataPlane {
         })
     }
 
-    /// The device's name, as the kernel has it; in kernel mode, with `*` at its end, what the names of sessions' interfaces begin with.
+    /// Returns the device's name. In kernel mode it is the prefix of the sessions' interfaces, followed by `*`.
     #[must_use]
     pub fn device_name(&self) -> &str {
         &self.device
     }
-    /// The ports, in their order.
+    /// Returns the ports, in their order.
     #[must_use]
     pub fn ports(&self) -> &[PortState] {
         &self.states
     }
-    /// By which interfaces hosts' packets come in for the packet filter: the device, or in eBPF mode the access interfaces.
+    /// Returns the ingress interfaces of hosts' packets for a packet filter: the device, or in eBPF mode the access
+    /// interfaces.
     #[must_use]
     pub fn incoming_interfaces(&self) -> &[String] {
         &self.incoming
     }
-    /// What could not be changed of the system at the start, and what the administrator has to do about it.
+    /// Returns warnings about settings that could not be changed at the start, with advice for the administrator.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.changed.warnings
     }
-    /// Sends a frame by a port, from the destination address on. One that the kernel does not take is lost, as on any network;
-    /// so is one for a port that there is not.
+    /// Sends a frame by a port, from the destination address on. A frame that the kernel refuses, or for an unknown
+    /// port, is dropped.
     pub fn send_frame(&self, port: usize, frame: &[u8]) {
         if let Some(port) = self.ports.get(port) {
             let _ = sys::send_frame(&port.discovery, frame);
         }
     }
 
-    /// These are our addresses of IPv6 at the device, and those that were before are not. Where each session has an interface of its own
-    /// there is no such device.
+    /// Replaces the device's own IPv6 addresses. In kernel mode there is no such device.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn set_own(&self, addresses: &[Ipv6Addr]) -> io::Result<()> {
         let mut installed = lock_unpoisoned(&self.installed);
         for address in installed.own.iter().filter(|one| !addresses.contains(one)) {
@@ -591,12 +595,12 @@ impl PppoeDataPlane {
         Ok(())
     }
 
-    /// Carries a session's packets from when this returns, and leads packets to its networks to the device. A session that is
-    /// there is changed, and goes on counting.
+    /// Installs or updates a session, and routes its networks to the device. Its packets pass once this returns. An
+    /// update keeps the usage.
     ///
     /// # Errors
-    /// The session cannot be ([`SessionError`](crate::SessionError) within an error of the kind `InvalidInput`), and nothing has
-    /// changed; or the kernel refuses a route, and the session is not there.
+    /// The session is invalid ([`SessionError`](crate::SessionError) within an error of the kind `InvalidInput`), and
+    /// nothing has changed. Or the kernel refuses a route, and the session is not installed.
     pub fn install_session(&self, session: DataPlaneSession) -> io::Result<()> {
         let mut installed = lock_unpoisoned(&self.installed);
         self.carrier.install(&session)?;
@@ -635,7 +639,7 @@ impl PppoeDataPlane {
         self.release_gateway(installed, before.gateway)
     }
 
-    /// The same where a session has an interface for itself.
+    /// Adds the addresses and routes of a session with an interface of its own.
     fn lead_alone(
         &self,
         own: u32,
@@ -660,7 +664,7 @@ impl PppoeDataPlane {
         gone.into_iter().try_for_each(|gateway| self.netlink.remove_address(own, gateway))
     }
 
-    /// A session wants this address of ours no more.
+    /// Releases a session's use of a gateway address.
     fn release_gateway(
         &self,
         installed: &mut InstalledSessions,
@@ -682,12 +686,12 @@ impl PppoeDataPlane {
         number: u16,
     ) -> io::Result<Option<DataPlaneUsage>> {
         let own = self.carrier.session_interface(number)?;
-        // First nothing passes; what the kernel then says of routes changes nothing of that.
+        // First stop the traffic. Errors with routes do not restart it.
         let usage = self.carrier.remove(number)?;
         self.reports.exclude_session(number);
         let Some(session) = installed.sessions.remove(&number) else { return Ok(usage) };
         if let Some(own) = own {
-            // They go with its interface, if they have not yet.
+            // The routes go with the session's interface, at the latest.
             for network in session.all_networks() {
                 let _ = self.netlink.remove_route(own, network);
             }
@@ -700,42 +704,42 @@ impl PppoeDataPlane {
         }
         done.and(self.release_gateway(installed, session.gateway)).map(|()| usage)
     }
-    /// Carries a session's packets no more, from when this returns; what it has carried. `None`: there was none.
+    /// Removes a session. Its packets are dropped once this returns. Returns its usage; `None`: there was no session.
     ///
     /// # Errors
-    /// What the kernel says. Nothing passes nevertheless.
+    /// The kernel's error. The session's packets are dropped nevertheless.
     pub fn remove_session(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
         self.take_session(&mut lock_unpoisoned(&self.installed), number)
     }
-    /// What a session has carried by now. `None`: there is none.
+    /// Returns a session's usage. `None`: there is no session.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn session_usage(&self, number: u16) -> io::Result<Option<DataPlaneUsage>> {
         self.carrier.usage(number)
     }
-    /// Has said what all sessions have carried by now ([`DataPlaneEvent::UsageReport`]).
+    /// Reports the usage of all sessions now ([`DataPlaneEvent::UsageReport`]).
     pub fn report_usage(&self) {
         let numbers: Vec<u16> = lock_unpoisoned(&self.installed).sessions.keys().copied().collect();
-        // Of those that the kernel says nothing of nobody knows.
+        // Skip sessions whose usage the kernel cannot tell.
         let of = |number| Some((number, self.carrier.usage(number).ok()??));
         let _ = self.reports.send_report(|| Ok(numbers.into_iter().filter_map(of).collect()));
     }
-    /// What was counted.
+    /// Returns the counters.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn counters(&self) -> io::Result<DataPlaneCounters> {
         self.carrier.counters()
     }
 }
 
-/// Whether packets to a network are led to a session already.
+/// True if a network is already routed to a session.
 fn is_routed_to(session: Option<&DataPlaneSession>, network: (IpAddr, u8)) -> bool {
     session.is_some_and(|session| session.all_networks().any(|one| one == network))
 }
 
-/// The device of a plane that moves packets itself, with its index.
+/// Opens the device of user or eBPF mode. Returns it with its index.
 fn open_device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(TunDevice, u32), StartError> {
     let made = open_tun(name, mtu).map_err(|error| StartError::Device { name: name.to_owned(), error })?;
     let index = netlink.interface_index(&made.name);
@@ -744,8 +748,7 @@ fn open_device(netlink: &Netlink, name: &str, mtu: u32) -> Result<(TunDevice, u3
     Ok((made, index))
 }
 
-/// Has the system say nothing of its own by the device: no host is to hear what the kernel asks of a link that it takes for its
-/// own, such as whether routers are there.
+/// Stops the kernel's own packets on the device, such as Router Solicitations: hosts must not receive them.
 fn silence_device(device: &str) {
     for (setting, value) in [("disable_ipv6", "1"), ("addr_gen_mode", "1"), ("disable_ipv6", "0")] {
         // A system without IPv6 has no such settings.
@@ -753,13 +756,13 @@ fn silence_device(device: &str) {
     }
 }
 
-/// Says what sessions have carried: of one that is taken out meanwhile nothing, or before whoever took it out hears the last. Otherwise it
-/// would be counted twice.
+/// Reports the usage of sessions. A report has no session that was removed meanwhile: the remover gets the final usage,
+/// and a later report would count it twice.
 struct UsageReporter {
     event_handler: SharedEventHandler,
-    /// One report at a time.
+    /// Serializes reports.
     turn: Mutex<()>,
-    /// Sessions that have been taken out since a report was begun.
+    /// The sessions removed since the current report began.
     removed_sessions: Mutex<Option<BTreeSet<u16>>>,
 }
 
@@ -783,7 +786,7 @@ impl UsageReporter {
     }
 }
 
-/// Says what sessions have carried, so often.
+/// Starts the thread of periodic reports.
 fn spawn_reporter(
     every: Duration,
     carrier: Arc<dyn ForwardingEngine>,
@@ -810,7 +813,7 @@ impl Drop for PppoeDataPlane {
         }
         if self.closed {
             self.changed.guarded.clear();
-            // In eBPF mode the program goes after this. What cannot be closed is as it was before there was a plane.
+            // In eBPF mode the program is detached after this. On failure the interface is as before the plane.
             for port in &*self.ports {
                 let _ = self.netlink.add_guard(port.interface.index, IngressGuard::Pppoe);
             }
@@ -840,14 +843,14 @@ mod tests {
         };
         let of =
             |number: u16| (number, DataPlaneUsage { octets_in: number.into(), ..DataPlaneUsage::default() });
-        // One goes between being asked for what it has carried and that being said.
+        // Session 2 is removed between the query and the report.
         let asked = || {
             reports.exclude_session(2);
             Ok([1, 2, 3].map(of).into())
         };
         reports.send_report(asked).unwrap();
         assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([1, 3].map(of).into())));
-        // Another has its number by now.
+        // A removal between two reports does not affect the next: the SESSION_ID may be in use again.
         reports.exclude_session(3);
         reports.send_report(|| Ok([2, 3].map(of).into())).unwrap();
         assert_eq!(heard.try_recv(), Ok(DataPlaneEvent::UsageReport([2, 3].map(of).into())));

@@ -1,38 +1,38 @@
-//! What a data plane is told of a session, and what it tells of it.
+//! The sessions of a data plane, and their usage.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A session whose packets are to be carried.
+/// A session to install.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataPlaneSession {
-    /// SESSION_ID (RFC 2516 §4), which no other session of the plane has.
+    /// SESSION_ID (RFC 2516 §4), unique in the plane.
     pub number: u16,
-    /// At which port its host is, counted as in [`DataPlaneConfig::ports`](crate::DataPlaneConfig::ports).
+    /// The index of the host's port in [`DataPlaneConfig::ports`](crate::DataPlaneConfig::ports).
     pub port: usize,
-    /// The host's address of Ethernet.
+    /// The host's Ethernet address.
     pub peer: [u8; 6],
-    /// Octets of the longest IP packet, either way.
+    /// Octets of the longest IP packet, in both directions.
     pub mtu: u16,
     /// The host's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// Our IPv4 address as the host knows it; it becomes one of the device's.
+    /// The concentrator's IPv4 address on the link. The device gets it.
     pub gateway: Option<Ipv4Addr>,
-    /// Further IPv4 networks behind the host (Framed-Route, RFC 2865 §5.22), with their lengths.
+    /// Further IPv4 networks behind the host, with their lengths (Framed-Route, RFC 2865 §5.22).
     pub networks: Vec<(Ipv4Addr, u8)>,
-    /// Prefixes whose IPv6 packets are the host's (Framed-IPv6-Prefix, Delegated-IPv6-Prefix), with their lengths.
+    /// The host's IPv6 prefixes, with their lengths (Framed-IPv6-Prefix, Delegated-IPv6-Prefix).
     pub ipv6: Vec<(Ipv6Addr, u8)>,
-    /// The interface identifier that IPv6CP gave the host (RFC 5072 §4.1).
+    /// The host's interface identifier, from IPv6CP (RFC 5072 §4.1).
     pub link_local: Option<[u8; 8]>,
-    /// Bits a second from the host; `None`: no limit.
+    /// Rate from the host, bit/s; `None`: unlimited.
     pub rate_up: Option<u64>,
-    /// Bits a second to the host; `None`: no limit.
+    /// Rate to the host, bit/s; `None`: unlimited.
     pub rate_down: Option<u64>,
-    /// Whether the maximum segment size that TCP announces is lowered to what the MTU leaves, both ways.
+    /// True to clamp the MSS of TCP to the MTU, in both directions.
     pub clamp_mss: bool,
 }
 
 impl DataPlaneSession {
-    /// The networks whose packets are the host's, each as its first address and how many leading bits count.
+    /// Returns the host's networks, each as first address and prefix length.
     pub fn all_networks(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         let own = self.ipv4.iter().map(|ip| (IpAddr::V4(*ip), 32));
         let further = self.networks.iter().map(|(ip, bits)| (IpAddr::V4(*ip), *bits));
@@ -40,7 +40,7 @@ impl DataPlaneSession {
         own.chain(further).chain(ipv6)
     }
 
-    /// Checks what holds whatever else is installed.
+    /// Checks the session by itself, without regard to other sessions.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -64,34 +64,34 @@ impl DataPlaneSession {
     }
 }
 
-/// Octets that every link with IPv4 carries (RFC 791 §3.2).
+/// The minimum MTU of IPv4 (RFC 791 §3.2).
 const LEAST_MTU: u16 = 68;
-/// Octets that every link with IPv6 carries (RFC 8200 §5).
+/// The minimum MTU of IPv6 (RFC 8200 §5).
 const LEAST_MTU_IPV6: u16 = 1280;
 
-/// Why a session cannot be installed.
+/// The reason why a session cannot be installed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SessionError {
-    /// RFC 2516 §4 keeps it for discovery, or for later.
+    /// The SESSION_ID is reserved (RFC 2516 §4).
     #[error("session number {0:#06x} is no session's: take one from 0x0001 to 0xfffe")]
     Number(u16),
-    /// No such port.
+    /// There is no such port.
     #[error("there is no port {port}: the plane has {ports}, counted from 0")]
     Port {
         /// The port.
         port: usize,
-        /// How many there are.
+        /// The number of ports.
         ports: usize,
     },
-    /// IP cannot work over so little.
+    /// The MTU is below IP's minimum.
     #[error("an MTU of {mtu} octets is less than IP's least, {least}")]
     Mtu {
         /// The MTU.
         mtu: u16,
-        /// What it has to be.
+        /// The minimum.
         least: u16,
     },
-    /// More bits than an address has.
+    /// A prefix is longer than an address.
     #[error("network {network}/{bits}: an address has not so many bits")]
     Length {
         /// The network.
@@ -99,29 +99,29 @@ pub enum SessionError {
         /// Its length.
         bits: u8,
     },
-    /// Packets to it could go either way.
+    /// Another session has the network.
     #[error("network {network}/{bits} is session {other}'s: remove that one first")]
     NetworkTaken {
         /// The network.
         network: IpAddr,
         /// Its length.
         bits: u8,
-        /// Whose it is.
+        /// The other session.
         other: u16,
     },
-    /// More networks than a session of this plane has room for.
+    /// Too many networks for a session of this mode.
     #[error("{count} networks of IPv{version}: a session in eBPF has room for {most}")]
     TooMany {
-        /// How many there are.
+        /// The number of networks.
         count: usize,
-        /// Of which version of IP.
+        /// The IP version.
         version: u8,
-        /// How many there may be.
+        /// The maximum.
         most: usize,
     },
 }
 
-/// What a session has carried and lost since it was installed. Octets are those of IP packets.
+/// The traffic and drops of a session since its installation. Octets are those of IP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataPlaneUsage {
     /// Octets from the host (Acct-Input-Octets).
@@ -132,14 +132,14 @@ pub struct DataPlaneUsage {
     pub packets_in: u64,
     /// Packets to the host.
     pub packets_out: u64,
-    /// Packets from the host whose source is not the host's, and which were dropped.
+    /// Packets from the host with a foreign source, dropped.
     pub spoofed: u64,
-    /// Packets beyond a rate limit, either way, which were dropped.
+    /// Packets beyond a rate limit in either direction, dropped.
     pub limited: u64,
 }
 
 impl DataPlaneUsage {
-    /// The sum of what two parts of a plane have counted.
+    /// Returns the sum of two usages.
     #[must_use]
     pub const fn sum_with(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Many stations of Ethernet at one interface: for whoever plays hosts at a concentrator, each with an address of its own.
+//! Many Ethernet stations at one interface, for simulated hosts of a concentrator.
 
 use crate::interface::Netlink;
 use crate::sys::{self, FrameInbox};
@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 use usher_device::VNET_HEADER;
 
-/// An interface by which frames of PPPoE go and come for any station's address.
+/// An interface that sends and receives PPPoE frames for any station address.
 #[derive(Debug)]
 pub struct StationInterface {
     mtu: u16,
@@ -18,10 +18,10 @@ pub struct StationInterface {
 }
 
 impl StationInterface {
-    /// At the interface of this name, which is made to take frames for any address as long as this lives (promiscuous mode).
+    /// Opens the interface of this name, in promiscuous mode while this exists.
     ///
     /// # Errors
-    /// There is no such interface, it is down or has no address of Ethernet, or the rights are missing: CAP_NET_RAW.
+    /// There is no such interface, it is down or has no Ethernet address, or CAP_NET_RAW is missing.
     pub fn open(name: &str) -> io::Result<Self> {
         let interface = Netlink::open()?.access_interface(name)?;
         if !interface.up {
@@ -36,7 +36,7 @@ impl StationInterface {
         Ok(Self { mtu, discovery: socket(0x8863)?, session: socket(0x8864)? })
     }
 
-    /// Octets of the longest payload of a frame there.
+    /// Returns the octets of the longest payload of a frame.
     #[must_use]
     pub const fn mtu(&self) -> u16 {
         self.mtu
@@ -45,13 +45,13 @@ impl StationInterface {
     /// Sends a frame, from the destination address on.
     ///
     /// # Errors
-    /// The system does not take it, such as while its queue is full.
+    /// The system refuses the frame, for example while its queue is full.
     pub fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
         sys::send_frame(&self.session, frame)
     }
 }
 
-/// Receives frames of [`StationInterface`].
+/// Receives frames of a [`StationInterface`].
 pub struct StationReceiver {
     inbox: FrameInbox,
 }
@@ -63,13 +63,13 @@ impl std::fmt::Debug for StationReceiver {
 }
 
 impl StationReceiver {
-    /// For the frames of these.
+    /// Creates a receiver for these stations.
     #[must_use]
     pub fn new(stations: &StationInterface) -> Self {
         Self { inbox: FrameInbox::new(stations.mtu.into()) }
     }
 
-    /// Waits for frames, so long at most, and gives each that is there; frames of others on the way, too.
+    /// Waits for frames up to a timeout, and passes on each available frame, also those of other stations.
     ///
     /// # Errors
     /// The interface is gone.
@@ -87,8 +87,8 @@ impl StationReceiver {
             Err(Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        // A session's first packet follows the confirmation of it, which waits at the other socket by then: what is taken from the
-        // sessions' socket is given after what that one has.
+        // A session's first packet follows its PADS, which comes by the other socket. Pass on the session socket's
+        // frames after those of discovery.
         let mut later: Vec<Vec<u8>> = Vec::new();
         while self.inbox.receive_batch(&stations.session)? > 0 {
             for frame in self.inbox.received_frames() {

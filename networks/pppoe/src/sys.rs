@@ -1,9 +1,8 @@
-//! The one place that speaks to the system directly: packet sockets (packet(7)) that leave checksums to us (`PACKET_VNET_HDR`),
-//! frames in batches (`recvmmsg`, `sendmmsg`), and the kernel's own PPPoE (addresses of PPPoX, requests of /dev/ppp). No safe
-//! interface to these exists in what the house uses.
+//! Direct system calls of this crate. They concern packet sockets (packet(7)) with checksum offload
+//! (`PACKET_VNET_HDR`), batches of frames (`recvmmsg`, `sendmmsg`), and the kernel's PPPoE (PPPoX addresses, requests
+//! of /dev/ppp). The dependencies have no safe interface to these.
 //!
-//! The pointers that the system is given are made anew for each call, from vectors that the call borrows, and are not read
-//! after it.
+//! The pointers for a call are made anew from vectors that the call borrows. They are not read after the call.
 #![allow(unsafe_code)]
 
 use socket2::{Domain, Protocol, SockAddr, SockFilter, Socket, Type};
@@ -15,11 +14,11 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use usher_device::VNET_HEADER;
 
-/// Most frames that one call moves.
+/// Maximum frames per call.
 pub(crate) const BATCH: usize = 64;
-/// Octets of each socket's buffers: what comes while others have the processor waits there.
+/// Octets of each socket's buffers. They hold the frames that arrive while another thread has the processor.
 const BUFFER: usize = 4 << 20;
-/// Octets beside an interface's MTU that a frame may have: headers, a tag, and the head of the kernel.
+/// Maximum octets of a frame beyond the interface's MTU: headers, a VLAN tag, and the virtio header.
 const FRAME_OVERHEAD: usize = 64;
 
 /// Sets an option of a packet socket.
@@ -27,7 +26,7 @@ fn set_packet_option<T: Copy>(socket: &Socket, name: libc::c_int, value: T) -> i
     set_at(socket, libc::SOL_PACKET, name, value)
 }
 
-/// Lets more octets wait at a socket than anybody may have wait there; this needs CAP_NET_ADMIN.
+/// Sets a receive buffer beyond the system's limit. It needs CAP_NET_ADMIN.
 pub(crate) fn force_receive_buffer(socket: &impl AsRawFd, octets: libc::c_int) -> io::Result<()> {
     set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
 }
@@ -40,7 +39,7 @@ fn set_at<T: Copy>(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int,
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the interface take frames for any station, as long as the socket is open (packet(7)).
+/// Puts the interface into promiscuous mode until the socket is closed (packet(7)).
 pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,
@@ -51,20 +50,20 @@ pub(crate) fn take_all(socket: &Socket, index: u32) -> io::Result<()> {
     set_packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, request)
 }
 
-/// A socket for frames of one EtherType at one interface: those that are for this station or for all, or with `any` those for
-/// other stations, too. Each has the head of [`VNET_HEADER`] octets in front, both ways.
+/// Opens a socket for frames of one EtherType at an interface, for this station or for all. `any` adds frames for other
+/// stations. Each frame has [`VNET_HEADER`] octets in front, in both directions.
 pub(crate) fn frame_socket(index: u32, ethertype: u16, any: bool) -> io::Result<Socket> {
     let highest = if any { libc::PACKET_OTHERHOST } else { libc::PACKET_BROADCAST };
     packet_socket(index, ethertype, &at_most(libc::SKF_AD_PKTTYPE, u32::from(highest)))
 }
 
-/// The same for this station or for all, of frames that no filter of traffic control has seen yet; those of VLANs are theirs.
+/// Opens the same socket for frames before traffic control's filters. It takes no frames of VLANs.
 pub(crate) fn frames_first(index: u32, ethertype: u16) -> io::Result<Socket> {
-    // Where one does not hold, the last step keeps nothing.
+    // If a condition fails, the last instruction drops the frame.
     let conditions = [
         bpf_instruction(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32),
         bpf_instruction(EQUAL, 0, 6, ethertype.into()),
-        // A tag of VLAN 0 says a priority alone (IEEE 802.1Q §6.9); without one there is 0, too.
+        // IEEE 802.1Q §6.9: VLAN 0 is only a priority. Untagged frames have 0, too.
         bpf_instruction(LOAD_HALF, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32),
         bpf_instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0x0fff),
         bpf_instruction(EQUAL, 0, 3, 0),
@@ -82,7 +81,7 @@ const fn bpf_instruction(code: u32, jt: u8, jf: u8, k: u32) -> SockFilter {
     SockFilter::new(code as u16, jt, jf, k)
 }
 
-/// A program that keeps frames of which the kernel says no more than this.
+/// Returns a program that keeps frames with a value of at most `most` in a field of the kernel.
 fn at_most(what: libc::c_int, most: u32) -> Vec<SockFilter> {
     vec![
         bpf_instruction(LOAD, 0, 0, (libc::SKF_AD_OFF + what) as u32),
@@ -97,13 +96,14 @@ fn packet_socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result
     socket.attach_filter(filter)?;
     let on: libc::c_int = 1;
     set_packet_option(&socket, libc::PACKET_VNET_HDR, on)?;
-    // The system may grant less than that; more than everybody may have it grants who may administer the network.
+    // The system's limit may grant less. CAP_NET_ADMIN overrides it.
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
     for force in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
         let _ = set_at(&socket, libc::SOL_SOCKET, force, BUFFER as libc::c_int);
     }
-    // SAFETY: the storage is larger than the structure that is written to it, and aligned for it; the length is that one's.
+    // SAFETY: the storage is larger than the structure that is written to it, and aligned for it. The length is the
+    // structure's.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, length| {
             let mut name: libc::sockaddr_ll = zeroed();
@@ -119,14 +119,14 @@ fn packet_socket(index: u32, protocol: u16, filter: &[SockFilter]) -> io::Result
     Ok(socket)
 }
 
-/// What one call needs for each frame.
+/// The structures for the frames of one call.
 struct MessageSlots {
     vectors: Vec<libc::iovec>,
     heads: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only, which borrows the
-// slots exclusively; between calls they are plain bits.
+// SAFETY: the raw pointers in `vectors` and `heads` are written before each call and read by that call only. The call
+// borrows the slots exclusively. Between calls the pointers are plain bits.
 unsafe impl Send for MessageSlots {}
 
 impl MessageSlots {
@@ -153,21 +153,21 @@ pub(crate) struct FrameInbox {
 }
 
 impl FrameInbox {
-    /// For frames of interfaces with this MTU at most.
+    /// Creates an inbox for frames of interfaces with at most this MTU.
     pub(crate) fn new(mtu: usize) -> Self {
-        // An odd number of cache lines, so that beginnings do not contend for the same lines of the cache.
+        // An odd number of cache lines, so that the frames' headers do not compete for the same cache sets.
         let stride = (mtu + FRAME_OVERHEAD).next_multiple_of(128) + 64;
         Self { slots: MessageSlots::new(), stride, data: vec![0; BATCH * stride], count: 0 }
     }
-    /// Receives what is there, [`BATCH`] frames at most; how many there were.
+    /// Receives the available frames, at most [`BATCH`]. Returns their number.
     pub(crate) fn receive_batch(&mut self, socket: &Socket) -> io::Result<usize> {
         self.count = 0;
         for (at, piece) in self.data.chunks_exact_mut(self.stride).enumerate() {
             self.slots.set_buffer(at, piece.as_mut_ptr(), piece.len());
         }
         let (heads, flags) = (self.slots.heads.as_mut_ptr(), libc::MSG_DONTWAIT);
-        // SAFETY: there are BATCH headers, each of which points at a vector of the length given; `self` holds all of them, and
-        // is borrowed until the call has returned.
+        // SAFETY: there are BATCH headers, each of which points at a vector of the length given. `self` holds all of
+        // them, and is borrowed until the call has returned.
         let count = unsafe {
             libc::recvmmsg(socket.as_raw_fd(), heads, BATCH as libc::c_uint, flags, ptr::null_mut())
         };
@@ -182,7 +182,7 @@ impl FrameInbox {
             },
         }
     }
-    /// What the last call received, each with its head; what was longer than there was room for is cut off.
+    /// Returns the frames of the last call, each with its virtio header. Longer frames are truncated.
     pub(crate) fn received_frames(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let heads = &self.slots.heads;
         let pieces = self.data.chunks_exact_mut(self.stride).take(self.count).enumerate();
@@ -202,10 +202,11 @@ impl FrameOutbox {
     pub(crate) fn new() -> Self {
         Self { slots: MessageSlots::new() }
     }
-    /// Sends the first of these frames, [`BATCH`] at most; how many were sent, at least one. Each begins with its head.
+    /// Sends the first of these frames, at most [`BATCH`], each with its virtio header. Returns the number sent, at
+    /// least one.
     ///
     /// # Errors
-    /// What the system says of the first.
+    /// The system's error for the first frame.
     pub(crate) fn send_batch(
         &mut self,
         socket: &Socket,
@@ -225,25 +226,25 @@ impl FrameOutbox {
     }
 }
 
-/// Sends one frame, which has no head yet.
+/// Sends a frame without a virtio header.
 pub(crate) fn send_frame(socket: &Socket, frame: &[u8]) -> io::Result<()> {
     let head = [0; VNET_HEADER];
     socket.send_vectored(&[io::IoSlice::new(&head), io::IoSlice::new(frame)]).map(drop)
 }
 
-/// The family of sockets for sessions of PPP over something, and the protocol that is PPPoE (linux/if_pppox.h).
+/// The address family of PPPoX sockets, and the protocol number of PPPoE (linux/if_pppox.h).
 const AF_PPPOX: i32 = 24;
 const PX_PROTO_OE: i32 = 0;
-/// Where the kernel speaks PPP.
+/// The kernel's PPP device.
 const PPP: &str = "/dev/ppp";
 
-/// A socket for a session of the kernel's PPPoE.
+/// Opens a socket for a session of the kernel's PPPoE.
 pub(crate) fn session_socket() -> io::Result<Socket> {
     let (family, protocol) = (Domain::from(AF_PPPOX), Protocol::from(PX_PROTO_OE));
     Socket::new_raw(family, Type::STREAM.cloexec(), Some(protocol))
 }
 
-/// Has such a socket be that of this session's frames, between this station and an interface of ours.
+/// Connects a session socket to a SESSION_ID and peer at an interface.
 pub(crate) fn connect_session(
     socket: &Socket,
     number: u16,
@@ -270,7 +271,7 @@ pub(crate) fn connect_session(
     socket.connect(&address)
 }
 
-/// Requests of /dev/ppp (linux/ppp-ioctl.h): each is one number of 32 bits, which is told or asked for.
+/// Requests of /dev/ppp (linux/ppp-ioctl.h). Each reads or writes a 32-bit number.
 const PPPIOCGCHAN: libc::c_ulong = 0x8004_7437;
 const PPPIOCATTCHAN: libc::c_ulong = 0x4004_7438;
 const PPPIOCCONNECT: libc::c_ulong = 0x4004_743a;
@@ -282,7 +283,7 @@ fn ppp_ioctl(of: &impl AsRawFd, what: libc::c_ulong, mut number: libc::c_int) ->
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(number) }
 }
 
-/// The kernel's end of PPP: an interface, once rtnetlink has made one of it, which is gone when this is dropped.
+/// A PPP unit of the kernel. rtnetlink makes an interface of it, which ends when this is dropped.
 pub(crate) struct PppUnit(File);
 
 impl PppUnit {
@@ -292,7 +293,7 @@ impl PppUnit {
     pub(crate) fn descriptor(&self) -> i32 {
         self.0.as_raw_fd()
     }
-    /// Has the interface's packets go by a session's socket.
+    /// Connects the interface to a session's socket.
     pub(crate) fn attach_channel(&self, socket: &Socket) -> io::Result<()> {
         let number = ppp_ioctl(&self.0, PPPIOCGUNIT, 0)?;
         let channel = Self::open()?;

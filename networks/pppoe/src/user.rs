@@ -1,5 +1,5 @@
-//! User mode: packet sockets at the access interfaces and a TUN device, with a thread for each way. Each has sessions of its own,
-//! so that neither waits for the other.
+//! User mode: packet sockets at the access interfaces and a TUN device, with a thread for each direction. Each thread
+//! has its own table of sessions, so that neither waits for the other.
 
 use crate::forward::{ForwardingTable, HEADROOM, UpstreamVerdict};
 use crate::plane::{AccessPort, ForwardingEngine, SharedEventHandler};
@@ -22,7 +22,7 @@ use usher_device::{
 };
 use usher_esp::ip::IpPacket;
 
-/// What a thread is told.
+/// A message to a thread.
 enum WorkerMessage {
     Install(Box<DataPlaneSession>, Sender<Result<(), SessionError>>),
     Remove(u16, Sender<Option<DataPlaneUsage>>),
@@ -32,7 +32,7 @@ enum WorkerMessage {
     Stop,
 }
 
-/// A thread as others see it.
+/// The handle of a thread.
 struct ForwardingWorker {
     messages: Sender<WorkerMessage>,
     wake: Arc<OwnedFd>,
@@ -60,7 +60,7 @@ impl Drop for ForwardingWorker {
     }
 }
 
-/// Both ways.
+/// The threads of both directions.
 pub(crate) struct UserMode {
     up: ForwardingWorker,
     down: ForwardingWorker,
@@ -147,7 +147,7 @@ impl ForwardingEngine for UserMode {
 }
 
 impl UserMode {
-    /// What these have carried that are there.
+    /// Returns the usage of those sessions that are installed.
     fn session_usages(&self, numbers: Vec<u16>) -> Vec<(u16, DataPlaneUsage)> {
         let one = |worker: &ForwardingWorker| {
             worker.send_request(|answer| WorkerMessage::Usage(numbers.clone(), answer)).unwrap_or_default()
@@ -158,7 +158,7 @@ impl UserMode {
     }
 }
 
-/// What both threads have.
+/// The common parts of both threads.
 struct WorkerContext {
     messages: Receiver<WorkerMessage>,
     wake: Arc<OwnedFd>,
@@ -169,7 +169,7 @@ impl WorkerContext {
     fn now(&self) -> Instant {
         Instant::from_nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
-    /// Does what it is told; false: it is to end. Who asked may have gone.
+    /// Handles the pending messages; false: the thread must end. The sender may no longer wait for the reply.
     fn handle_messages(&self, forwarder: &mut ForwardingTable) -> bool {
         while let Ok(message) = self.messages.try_recv() {
             match message {
@@ -186,31 +186,31 @@ impl WorkerContext {
         }
         true
     }
-    /// Waits until something comes.
+    /// Waits for events.
     fn wait_for_events(&self, for_what: &mut Vec<PollFd<'_>>) -> Result<(), String> {
         match poll(for_what, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(format!("cannot wait for packets: {e}")),
         }
-        // It counts; being read it is 0 again. Before that nothing is there to be read.
+        // Reading resets the eventfd's counter. It fails if the counter is zero.
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         Ok(())
     }
 }
 
-/// How nice its threads are to others (setpriority(2)): whoever waits for packets on this machine is not to take the processor from
-/// the thread that brings them, for each of them.
+/// The niceness of the threads (setpriority(2)). Processes that wait for packets must not preempt the thread that
+/// forwards them at each packet.
 const NICENESS: i32 = -10;
-/// How often a thread looks in vain before it sleeps; it gives others its turn between.
+/// Idle polls before a thread sleeps. It yields the processor after each.
 const MAX_IDLE_POLLS: u32 = 16;
 
-/// A thread's work.
+/// The work of a thread.
 trait WorkerLoop: Send + 'static {
-    /// Moves what is there; whether something was.
+    /// Moves available packets; true if there were any.
     fn run_once(&mut self) -> Result<bool, String>;
-    /// Does what it is told; false: it is to end.
+    /// Handles the pending messages; false: the thread must end.
     fn handle_messages(&mut self) -> bool;
-    /// Waits.
+    /// Waits for packets or messages.
     fn wait_for_work(&self) -> Result<(), String>;
 }
 
@@ -224,7 +224,7 @@ fn spawn_worker<W: WorkerLoop>(
     let (messages, receiver) = channel();
     let mut work = work(WorkerContext { messages: receiver, wake: Arc::clone(&wake), clock: Clock::now() });
     let run = move || {
-        // Without CAP_SYS_NICE, or a limit (RLIMIT_NICE) that lets it, it is as nice as the others.
+        // Without CAP_SYS_NICE or RLIMIT_NICE the niceness stays.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut idle = MAX_IDLE_POLLS;
         loop {
@@ -232,7 +232,8 @@ fn spawn_worker<W: WorkerLoop>(
                 idle = if busy { 0 } else { idle + 1 };
                 match idle {
                     0 => Ok(()),
-                    // Whoever sends has packets coming one by one; being woken for each would cost it more than it takes us to look.
+                    // Packets often come one by one. A wakeup for each would cost the sender more than polling costs
+                    // this thread.
                     1..MAX_IDLE_POLLS => {
                         std::thread::yield_now();
                         Ok(())
@@ -253,7 +254,7 @@ fn spawn_worker<W: WorkerLoop>(
     Ok(ForwardingWorker { messages, wake, thread })
 }
 
-/// From hosts to the system.
+/// Forwards packets from hosts to the system.
 struct UpstreamWorker {
     common: WorkerContext,
     forwarder: ForwardingTable,
@@ -279,7 +280,7 @@ impl WorkerLoop for UpstreamWorker {
                 match inbox.receive_batch(socket) {
                     Ok(0) => continue,
                     Ok(_) => any = true,
-                    // The interface was switched off; it may be switched on again.
+                    // The interface is down. It may come up again.
                     Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => continue,
                     Err(e) => return Err(format!("interface {} is gone: {e}", port.name)),
                 }
@@ -315,29 +316,29 @@ impl WorkerLoop for UpstreamWorker {
     }
 }
 
-/// Octets of frames that wait to be sent together: some of the longest that the kernel joins.
+/// Octets of the queued frames: room for several of the longest packets that the kernel joins.
 const QUEUED: usize = 1 << 19;
-/// Packets that are taken from the device before what waits is sent.
+/// Maximum packets read from the device before the queues are sent.
 const TURN: usize = BATCH;
 
-/// From the system to hosts.
+/// Forwards packets from the system to hosts.
 struct DownstreamWorker {
     common: WorkerContext,
     forwarder: ForwardingTable,
     device: File,
     ports: Arc<[AccessPort]>,
-    /// Where a packet of the device is read.
+    /// The buffer for packets of the device.
     read: Vec<u8>,
-    /// Frames that wait, one behind another, each with its head.
+    /// Queued frames, each with its virtio header.
     octets: Vec<u8>,
     end: usize,
-    /// Of each port its frames.
+    /// The ranges of each port's queued frames.
     queues: Vec<Vec<Range<usize>>>,
     outbox: FrameOutbox,
 }
 
 impl DownstreamWorker {
-    /// What becomes of a packet that was read.
+    /// Queues the frames of a packet.
     fn queue_packet(&mut self, now: Instant, octets: &mut [u8]) -> Option<()> {
         let (head, octets) = octets.split_first_chunk_mut()?;
         let head = VnetHeader::parse(head);
@@ -364,7 +365,7 @@ impl DownstreamWorker {
             let (first, place) = place.split_first_chunk_mut::<VNET_HEADER>()?;
             let (front, packet) = place.split_first_chunk_mut()?;
             to.write_headers(length, front);
-            // The interface computes the checksum, or the kernel where it cannot.
+            // The interface computes the checksum, or the kernel for it.
             *first = segments.write_undone(n, head, octets, packet).shift_by(HEADROOM as u16).to_octets();
             self.end = whole.end;
             self.queues[to.port].push(whole);
@@ -372,7 +373,7 @@ impl DownstreamWorker {
         Some(())
     }
 
-    /// Moves what the device has; whether it had something.
+    /// Moves the device's packets; true if there were any.
     fn drain_device(&mut self, buf: &mut [u8]) -> Result<bool, String> {
         let mut any = false;
         let now = self.common.now();
@@ -391,7 +392,7 @@ impl DownstreamWorker {
         Ok(any)
     }
 
-    /// Sends what waits.
+    /// Sends the queued frames.
     fn flush_queues(&mut self) {
         for (port, queue) in self.ports.iter().zip(&mut self.queues) {
             let mut rest = &queue[..];
@@ -401,7 +402,7 @@ impl DownstreamWorker {
                         self.forwarder.counters.frames_out += sent as u64;
                         rest = &rest[sent.clamp(1, rest.len())..];
                     }
-                    // The interface's queue is full, or it is down: this one is lost, as on any router.
+                    // The interface's queue is full, or it is down: drop this frame, as a router does.
                     Err(_) => {
                         self.forwarder.counters.not_sent += 1;
                         rest = &rest[1..];

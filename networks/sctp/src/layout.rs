@@ -1,5 +1,5 @@
-//! What the kernel's SCTP sockets take and give, as octets: options, control messages and notifications (RFC 6458, with the
-//! layouts and numbers of Linux's `linux/sctp.h`). Reading is total: what is shorter than it should be is `None`.
+//! Encodes and decodes options, control messages and notifications of the kernel's SCTP sockets (RFC 6458, with the
+//! layouts and numbers of Linux's `linux/sctp.h`). Decoding never panics: truncated octets give `None`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -23,10 +23,10 @@ pub(crate) mod option {
 const CMSG_SNDINFO: i32 = 2;
 const CMSG_RCVINFO: i32 = 3;
 
-/// The flag of a message that is a notification.
+/// The flag of a notification.
 pub(crate) const MSG_NOTIFICATION: i32 = 0x8000;
 
-/// Sent or received without order relative to others (`SCTP_UNORDERED`).
+/// Sent or received out of order (`SCTP_UNORDERED`).
 const UNORDERED: u16 = 1;
 
 /// Notifications, by their types.
@@ -35,82 +35,82 @@ const PEER_ADDR_CHANGE: u16 = 0x8002;
 const SHUTDOWN_EVENT: u16 = 0x8005;
 const PARTIAL_DELIVERY_EVENT: u16 = 0x8006;
 
-/// What is wanted of `SCTP_EVENTS`, an octet for each kind: the association, its addresses, the other side's SHUTDOWN and
-/// partial delivery. What is cut off behind is not wanted.
+/// The value of `SCTP_EVENTS`: an octet for each kind of notification. Enabled: the association, its addresses, the
+/// peer's SHUTDOWN and partial delivery. The kinds behind the end are disabled.
 pub(crate) const EVENTS: [u8; 7] = [0, 1, 1, 0, 0, 1, 1];
 
-/// Octets of a socket address's storage.
+/// Octets of `sockaddr_storage`.
 const STORAGE: usize = 128;
 
 /// Octets of a control message's header: its length, level and type.
 const HEAD: usize = size_of::<usize>() + 8;
 
-/// Octets that `SCTP_STATUS` answers.
+/// Octets of the result of `SCTP_STATUS`.
 pub(crate) const STATUS: usize = 176;
 
-/// Octets before the addresses that `SCTP_GET_PEER_ADDRS` and its like answer.
+/// Octets before the addresses in the results of `SCTP_GET_PEER_ADDRS` and `SCTP_GET_LOCAL_ADDRS`.
 pub(crate) const ADDRESSES: usize = 8;
 
-/// Room for one control message of either kind.
+/// Octets that hold one control message of either kind.
 pub(crate) const CONTROL: usize = 64;
 
-/// How a message is to be sent (RFC 6458 §5.3.4).
+/// Parameters of a message to send (RFC 6458 §5.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendInfo {
-    /// On this stream.
+    /// The stream.
     pub stream: u16,
-    /// With this payload protocol identifier.
+    /// The payload protocol identifier.
     pub ppid: u32,
-    /// Without order relative to others.
+    /// True if the message may be delivered out of order.
     pub unordered: bool,
 }
 
-/// How a message came (RFC 6458 §5.3.5).
+/// Parameters of a received message (RFC 6458 §5.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveInfo {
-    /// On this stream.
+    /// The stream.
     pub stream: u16,
-    /// With this payload protocol identifier; 0 is unspecified.
+    /// The payload protocol identifier. 0 is unspecified.
     pub ppid: u32,
-    /// Without order relative to others.
+    /// True if the message may have been delivered out of order.
     pub unordered: bool,
 }
 
-/// What became of one of the other side's addresses (RFC 6458 §6.1.2).
+/// The new state of one of the peer's addresses (RFC 6458 §6.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressState {
-    /// It answers again.
+    /// The address answers again.
     Available,
-    /// It does not answer.
+    /// The address does not answer.
     Unreachable,
-    /// It is one no longer.
+    /// The address was removed from the association.
     Removed,
-    /// It is one from now on.
+    /// The address was added to the association.
     Added,
-    /// Messages go there by default from now on.
+    /// The address is now the primary one.
     Primary,
-    /// It answered for the first time.
+    /// The address answered for the first time.
     Confirmed,
-    /// It begins not to answer.
+    /// The address misses its first answers.
     PotentiallyFailed,
 }
 
-/// What became of the association (RFC 6458 §6.1.1).
+/// The new state of the association (RFC 6458 §6.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AssocState {
     /// It is up.
     Up,
-    /// It failed, or the other side aborted it.
+    /// It failed, or the peer aborted it.
     Lost,
-    /// The other side began it anew.
+    /// The peer restarted it.
     Restarted,
-    /// It is closed in good order.
+    /// It was shut down in order.
     ShutDown,
     /// It could not be set up.
     CannotStart,
 }
 
-/// What the kernel says of an association beside its messages.
+/// A notification of the kernel about an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SctpNotification {
     Association {
@@ -123,15 +123,15 @@ pub(crate) enum SctpNotification {
         address: SocketAddr,
         state: AddressState,
     },
-    /// The other side has nothing more to send.
+    /// The peer sends no more data.
     Shutdown,
-    /// The message that was being delivered in pieces will not be completed.
+    /// A partially delivered message will not be completed.
     DeliveryAborted,
-    /// One of another kind, or one that this does not understand.
+    /// Another kind, or one that cannot be parsed.
     Other,
 }
 
-/// Reads numbers of the host's order from octets.
+/// Reads numbers in host byte order.
 struct FieldReader<'a>(&'a [u8]);
 
 impl FieldReader<'_> {
@@ -146,7 +146,7 @@ impl FieldReader<'_> {
     }
 }
 
-/// Writes an address as the system has it (`sockaddr_in`, `sockaddr_in6`), behind what is there.
+/// Appends an address in the system's form (`sockaddr_in`, `sockaddr_in6`).
 pub(crate) fn write_address(address: SocketAddr, out: &mut Vec<u8>) {
     match address {
         SocketAddr::V4(v4) => {
@@ -165,8 +165,8 @@ pub(crate) fn write_address(address: SocketAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads an address of either Internet family from the beginning of `octets`, with the number of octets that it has. An
-/// IPv4 address that is written as one of IPv6 is one of IPv4.
+/// Reads an IPv4 or IPv6 address from the beginning of `octets`. Returns it with its length in octets. An IPv4-mapped
+/// IPv6 address becomes an IPv4 address.
 pub(crate) fn read_address(octets: &[u8]) -> Option<(SocketAddr, usize)> {
     let fields = FieldReader(octets);
     let port = u16::from_be_bytes(fields.read_array(2)?);
@@ -188,7 +188,7 @@ pub(crate) fn read_address(octets: &[u8]) -> Option<(SocketAddr, usize)> {
     }
 }
 
-/// The addresses of `SCTP_GET_PEER_ADDRS` or `SCTP_GET_LOCAL_ADDRS`, from what the option answered.
+/// Decodes the addresses in the result of `SCTP_GET_PEER_ADDRS` or `SCTP_GET_LOCAL_ADDRS`.
 pub(crate) fn read_addresses(octets: &[u8]) -> Vec<SocketAddr> {
     let count = FieldReader(octets).read_u32(4).unwrap_or(0);
     let mut rest = octets.get(ADDRESSES..).unwrap_or(&[]);
@@ -201,7 +201,8 @@ pub(crate) fn read_addresses(octets: &[u8]) -> Vec<SocketAddr> {
     addresses
 }
 
-/// `SCTP_INITMSG`: streams out and in, attempts and their longest time-out in milliseconds; 0 leaves the system's value.
+/// `SCTP_INITMSG`: outbound and inbound streams, attempts and their longest timeout in milliseconds. 0 keeps the
+/// system's value.
 pub(crate) fn encode_initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16) -> [u8; 8] {
     let mut value = [0; 8];
     for (place, field) in value.chunks_exact_mut(2).zip([out, inbound, attempts, timeout]) {
@@ -210,29 +211,29 @@ pub(crate) fn encode_initmsg(out: u16, inbound: u16, attempts: u16, timeout: u16
     value
 }
 
-/// Words of an option that is for the association to be made, or the one that there is.
+/// Encodes the words of an option. The first is the association id 0: the socket's current or future association.
 fn encode_words<const N: usize>(values: [u32; N]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-/// `SCTP_RTOINFO`: milliseconds; 0 leaves what is.
+/// `SCTP_RTOINFO`: milliseconds. 0 keeps the current value.
 pub(crate) fn encode_rtoinfo(initial: u32, max: u32, min: u32) -> Vec<u8> {
     encode_words([0, initial, max, min])
 }
 
-/// `SCTP_DELAYED_SACK`: milliseconds and packets; a delay of 0 leaves what is, one packet is no delay.
+/// `SCTP_DELAYED_SACK`: milliseconds and packets. A delay of 0 keeps the current value. One packet means no delay.
 pub(crate) fn sack_info(delay: u32, packets: u32) -> Vec<u8> {
     encode_words([0, delay, packets])
 }
 
-/// `SCTP_ASSOCINFO`: retransmissions after which an association is given up; what else it has is left as it is.
+/// `SCTP_ASSOCINFO`: consecutive retransmissions after which an association fails. Other fields keep their values.
 pub(crate) fn encode_assocparams(max_retransmissions: u16) -> Vec<u8> {
     let mut value = encode_words([0; 5]);
     value[4..6].copy_from_slice(&max_retransmissions.to_ne_bytes());
     value
 }
 
-/// The control message that says how to send a message (`SCTP_SNDINFO`).
+/// Encodes the control message of a message to send (`SCTP_SNDINFO`).
 pub(crate) fn write_sndinfo(outgoing: SendInfo) -> Vec<u8> {
     let mut control = Vec::with_capacity(CONTROL);
     control.extend((HEAD + 16).to_ne_bytes());
@@ -240,13 +241,14 @@ pub(crate) fn write_sndinfo(outgoing: SendInfo) -> Vec<u8> {
     control.extend(CMSG_SNDINFO.to_ne_bytes());
     control.extend(outgoing.stream.to_ne_bytes());
     control.extend(if outgoing.unordered { UNORDERED } else { 0 }.to_ne_bytes());
-    // The kernel hands on the identifier as it is given: the network's order is ours to make.
+    // The kernel passes the identifier on unchanged, so it must be in network byte order here.
     control.extend(outgoing.ppid.to_be_bytes());
     control.extend([0; 8]);
     control
 }
 
-/// How a message came, from its control messages (`SCTP_RCVINFO`); `None` where they do not say.
+/// Decodes the parameters of a received message from its control messages (`SCTP_RCVINFO`). `None` if they are
+/// absent.
 pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<ReceiveInfo> {
     loop {
         let length = usize::from_ne_bytes(FieldReader(control).read_array(0)?);
@@ -264,14 +266,14 @@ pub(crate) fn read_rcvinfo(mut control: &[u8]) -> Option<ReceiveInfo> {
     }
 }
 
-/// What a notification says.
+/// Decodes a notification.
 pub(crate) fn read_notification(octets: &[u8]) -> SctpNotification {
     let fields = FieldReader(octets);
     let read = match fields.read_u16(0) {
         Some(ASSOC_CHANGE) => parse_association_change(&fields),
         Some(PEER_ADDR_CHANGE) => parse_address_change(octets),
         Some(SHUTDOWN_EVENT) => Some(SctpNotification::Shutdown),
-        // Its one indication is that delivery was aborted.
+        // Its only indication is that delivery was aborted.
         Some(PARTIAL_DELIVERY_EVENT) => {
             (fields.read_u32(8) == Some(0)).then_some(SctpNotification::DeliveryAborted)
         }
@@ -308,8 +310,8 @@ fn parse_address_change(octets: &[u8]) -> Option<SctpNotification> {
     Some(SctpNotification::Address { address, state })
 }
 
-/// What `SCTP_STATUS` says: streams out and in, and of the primary path its address, window, round-trip time, time-out and
-/// largest packet.
+/// The result of `SCTP_STATUS`: outbound and inbound streams, and the primary path's address, congestion window,
+/// round-trip time, timeout and MTU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RawStatus {
     pub(crate) outbound: u16,

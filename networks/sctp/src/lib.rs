@@ -1,23 +1,26 @@
-//! SCTP as the Linux kernel has it: one-to-one sockets (RFC 6458 §4) that never block.
+//! SCTP of the Linux kernel: nonblocking one-to-one sockets (RFC 6458 §4).
 //!
-//! An [`SctpAssociation`] carries whole messages, each with its stream and payload protocol identifier, and says when it has
-//! risen and why it ended. A [`SctpListener`] accepts associations. Either may have several addresses (multi-homing). Both give
-//! their descriptor ([`AsFd`](std::os::fd::AsFd)), so that any loop can wait for them; nothing here knows of one.
+//! - [`SctpAssociation`] sends and receives whole messages, each with its stream and payload protocol identifier.
+//! Events report when it is up and why it ended.
+//! - [`SctpListener`] accepts associations.
+//!
+//! Both may have several addresses (multi-homing). Both give their descriptor ([`AsFd`](std::os::fd::AsFd)) to any
+//! event loop.
 //!
 //! ```no_run
 //! # fn wait(_: &impl std::os::fd::AsFd) {}
 //! # fn main() -> std::io::Result<()> {
-//! use usher_sctp::{Association, Outgoing, Received, SocketOptions};
+//! use usher_sctp::{SctpAssociation, SctpEvent, SendInfo, SocketOptions};
 //! let to = ["192.0.2.1:3868".parse().unwrap()];
-//! let mut association = Association::connect(&[], &to, &SocketOptions::default())?;
+//! let mut association = SctpAssociation::connect(&[], &to, &SocketOptions::default())?;
 //! let mut message = Vec::new();
 //! loop {
-//!     match association.receive(&mut message) {
-//!         Ok(Received::Up { streams, .. }) => {
-//!             association.send(Outgoing { stream: streams - 1, ppid: 46, unordered: false }, b"hello")?;
+//!     match association.receive_event(&mut message) {
+//!         Ok(SctpEvent::Up { streams, .. }) => {
+//!             association.send_message(SendInfo { stream: streams - 1, ppid: 46, unordered: false }, b"hello")?;
 //!         }
-//!         Ok(Received::Message(about)) => println!("stream {}: {message:?}", about.stream),
-//!         Ok(Received::End(why)) => break println!("over: {why:?}"),
+//!         Ok(SctpEvent::Message(info)) => println!("stream {}: {message:?}", info.stream),
+//!         Ok(SctpEvent::End(why)) => break println!("over: {why:?}"),
 //!         Ok(_) => {}
 //!         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => wait(&association),
 //!         Err(error) => return Err(error),
@@ -27,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! On a kernel without SCTP every call that makes a socket ends in [`NoSctp`], of the kind
-//! [`Unsupported`](std::io::ErrorKind::Unsupported), which says what to do.
+//! On a kernel without SCTP, every call that opens a socket fails with [`NoSctp`]. Its kind is
+//! [`Unsupported`](std::io::ErrorKind::Unsupported), and its text tells how to load the module.
 
 mod layout;
 mod socket;

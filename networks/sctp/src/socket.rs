@@ -14,10 +14,10 @@ use usher_core::CloseReason;
 
 /// Octets that one call receives; a longer message takes several.
 const CHUNK: usize = 16 << 10;
-/// Octets of addresses that an association is asked for.
+/// Size of the buffer for an association's addresses, in octets.
 const ADDRESS_BUFFER: usize = 4096;
 
-/// This kernel has no SCTP.
+/// The error on a kernel without SCTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "this kernel has no SCTP: load its module (`modprobe sctp`), or use a kernel that has one; of Debian's kernels all \
@@ -25,58 +25,58 @@ const ADDRESS_BUFFER: usize = 4096;
 )]
 pub struct NoSctp;
 
-/// Bounds of the retransmission time-out (RFC 9260 §16).
+/// Bounds of the retransmission timeout (RFC 9260 §16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RtoBounds {
-    /// Before a round-trip time is known.
+    /// The timeout before the first measurement of the round-trip time.
     pub initial: Duration,
-    /// The shortest.
+    /// The minimum.
     pub min: Duration,
-    /// The longest.
+    /// The maximum.
     pub max: Duration,
 }
 
-/// When what came is acknowledged (RFC 9260 §6.2).
+/// When received data is acknowledged (RFC 9260 §6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DelayedSack {
-    /// After this time at the latest, 500 ms at most.
+    /// The longest delay, at most 500 ms.
     pub delay: Duration,
-    /// Once so many packets came; 1 acknowledges each at once.
+    /// The number of packets that triggers an acknowledgement. 1 acknowledges each packet at once.
     pub packets: u32,
 }
 
-/// How sockets are made. Those that a listener accepts have its options.
+/// Options of new sockets. Accepted associations inherit the options of their listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SocketOptions {
-    /// Outbound streams to ask for; the other side may allow fewer.
+    /// Outbound streams to request. The peer may allow fewer.
     pub streams_out: u16,
     /// Inbound streams to allow.
     pub streams_in: u16,
-    /// Whether small messages leave at once, and do not wait for acknowledgements of earlier ones (`SCTP_NODELAY`).
+    /// True if small messages leave at once and do not wait for acknowledgements of earlier ones (`SCTP_NODELAY`).
     pub nodelay: bool,
-    /// Bounds of the retransmission time-out; `None` leaves the system's.
+    /// Bounds of the retransmission timeout. `None`: the system's default.
     pub rto: Option<RtoBounds>,
-    /// When to acknowledge; `None` leaves the system's way.
+    /// Delayed acknowledgement. `None`: the system's default.
     pub delayed_sack: Option<DelayedSack>,
-    /// Retransmissions in a row after which an association is lost; `None` leaves the system's number.
+    /// Consecutive retransmissions after which an association fails. `None`: the system's default.
     pub max_retransmissions: Option<u16>,
-    /// How often to ask for an association (INIT), and the longest wait for the answer; `None` leaves the system's.
+    /// Attempts of INIT and the longest wait for a reply. `None`: the system's default.
     pub init: Option<(u16, Duration)>,
-    /// Octets of the receive buffer, as `SO_RCVBUF` takes them; `None` leaves the system's.
+    /// Octets of the receive buffer, as `SO_RCVBUF` counts them. `None`: the system's default.
     pub receive_buffer: Option<usize>,
-    /// Octets of the send buffer; no message can be longer.
+    /// Octets of the send buffer. It bounds the length of a message.
     pub send_buffer: Option<usize>,
-    /// Octets of the longest message that is taken; a longer one ends the association.
+    /// Octets of the longest message to receive. A longer one ends the association.
     pub longest: usize,
-    /// Associations that may wait to be accepted.
+    /// Associations that may wait for `accept`.
     pub backlog: i32,
-    /// Whether further listeners, those of other shards, may be bound to the same addresses (`SO_REUSEPORT`).
+    /// True if listeners of other shards may bind to the same addresses (`SO_REUSEPORT`).
     pub shared: bool,
 }
 
 impl Default for SocketOptions {
-    /// 10 streams each way, as Linux asks for, no delay, the system's timers, 4 MiB of buffers, messages of 1 MiB at most,
-    /// 1024 waiting associations, no sharing.
+    /// 10 streams in each direction (as in Linux), no delay, timers of the system, 4 MiB of buffers, messages of at
+    /// most 1 MiB, 1024 associations in the backlog, no sharing.
     fn default() -> Self {
         Self {
             streams_out: 10,
@@ -99,13 +99,13 @@ fn to_millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Whether this kernel has SCTP.
+/// True if this kernel has SCTP.
 #[must_use]
 pub fn is_available() -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::SCTP)).is_ok()
 }
 
-/// A socket that is bound to no address, with its options.
+/// Opens an unbound socket with these options.
 fn open_socket(
     addresses: impl Iterator<Item = IpAddr> + Clone,
     options: &SocketOptions,
@@ -155,14 +155,14 @@ fn open_socket(
     Ok(socket)
 }
 
-/// Binds a socket to the first address, and adds the others.
+/// Binds a socket to the first address and adds the others.
 fn bind_addresses(socket: &Socket, addresses: &[SocketAddr]) -> io::Result<()> {
     let Some((first, others)) = addresses.split_first() else { return Ok(()) };
     socket.bind(&(*first).into())?;
     if others.is_empty() {
         return Ok(());
     }
-    // All have one port; where the system was to choose it, it has chosen.
+    // All addresses have one port. If the first port is 0, the system has now chosen it.
     let port = local_address(socket)?.port();
     let mut value = Vec::new();
     for address in others {
@@ -175,7 +175,7 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("an address of neither Internet family"))
 }
 
-/// Where associations are accepted.
+/// A socket that accepts associations.
 #[derive(Debug)]
 pub struct SctpListener {
     socket: Socket,
@@ -183,16 +183,17 @@ pub struct SctpListener {
 }
 
 impl SctpListener {
-    /// Listens at these addresses, which have one port; each association has them all as this side's.
+    /// Listens at these addresses, which have one port. Each accepted association has all of them as local addresses.
     ///
     /// # Errors
-    /// [`NoSctp`], no address, or what the system says: an address is not ours, is in use, or needs a privilege.
+    /// [`NoSctp`], an empty list, or an error of the system: an address is not local, is in use, or needs a
+    /// privilege.
     pub fn bind(addresses: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
         if addresses.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a listener has an address"));
         }
         let socket = open_socket(addresses.iter().map(SocketAddr::ip), options)?;
-        // A port whose earlier associations are not quite over can be had at once.
+        // Allows a port whose earlier associations are still closing.
         socket.set_reuse_address(true)?;
         if options.shared {
             socket.set_reuse_port(true)?;
@@ -202,18 +203,18 @@ impl SctpListener {
         Ok(Self { socket, longest: options.longest })
     }
 
-    /// Its first address.
+    /// Returns the first address.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         local_address(&self.socket)
     }
 
-    /// An association that somebody began. Its first [`receive`](SctpAssociation::receive_event) says that it is up.
+    /// Accepts an association. Its first [event](SctpAssociation::receive_event) is [`SctpEvent::Up`].
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none, and what the system says.
+    /// [`io::ErrorKind::WouldBlock`] if none waits, or an error of the system.
     pub fn accept(&self) -> io::Result<(SctpAssociation, SocketAddr)> {
         let (socket, remote) = self.socket.accept()?;
         socket.set_nonblocking(true)?;
@@ -236,57 +237,57 @@ impl AsRawFd for SctpListener {
     }
 }
 
-/// What an association has to say.
+/// An event of an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SctpEvent {
-    /// It is up, with so many streams; it is the first that one says that rises.
+    /// The association is up. This is the first event of an association that succeeds.
     Up {
-        /// Outbound streams, from 0.
+        /// Outbound streams, numbered from 0.
         streams: u16,
         /// Inbound streams.
         inbound: u16,
     },
-    /// A whole message, which is in the buffer.
+    /// A whole message is in the buffer.
     Message(ReceiveInfo),
-    /// What became of one of the other side's addresses.
+    /// The state of one of the peer's addresses changed.
     Address {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What became of it.
+        /// The new state.
         state: AddressState,
     },
-    /// The other side has nothing more to send, and waits for what is under way.
+    /// The peer sends no more data (SHUTDOWN). Data in flight is still delivered.
     Finished,
-    /// What else the system says, which means nothing here.
+    /// Another notification, which can be ignored.
     Other,
-    /// It is over; whatever is asked of it, it says this again.
+    /// The association has ended. Every further call returns this event again.
     End(CloseReason),
 }
 
-/// What the system says of an association.
+/// The state of an association, from the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AssociationStatus {
     /// Outbound streams.
     pub streams: u16,
     /// Inbound streams.
     pub inbound: u16,
-    /// The other side's primary address.
+    /// The peer's primary address.
     pub primary: SocketAddr,
-    /// Octets of its congestion window.
+    /// Octets of the congestion window of that address.
     pub cwnd: u32,
-    /// Its smoothed round-trip time, in whole milliseconds.
+    /// The smoothed round-trip time, in whole milliseconds.
     pub srtt: Duration,
-    /// Its retransmission time-out, in whole milliseconds.
+    /// The retransmission timeout, in whole milliseconds.
     pub rto: Duration,
-    /// Octets of the longest packet on the way there.
+    /// The path MTU, in octets.
     pub mtu: u32,
 }
 
-/// An association, from the first attempt to the end.
+/// An association, from the first attempt to its end.
 #[derive(Debug)]
 pub struct SctpAssociation {
     socket: Socket,
-    /// Of the message that is coming in pieces.
+    /// The pieces of the incomplete message.
     partial: Vec<u8>,
     buffer: Vec<u8>,
     longest: usize,
@@ -298,11 +299,11 @@ impl SctpAssociation {
         Self { socket, partial: Vec::new(), buffer: vec![0; CHUNK], longest, end: None }
     }
 
-    /// Begins an association with the other side, which has these addresses, from these of ours; none leaves the choice to
-    /// the system. [`receive`](Self::receive_event) says what becomes of it.
+    /// Starts an association with a peer that has these addresses. The system chooses the local addresses if `local`
+    /// is empty. [`receive_event`](Self::receive_event) reports the result.
     ///
     /// # Errors
-    /// [`NoSctp`], no address, or what the system says at once: an address is not ours, there is no route.
+    /// [`NoSctp`], no address, or an immediate error of the system: an address is not local, there is no route.
     pub fn connect(local: &[IpAddr], remote: &[SocketAddr], options: &SocketOptions) -> io::Result<Self> {
         let Some(first) = remote.first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an association goes to an address"));
@@ -324,21 +325,23 @@ impl SctpAssociation {
         }
     }
 
-    /// Sends a message; it is taken as a whole or not at all.
+    /// Sends a message, as a whole or not at all.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] while the system takes no more; [`io::ErrorKind::InvalidInput`] for a stream that was
-    /// not negotiated, or a message that is empty; and what the system says: the message is longer than the send buffer,
-    /// the association is over.
+    /// - [`io::ErrorKind::WouldBlock`] while the send buffer is full.
+    /// - [`io::ErrorKind::InvalidInput`] for a stream that was not negotiated, or an empty message.
+    /// - An error of the system: the message is longer than the send buffer, the association has ended.
     pub fn send_message(&self, how: SendInfo, message: &[u8]) -> io::Result<()> {
         system::send_message(self.as_fd(), message, &layout::write_sndinfo(how)).map(|_| ())
     }
 
-    /// What it has to say next; a message is put into `message`, whose octets mean nothing otherwise.
+    /// Returns the next event. A message is written to `message`, whose contents are undefined after other events.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is nothing yet; [`io::ErrorKind::InvalidData`] for a message that is longer
-    /// than the options allow, after which the association is aborted when this is dropped; and what the system says.
+    /// - [`io::ErrorKind::WouldBlock`] if there is no event.
+    /// - [`io::ErrorKind::InvalidData`] for a message longer than the options allow. The association is then aborted
+    /// on drop.
+    /// - An error of the system.
     pub fn receive_event(&mut self, message: &mut Vec<u8>) -> io::Result<SctpEvent> {
         loop {
             if let Some(end) = self.end {
@@ -376,7 +379,7 @@ impl SctpAssociation {
         }
     }
 
-    /// It has ended.
+    /// Records the end of the association.
     fn end_with_reason(&mut self, reason: CloseReason) -> SctpEvent {
         self.end = Some(reason);
         SctpEvent::End(reason)
@@ -394,7 +397,8 @@ impl SctpAssociation {
                     self.end_with_reason(said.map_or(unsaid, |error| close_reason(&error)))
                 }
                 AssocState::Restarted => {
-                    // The other side knows nothing of what was said: it is to begin with a new one here, too.
+                    // The peer's new association lacks the earlier messages. This side must start a new association,
+                    // too.
                     self.reset_when_dropped();
                     self.end_with_reason(CloseReason::Reset)
                 }
@@ -409,63 +413,63 @@ impl SctpAssociation {
         }
     }
 
-    /// Says that nothing more will be sent (SHUTDOWN, once all is acknowledged). What the other side has still to say comes,
-    /// and then the end.
+    /// Sends no more messages (SHUTDOWN after all data is acknowledged). The peer's remaining messages still arrive,
+    /// then the end.
     ///
     /// # Errors
-    /// What the system says; there is no association.
+    /// An error of the system, or no association.
     pub fn shutdown(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// Ends it at once (ABORT); what is under way is lost.
+    /// Ends the association at once (ABORT). Data in flight is lost.
     pub fn abort(self) {
         self.reset_when_dropped();
     }
 
     fn reset_when_dropped(&self) {
-        // Where the system refuses, it closes in good order.
+        // If this fails, the socket closes by SHUTDOWN.
         let _ = self.socket.set_linger(Some(Duration::ZERO));
     }
 
-    /// This side's first address.
+    /// Returns the first local address.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         let local = local_address(&self.socket)?;
         Ok(SocketAddr::new(local.ip().to_canonical(), local.port()))
     }
 
-    /// This side's addresses, of which the other side knows.
+    /// Returns the local addresses that the peer knows.
     ///
     /// # Errors
-    /// What the system says; there is no association.
+    /// An error of the system, or no association.
     pub fn local_addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.query_addresses(option::GET_LOCAL_ADDRS)
     }
 
-    /// The other side's addresses.
+    /// Returns the peer's addresses.
     ///
     /// # Errors
-    /// What the system says; there is no association.
+    /// An error of the system, or no association.
     pub fn peer_addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.query_addresses(option::GET_PEER_ADDRS)
     }
 
     fn query_addresses(&self, option: i32) -> io::Result<Vec<SocketAddr>> {
         let mut value = vec![0; ADDRESSES + ADDRESS_BUFFER];
-        // Of the association (`SCTP_CURRENT_ASSOC`): 0 would be those that the socket was bound to.
+        // `SCTP_CURRENT_ASSOC`: with 0, the option returns the addresses to which the socket was bound.
         value[..4].copy_from_slice(&1_u32.to_ne_bytes());
-        // Of one of the two options Linux answers a length without what stands before the addresses: their number tells.
+        // For one of the two options, Linux returns a length without the header. The number of addresses is reliable.
         system::get_option(self.as_fd(), option, &mut value)?;
         Ok(layout::read_addresses(&value))
     }
 
-    /// What the system says of it.
+    /// Returns the state of the association.
     ///
     /// # Errors
-    /// What the system says; there is no association.
+    /// An error of the system, or no association.
     pub fn status(&self) -> io::Result<AssociationStatus> {
         let mut value = [0; layout::STATUS];
         let length = system::get_option(self.as_fd(), option::STATUS, &mut value)?;
@@ -482,10 +486,10 @@ impl SctpAssociation {
         })
     }
 
-    /// Whether small messages leave at once.
+    /// True if small messages leave at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     pub fn is_nodelay(&self) -> io::Result<bool> {
         let mut value = [0; 4];
         system::get_option(self.as_fd(), option::NODELAY, &mut value)?;
@@ -505,7 +509,7 @@ impl AsRawFd for SctpAssociation {
     }
 }
 
-/// Why an association is over of which the system says this error.
+/// Maps an error of the system to the reason of an association's end.
 fn close_reason(error: &io::Error) -> CloseReason {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => CloseReason::Refused,

@@ -1,5 +1,5 @@
-//! The system calls that have no safe interface in what the house uses: SCTP's socket options, and messages whose control
-//! messages and flags are SCTP's. Each takes and gives octets; what they mean is written and read in `layout`.
+//! System calls without a safe interface in our dependencies: options of SCTP sockets, and messages with SCTP's
+//! control messages and flags. They pass octets, which `layout` encodes and decodes.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -9,19 +9,19 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Sets an option of level `IPPROTO_SCTP`.
 pub(crate) fn set_option(socket: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the pointer is to as many octets as the length says, which the call reads.
+    // SAFETY: the call reads as many octets from the pointer as the length says.
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_SCTP, option, value.as_ptr().cast(), length)
     };
-    // Connecting to several addresses answers the association's number.
+    // SCTP_SOCKOPT_CONNECTX returns the association's number.
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads an option of level `IPPROTO_SCTP` into `value`, which says what is asked, and answers its length.
+/// Reads an option of level `IPPROTO_SCTP` into `value`, which holds its arguments. Returns the length of the result.
 pub(crate) fn get_option(socket: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     let pointer = value.as_mut_ptr().cast();
-    // SAFETY: the pointer is to as many octets as the length says, which the call reads and writes.
+    // SAFETY: the call reads and writes at most as many octets at the pointer as the length says.
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_SCTP, option, pointer, &raw mut length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value.len().min(length as usize)) }
@@ -30,18 +30,18 @@ pub(crate) fn get_option(socket: BorrowedFd<'_>, option: i32, value: &mut [u8]) 
 /// Sends one message with these control messages.
 pub(crate) fn send_message(socket: BorrowedFd<'_>, data: &[u8], control: &[u8]) -> io::Result<usize> {
     let mut vector = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
-    // SAFETY: a structure of integers and pointers, for which all zeros is a value.
+    // SAFETY: all zeros is a valid value of this structure of integers and pointers.
     let mut head: libc::msghdr = unsafe { zeroed() };
     (head.msg_iov, head.msg_iovlen) = (&raw mut vector, 1);
     head.msg_control = control.as_ptr().cast_mut().cast();
     head.msg_controllen = control.len() as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: what the header points at is borrowed until the call has returned, which reads it and writes none of it.
+    // SAFETY: the header's pointers are borrowed until the call returns. The call only reads from them.
     let count = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const head, flags) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// What one call received.
+/// The lengths and flags that one call received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MessagePiece {
     /// Octets of data.
@@ -59,12 +59,12 @@ pub(crate) fn receive_piece(
     control: &mut [u8],
 ) -> io::Result<MessagePiece> {
     let mut vector = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
-    // SAFETY: a structure of integers and pointers, for which all zeros is a value.
+    // SAFETY: all zeros is a valid value of this structure of integers and pointers.
     let mut head: libc::msghdr = unsafe { zeroed() };
     (head.msg_iov, head.msg_iovlen) = (&raw mut vector, 1);
     head.msg_control = control.as_mut_ptr().cast();
     head.msg_controllen = control.len() as _;
-    // SAFETY: what the header points at is borrowed exclusively until the call has returned, of the lengths given.
+    // SAFETY: the header's pointers are borrowed exclusively until the call returns, with these lengths.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut head, libc::MSG_DONTWAIT) };
     let length = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     Ok(MessagePiece {

@@ -1,4 +1,4 @@
-//! What one hears on a kernel without SCTP. On one that has it, the same calls work.
+//! The error on a kernel without SCTP. On a kernel with SCTP, the same calls succeed.
 
 use std::error::Error;
 use std::io;

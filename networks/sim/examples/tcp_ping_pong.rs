@@ -1,5 +1,5 @@
-//! What a segment costs: two connections in memory exchange requests and answers of 200 bytes, and then
-//! one sends a long stream. Prints nanoseconds per segment, receiving and answering it included.
+//! Measures the cost of a segment: two connections in memory exchange requests and replies of 200 octets, then
+//! one sends a long stream. Prints nanoseconds per segment, including its reception and the reply.
 //!
 //! `cargo run --release -p usher-sim --example tcp_ping_pong`
 
@@ -8,7 +8,7 @@ use std::time::Instant as Clock;
 use usher_core::{Duration, Instant};
 use usher_sim::tcp::{StreamData, TcpConfig, TcpConnection, TcpEvent};
 
-/// Feeds what `from` has to send to `to`; answers how many segments that were.
+/// Passes the segments of `from` to `to`; returns their number.
 #[inline]
 fn feed_segments(from: &mut TcpConnection, to: &mut TcpConnection, now: Instant) -> u64 {
     let mut n = 0;

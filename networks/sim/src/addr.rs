@@ -1,5 +1,5 @@
-//! Addresses of simulated hosts: each host has an IPv4 and an IPv6 address and a MAC address per port,
-//! all computed from its number, so that nothing has to be looked up; but for hosts that were given an address.
+//! Addresses of simulated hosts: an IPv4 and an IPv6 address, and a MAC address per port. A host's number
+//! determines them without a lookup, unless the host was assigned an address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostId(pub u32);
 
-/// Which version of IP a simulation speaks.
+/// The IP version of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IpVersion {
     /// IPv4, 20 bytes of header.
@@ -19,7 +19,7 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    /// Bytes of the header without options or extension headers.
+    /// Returns the octets of the header without options or extension headers.
     pub const fn header_len(self) -> u32 {
         match self {
             Self::V4 => 20,
@@ -28,11 +28,11 @@ impl IpVersion {
     }
 }
 
-/// The most hosts that addresses can be computed for (10.0.0.0/8 without its ends).
+/// Maximum number of hosts with addresses (10.0.0.0/8 without its ends).
 pub const MAX_HOSTS: u32 = (1 << 24) - 2;
 
 impl HostId {
-    /// The host's address: 10.0.0.0/8 plus its number plus one, or fd00::/64 likewise.
+    /// Returns the host's address: 10.0.0.0/8 plus its number plus one, or fd00::/64 likewise.
     pub fn ip_address(self, version: IpVersion) -> IpAddr {
         let n = self.0 + 1;
         match version {
@@ -41,8 +41,8 @@ impl HostId {
         }
     }
 
-    /// The host's further address number `path`, for a multihomed host: 100.0.0.0/8 and the /8s above it, or
-    /// fd00:path::/64; number 0 is [`HostId::ip_address`].
+    /// Returns address number `path` of a multihomed host: in 100.0.0.0/8 and the /8s above it, or fd00:path::/64.
+    /// Number 0 is [`HostId::ip_address`].
     pub fn ip_of_path(self, version: IpVersion, path: u8) -> IpAddr {
         let (n, path) = (self.0 + 1, u32::from(path));
         match version {
@@ -54,7 +54,7 @@ impl HostId {
         }
     }
 
-    /// The host that has this address, if any could.
+    /// Returns the host that this address belongs to, if any could have it.
     pub fn of_ip(ip: IpAddr) -> Option<Self> {
         let n = match ip {
             IpAddr::V4(a) if a.octets()[0] == 10 => a.to_bits() & 0x00ff_ffff,
@@ -64,15 +64,15 @@ impl HostId {
         n.checked_sub(1).map(Self)
     }
 
-    /// The locally administered MAC address of the host's port.
+    /// Returns the locally administered MAC address of the host's port.
     pub fn mac_address(self, port: u32) -> [u8; 6] {
         let [_, a, b, c] = self.0.to_be_bytes();
         [0x02, 0, port as u8, a, b, c]
     }
 }
 
-/// Which host has which address, where some have others than those of their numbers: those of the network that a study
-/// rehearses, which configurations name.
+/// The addresses of hosts, including assigned ones: those of the network that a study rehearses, which
+/// configurations name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostAddresses {
     version: IpVersion,
@@ -81,13 +81,13 @@ pub struct HostAddresses {
 }
 
 impl HostAddresses {
-    /// All hosts have the address of their number.
+    /// Creates a table where each host has the address of its number.
     #[must_use]
     pub fn new(version: IpVersion) -> Self {
         Self { version, ..Self::default() }
     }
-    /// Gives a host an address of its own; false where another was given it already or it is of the other version of IP. That a
-    /// host which keeps the address of its number has the same is the caller's to see, who knows which hosts there are.
+    /// Assigns an address to a host. False if another host was assigned it, or if it is of the other IP version. The
+    /// caller checks that no host keeps it as the address of its number.
     pub fn assign_address(&mut self, host: HostId, address: IpAddr) -> bool {
         let fits = address.is_ipv4() == (self.version == IpVersion::V4);
         let free = !self.hosts.contains_key(&address) && !self.assigned.contains_key(&host);
@@ -97,7 +97,7 @@ impl HostAddresses {
         }
         fits && free
     }
-    /// The host's address.
+    /// Returns the host's address.
     #[must_use]
     #[inline]
     pub fn address_of(&self, host: HostId) -> IpAddr {
@@ -106,12 +106,12 @@ impl HostAddresses {
         }
         self.assigned.get(&host).copied().unwrap_or_else(|| host.ip_address(self.version))
     }
-    /// Its further address number `path`; number 0 is [`of`](Self::address_of).
+    /// Returns the host's address number `path`; number 0 is [`address_of`](Self::address_of).
     #[must_use]
     pub fn of_path(&self, host: HostId, path: u8) -> IpAddr {
         if path == 0 { self.address_of(host) } else { host.ip_of_path(self.version, path) }
     }
-    /// The host that has this address, if any could.
+    /// Returns the host that this address belongs to, if any could have it.
     #[must_use]
     #[inline]
     pub fn host_at(&self, address: IpAddr) -> Option<HostId> {
@@ -121,13 +121,14 @@ impl HostAddresses {
         let named = self.hosts.get(&address).copied();
         named.or_else(|| HostId::of_ip(address).filter(|host| !self.assigned.contains_key(host)))
     }
-    /// Whether what listens at `address` on a host can be reached from others: that is the host's own, or unspecified.
+    /// True if a listener at `address` on a host is reachable from others: the address is the host's own or
+    /// unspecified.
     #[must_use]
     pub fn is_reachable_at(&self, host: HostId, address: IpAddr) -> bool {
         address == self.address_of(host)
             || (address.is_unspecified() && address.is_ipv4() == (self.version == IpVersion::V4))
     }
-    /// Which version of IP they are of.
+    /// Returns the IP version of the addresses.
     #[must_use]
     pub const fn ip_version(&self) -> IpVersion {
         self.version

@@ -1,4 +1,4 @@
-//! What runs on simulated hosts: the [`Application`] trait, what is delivered to it, and what it may do.
+//! The interface of simulated hosts: the [`Application`] trait, its deliveries and its operations.
 
 use crate::addr::HostId;
 use crate::packet::{Payload, TransitPacket};
@@ -7,130 +7,129 @@ use crate::sctp::UserMessage;
 use usher_core::{AssocId, CloseReason, ConnId, Instant, OwnerPath, WallTime, WorkRecord};
 use usher_esp::{IpsecOperation, PolicyId, plane};
 
-/// What the simulator delivers to an application.
+/// A delivery of the simulator to an application.
 #[derive(Clone, Debug)]
 pub enum AppDelivery {
     /// The simulation begins.
     Start,
-    /// The time last given to [`AppContext::set_timer`] has come.
+    /// The time of the last [`AppContext::set_timer`] has come.
     Timer,
     /// A datagram arrived.
     Datagram {
-        /// On this socket of the application.
+        /// The application's socket.
         socket: u32,
         /// Sender.
         from: HostId,
         /// Sender's port.
         from_port: u16,
-        /// The address that it was sent to: the host's own or that of one of its interfaces.
+        /// The destination address: the host's own or that of one of its interfaces.
         destination: HostId,
-        /// The port that it was sent to.
+        /// Destination port.
         port: u16,
-        /// What it carried.
+        /// Payload of the datagram.
         payload: Payload,
     },
-    /// Something happened on a TCP connection.
+    /// An event of a TCP connection.
     Stream {
-        /// Which of the application's connections.
+        /// The application's connection.
         conn: ConnId,
-        /// What happened.
+        /// The event.
         event: StreamDelivery,
     },
-    /// Something happened on an SCTP association.
+    /// An event of an SCTP association.
     Message {
-        /// Which of the application's associations.
+        /// The application's association.
         assoc: AssocId,
-        /// What happened.
+        /// The event.
         event: MessageDelivery,
     },
-    /// The link of a station of a cell or basic service set has something to say.
+    /// An event of the link of a station of a cell or basic service set.
     Link {
-        /// What the application hears: the station itself, or its base station or access point.
+        /// The host that observes it: the station itself, or its base station or access point.
         host: HostId,
         /// The station.
         station: HostId,
-        /// What it says.
+        /// The event.
         event: LinkEvent,
     },
     /// A frame arrived.
     Frame {
-        /// By this port of the host (links in the order of their creation).
+        /// The host's port that received it (links in the order of their creation).
         port: u32,
         /// The frame.
         payload: Payload,
     },
-    /// A packet of others has come, on its way through the host; it goes on where the application says so
-    /// ([`AppContext::forward_packet`]).
+    /// A packet in transit through the host. It continues only by [`AppContext::forward_packet`].
     Transit {
-        /// By this port of the host.
+        /// The host's port that received it.
         port: u32,
         /// The packet.
         packet: TransitPacket,
     },
-    /// A packet needs an SA that is not there ([`AppContext::update_protection`]), and waits.
+    /// A packet waits for an SA that is missing ([`AppContext::update_protection`]).
     Acquire {
-        /// Of this policy.
+        /// The policy that requires the SA.
         policy: PolicyId,
     },
-    /// The answer to [`AppContext::query_owner`].
+    /// The result of [`AppContext::query_owner`].
     Owner {
-        /// Of the question.
+        /// The token of the query.
         token: u64,
-        /// The application whose connection it is, by its number in the order of creation; `None`: there is no such
+        /// The application that owns the connection, by its number in the order of creation; `None` if there is no such
         /// connection.
         app: Option<u32>,
     },
 }
 
-/// What happens on a TCP connection.
+/// An event of a TCP connection.
 #[derive(Clone, Debug)]
 pub enum StreamDelivery {
-    /// It is up.
+    /// The connection is established.
     Connected {
-        /// The other side.
+        /// The peer.
         remote: HostId,
-        /// Its port.
+        /// The peer's port.
         remote_port: u16,
-        /// Our side: the host or an interface of it.
+        /// The local address: the host or one of its interfaces.
         local: HostId,
-        /// Our port.
+        /// Local port.
         local_port: u16,
     },
-    /// The next bytes, in order.
+    /// The next octets, in order.
     Data(Payload),
-    /// It is over.
+    /// The connection is closed.
     Closed(CloseReason),
 }
 
-/// What happens on an SCTP association.
+/// An event of an SCTP association.
 #[derive(Clone, Debug)]
 pub enum MessageDelivery {
-    /// It is up.
+    /// The association is established.
     Up {
-        /// The other side.
+        /// The peer.
         remote: HostId,
-        /// Its port.
+        /// The peer's port.
         remote_port: u16,
-        /// Our port.
+        /// Local port.
         local_port: u16,
-        /// Outbound streams that were negotiated.
+        /// Negotiated outbound streams.
         streams: u16,
     },
-    /// One whole user message.
+    /// A whole user message.
     Data {
-        /// The stream that it came on.
+        /// Its stream.
         stream: u16,
         /// Its payload protocol identifier.
         ppid: u32,
         /// The message.
         payload: Payload,
     },
-    /// It is over.
+    /// The association is closed.
     Down(CloseReason),
 }
 
-/// An application's connection or association in one word, which operations carry and connections remember: an application's
-/// own ids have no owner.
+/// An application's connection or association in one word. Operations carry it and connections store it. It names
+/// no application: the ids are an application's own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalId(u32);
 
@@ -161,104 +160,104 @@ impl From<LocalId> for ConnId {
     }
 }
 
-/// What an application asked for while it handled a delivery, in the order in which it did. The network that hosts it
-/// carries it out: in the simulator when the CPU time of the work has passed.
+/// An operation of an application's handler, in the order of its calls. The network that hosts the application
+/// applies it: in the simulator after the processor time of the work.
 #[derive(Debug)]
 pub enum AppOperation<R> {
     /// [`AppContext::send_datagram`].
     Datagram {
-        /// From this socket of the application.
+        /// The source socket.
         socket: u32,
-        /// To this host.
+        /// The destination host.
         to: HostId,
-        /// To this port of it.
+        /// The destination port.
         port: u16,
-        /// This.
+        /// Payload of the datagram.
         payload: Payload,
     },
     /// [`AppContext::connect`].
     Connect {
         /// The connection's id.
         conn: LocalId,
-        /// From this address of the host; `None` is its own.
+        /// The source address; `None` for the host's own.
         from: Option<HostId>,
-        /// To this host.
+        /// The destination host.
         to: HostId,
-        /// To this port of it.
+        /// The destination port.
         port: u16,
     },
     /// [`AppContext::write`].
     Write {
-        /// On this connection.
+        /// The connection.
         conn: LocalId,
-        /// This.
+        /// The data.
         payload: Payload,
     },
     /// [`AppContext::associate`].
     Associate {
         /// The association's id.
         assoc: LocalId,
-        /// From this address of the host; `None` is its own.
+        /// The source address; `None` for the host's own.
         from: Option<HostId>,
-        /// To this host.
+        /// The destination host.
         to: HostId,
-        /// To this port of it.
+        /// The destination port.
         port: u16,
-        /// Outbound streams that are asked for.
+        /// Requested outbound streams.
         streams: u16,
     },
     /// [`AppContext::send_message`].
     Send {
-        /// On this association.
+        /// The association.
         assoc: LocalId,
-        /// This.
+        /// The message.
         message: UserMessage,
     },
     /// [`AppContext::grant_credit`].
     Credit {
-        /// Of this connection.
+        /// The connection.
         conn: LocalId,
-        /// So many more bytes.
+        /// Further octets that may be read.
         bytes: u32,
     },
     /// [`AppContext::shutdown`].
     Shutdown {
-        /// This connection or association.
+        /// The connection or association.
         conn: LocalId,
     },
     /// [`AppContext::abort`].
     Abort {
-        /// This connection or association.
+        /// The connection or association.
         conn: LocalId,
     },
     /// [`AppContext::send_frame`].
     Frame {
-        /// Out of this port of the host.
+        /// The port of the host.
         port: u32,
-        /// This, with its Ethernet header.
+        /// The frame, with its Ethernet header.
         payload: Payload,
     },
     /// [`AppContext::link_command`].
     Link {
-        /// Whose link.
+        /// The station's host or interface.
         host: HostId,
-        /// What it is to do.
+        /// The command.
         command: LinkCommand,
     },
     /// [`AppContext::query_owner`].
     Owner {
-        /// The question's.
+        /// The token of the query.
         token: u64,
-        /// Our end of the connection.
+        /// The local end of the connection.
         local: (HostId, u16),
-        /// The other.
+        /// The remote end.
         remote: (HostId, u16),
     },
     /// [`AppContext::forward_packet`].
     Forward(TransitPacket),
     /// [`AppContext::name_session`].
     Session {
-        /// Of the link at this port of the host.
+        /// The port of the host whose link it is.
         port: u32,
         /// SESSION_ID.
         number: u16,
@@ -273,21 +272,22 @@ pub enum AppOperation<R> {
     Report(R),
 }
 
-/// What operations act on in the order in which they are asked for.
+/// The target of operations that keep their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OrderedTarget {
-    /// This connection or association.
+    /// A connection or association.
     Connection(LocalId),
-    /// What protects packets of the host.
+    /// The IPsec databases of the host.
     Protection,
-    /// Links of this host.
+    /// The link of a station.
     Link(HostId),
-    /// The application's timer, of which the last word holds.
+    /// The application's timer; the last setting counts.
     Timer,
 }
 
 impl<R> AppOperation<R> {
-    /// What it acts on; `None`: its order means nothing, as that of datagrams, frames and packets, which the way may change, too.
+    /// Returns the target; `None` if the order has no meaning. That is so for datagrams, frames and packets, which
+    /// the network may reorder too.
     pub(crate) const fn ordered_target(&self) -> Option<OrderedTarget> {
         Some(match self {
             Self::Connect { conn, .. }
@@ -309,8 +309,8 @@ impl<R> AppOperation<R> {
     }
 }
 
-/// An application's hands: everything that it asks for takes effect when its handler has returned and the
-/// CPU time of the work it reported has passed on its host.
+/// The interface of a handler to its host. Operations take effect after the handler has returned and its charged
+/// work has passed on the host's processor.
 #[derive(Debug)]
 pub struct AppContext<'a, R> {
     pub(crate) now: Instant,
@@ -320,8 +320,8 @@ pub struct AppContext<'a, R> {
 }
 
 impl<'a, R> AppContext<'a, R> {
-    /// For a network that hosts applications: what the handler asks for goes to the end of `ops`, what it charges to that
-    /// of `work`; `epoch` is the wall time at [`Instant::ZERO`].
+    /// Creates a context, for a network that hosts applications. Operations are appended to `ops` and charged work to
+    /// `work`. `epoch` is the wall time at [`Instant::ZERO`].
     pub const fn new(
         now: Instant,
         epoch: WallTime,
@@ -330,42 +330,41 @@ impl<'a, R> AppContext<'a, R> {
     ) -> Self {
         Self { now, epoch, ops, work }
     }
-    /// Has an operation written where it will be read: to make it elsewhere and copy it costs a stall of the processor.
+    /// Appends an operation. The closure writes it in place: a copy would stall the processor.
     #[inline]
     fn push_operation(&mut self, op: impl FnOnce() -> AppOperation<R>) {
         self.ops.extend(std::iter::once_with(op));
     }
-    /// The time at which the handler runs.
+    /// Returns the time at which the handler runs.
     pub fn now(&self) -> Instant {
         self.now
     }
-    /// The wall time at [`Instant::ZERO`].
+    /// Returns the wall time at [`Instant::ZERO`].
     pub fn epoch(&self) -> WallTime {
         self.epoch
     }
-    /// What the wall clock shows.
+    /// Returns the wall time.
     pub fn wall_time(&self) -> WallTime {
         self.now.to_wall_time(self.epoch)
     }
-    /// Sends a datagram from one of the application's sockets; a socket number not used before gets an
-    /// ephemeral port.
+    /// Sends a datagram from one of the application's sockets. A new socket number gets an ephemeral port.
     pub fn send_datagram(&mut self, socket: u32, to: HostId, port: u16, payload: Payload) {
         self.push_operation(|| AppOperation::Datagram { socket, to, port, payload });
     }
-    /// Opens a TCP connection under an id of the application's choice ([`ConnId::new_opened`]).
+    /// Opens a TCP connection with an id that the application chooses ([`ConnId::new_opened`]).
     pub fn connect(&mut self, conn: ConnId, to: HostId, port: u16) {
         self.push_operation(|| AppOperation::Connect { conn: conn.into(), from: None, to, port });
     }
-    /// As [`Self::connect`], from the host's own address or that of an interface of it. From any other it is refused.
+    /// As [`Self::connect`], from the host's own address or that of one of its interfaces. Other addresses are
+    /// refused.
     pub fn connect_from(&mut self, conn: ConnId, from: HostId, to: HostId, port: u16) {
         self.push_operation(|| AppOperation::Connect { conn: conn.into(), from: Some(from), to, port });
     }
-    /// Has a packet of others go on its way ([`AppDelivery::Transit`]).
+    /// Forwards a packet in transit ([`AppDelivery::Transit`]).
     pub fn forward_packet(&mut self, packet: TransitPacket) {
         self.push_operation(|| AppOperation::Forward(packet));
     }
-    /// Packets on the link at this port of the host are of the PPPoE session of this number: what captures show, of a link with
-    /// such framing.
+    /// Sets the PPPoE SESSION_ID of the link at this port. Captures of a link with this framing show it.
     pub fn name_session(&mut self, port: u32, number: u16) {
         self.push_operation(|| AppOperation::Session { port, number });
     }
@@ -373,8 +372,8 @@ impl<'a, R> AppContext<'a, R> {
     pub fn write(&mut self, conn: ConnId, payload: Payload) {
         self.push_operation(|| AppOperation::Write { conn: conn.into(), payload });
     }
-    /// Opens an SCTP association under an id of the application's choice, which is none of its TCP connections'
-    /// either, asking for so many outbound streams.
+    /// Opens an SCTP association, with this number of outbound streams. The application chooses the id, distinct from
+    /// those of its TCP connections.
     pub fn associate(&mut self, assoc: AssocId, to: HostId, port: u16, streams: u16) {
         self.push_operation(|| AppOperation::Associate {
             assoc: assoc.into(),
@@ -384,7 +383,8 @@ impl<'a, R> AppContext<'a, R> {
             streams,
         });
     }
-    /// As [`Self::associate`], from the host's own address or that of an interface of it. From any other it is refused.
+    /// As [`Self::associate`], from the host's own address or that of one of its interfaces. Other addresses are
+    /// refused.
     pub fn associate_from(&mut self, assoc: AssocId, from: HostId, to: HostId, port: u16, streams: u16) {
         self.push_operation(|| AppOperation::Associate {
             assoc: assoc.into(),
@@ -398,12 +398,12 @@ impl<'a, R> AppContext<'a, R> {
     pub fn send_message(&mut self, assoc: AssocId, message: UserMessage) {
         self.push_operation(|| AppOperation::Send { assoc: assoc.into(), message });
     }
-    /// Takes this many more bytes of a connection whose reading it governs itself; the first call makes
-    /// the application a slow reader, which it is not by default.
+    /// Allows the connection to deliver this many more octets. The first call ends automatic reading of the
+    /// connection, which is the default.
     pub fn grant_credit(&mut self, conn: ConnId, bytes: u32) {
         self.push_operation(|| AppOperation::Credit { conn: conn.into(), bytes });
     }
-    /// Closes a TCP connection or an SCTP association in good order.
+    /// Closes a TCP connection or an SCTP association gracefully.
     pub fn shutdown(&mut self, conn: ConnId) {
         self.push_operation(|| AppOperation::Shutdown { conn: conn.into() });
     }
@@ -415,57 +415,57 @@ impl<'a, R> AppContext<'a, R> {
     pub fn send_frame(&mut self, port: u32, payload: Payload) {
         self.push_operation(|| AppOperation::Frame { port, payload });
     }
-    /// Tells a link what to do: that of the host, or of an interface of it, which is a station of a cell or basic service set.
+    /// Gives a command to a link. `at` is the host or its interface that is a station of a cell or basic service set.
     pub fn link_command(&mut self, at: HostId, command: LinkCommand) {
         self.push_operation(|| AppOperation::Link { host: at, command });
     }
-    /// Asks whose the TCP connection with these ends is, of which the first is the host's own or of an interface of it;
-    /// [`AppDelivery::Owner`] is the answer. A host's kernel knows its own connections and no others.
+    /// Queries the owner of the TCP connection with these ends; [`AppDelivery::Owner`] brings the result. The local
+    /// end is the host or one of its interfaces. A host's kernel knows only its own connections.
     pub fn query_owner(&mut self, token: u64, local: (HostId, u16), remote: (HostId, u16)) {
         self.push_operation(|| AppOperation::Owner { token, local, remote });
     }
-    /// From now on all packets of the host's own address pass by the databases of RFC 4301, which this application tells what is
-    /// in them by [`Self::update_protection`]. Until it does, what becomes of them is `otherwise`.
+    /// Starts IPsec (RFC 4301) for all packets of the host's own address. This application maintains the databases by
+    /// [`Self::update_protection`]. `otherwise` applies to packets without a policy.
     pub fn begin_protection(&mut self, config: plane::EspDataPlaneConfig) {
         self.ops.push(AppOperation::Protection(config.into()));
     }
-    /// Changes the SAs and policies of the host, whose protection has begun. SAs are of transport mode. Where a packet needs an SA of
-    /// a policy that has none, [`AppDelivery::Acquire`] says so, and the packet waits.
+    /// Changes the SAs and policies of the host after [`Self::begin_protection`]. SAs are of transport mode. A packet
+    /// whose policy has no SA waits, and [`AppDelivery::Acquire`] announces it.
     pub fn update_protection(&mut self, operation: IpsecOperation) {
         self.ops.push(AppOperation::Protect(operation.into()));
     }
-    /// Asks for a [`AppDelivery::Timer`] at this time, instead of any asked for before.
+    /// Sets the time of the next [`AppDelivery::Timer`] and replaces the last setting; `None` cancels it.
     pub fn set_timer(&mut self, at: Option<Instant>) {
         self.push_operation(|| AppOperation::Timer(at));
     }
-    /// Tells the simulation's observer something.
+    /// Sends a report to the simulation's observer.
     pub fn report(&mut self, report: R) {
         self.push_operation(|| AppOperation::Report(report));
     }
-    /// Charges work to the host's CPU.
+    /// Charges work to the host's processor.
     pub fn charge_work(&mut self, work: WorkRecord) {
         self.work.push(work);
     }
-    /// What was charged in answer to this delivery until now.
+    /// Returns the work charged in this delivery so far.
     pub fn charged_work(&self) -> &[WorkRecord] {
         self.work
     }
 }
 
-/// What runs on a simulated host. One type serves for all hosts of a simulation (an enum of roles), so that
-/// the inner loop dispatches without a virtual call.
+/// A program on a simulated host. One type serves all hosts of a simulation (an enum of roles), so that the inner
+/// loop needs no virtual calls.
 pub trait Application {
-    /// What it tells the observer.
+    /// A report to the observer.
     type Report;
     /// Handles one delivery.
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, Self::Report>, delivery: AppDelivery);
 }
 
-/// Hears what applications report, when it takes effect.
+/// Receives the reports of applications when they take effect.
 pub trait ReportObserver<R> {
-    /// Application number `app` (in the order of creation) reports at `now`.
+    /// Handles a report of application number `app` (in the order of creation).
     fn handle_report(&mut self, now: Instant, app: u32, report: R);
-    /// True when the run may end before its time; asked after each report.
+    /// True if the run may end early; checked after each report.
     fn is_done(&self) -> bool {
         false
     }

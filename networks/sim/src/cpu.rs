@@ -1,4 +1,4 @@
-//! A host's processor: k cores in front of one queue, with a service time per kind of work.
+//! A host's processor: k cores behind one queue, with a service time per work label.
 
 use crate::app::{AppDelivery, AppOperation, OrderedTarget};
 use std::collections::VecDeque;
@@ -7,43 +7,43 @@ use usher_core::{Duration, Instant, ModelRng, WorkLabel, WorkRecord};
 /// A processor's properties.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CpuConfig {
-    /// Deliveries that are worked on at the same time.
+    /// Deliveries processed at the same time.
     pub cores: u32,
-    /// Deliveries that may wait; beyond it they are dropped (and counted).
+    /// Deliveries that may wait; more are dropped and counted.
     pub queue: usize,
-    /// Time for one unit of each labelled kind of work; what is not named costs nothing.
+    /// Time per unit of each work label; others cost nothing.
     pub service: Vec<(WorkLabel, ServiceTime)>,
-    /// What taking deliveries in costs beside their work.
+    /// Cost of the intake of deliveries, beside their work.
     pub intake: IntakeCost,
 }
 
-/// What a processor pays for taking deliveries in, as a server does that sleeps while there is nothing to do and else takes in at
-/// once all that has come: so a delivery costs less the busier the processor is. Deliveries without labelled work cost nothing.
+/// The intake cost of a server that sleeps when idle and else takes in all that has arrived at once. So a
+/// delivery costs less the busier the processor is. Deliveries without labelled work cost nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IntakeCost {
-    /// Once for a delivery that finds a core idle.
+    /// Once for each delivery that finds a core idle.
     pub wakeup: Duration,
-    /// Once for all deliveries that wait when the ones taken in before are done.
+    /// Once for a batch: all deliveries that wait when the batch before is done.
     pub batch: Duration,
-    /// The most that are taken in at once.
+    /// Maximum deliveries of a batch.
     pub most: u32,
 }
 
 impl Default for IntakeCost {
-    /// Nothing.
+    /// Returns an intake without cost.
     fn default() -> Self {
         Self { wakeup: Duration::ZERO, batch: Duration::ZERO, most: 64 }
     }
 }
 
-/// How long one unit of work takes.
+/// The time of one unit of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServiceTime {
-    /// The same always.
+    /// The same time for each unit.
     Constant(Duration),
-    /// Exponentially distributed with this mean, drawn anew for each unit.
+    /// Exponentially distributed with this mean, drawn for each unit.
     Exponential(Duration),
-    /// Uniform between two times, both included, drawn anew for each unit.
+    /// Uniform between two times, both included, drawn for each unit.
     Uniform(Duration, Duration),
 }
 
@@ -82,26 +82,26 @@ pub(crate) struct HostCpu<R> {
     pub(crate) busy: u32,
     pub(crate) queue: VecDeque<(Instant, u32, AppDelivery)>,
     pub(crate) stats: CpuStats,
-    /// Nanoseconds of each kind of work, in the order of the configuration.
+    /// Nanoseconds per work label, in the order of the configuration.
     spent: Vec<u64>,
-    /// Deliveries taken in that were not begun yet.
+    /// Deliveries of the batch that are not started yet.
     unstarted: u32,
-    /// Work under way, by job number; free numbers are reused.
+    /// Active work by job number; free numbers are reused.
     jobs: Vec<Option<ActiveDelivery<R>>>,
     free: Vec<u32>,
-    /// Deliveries that were begun.
+    /// Number of started deliveries.
     started: u64,
-    /// Which delivery set the timer of each application last.
+    /// The delivery that last set the timer of each application.
     timers: Vec<(u32, u64)>,
 }
 
-/// A delivery that is worked on.
+/// A delivery in process.
 #[derive(Debug)]
 struct ActiveDelivery<R> {
     app: u32,
-    /// Which of all deliveries it is.
+    /// Its number among all deliveries.
     number: u64,
-    /// Outputs held until its work is done.
+    /// Outputs withheld until its work is done.
     ops: Vec<AppOperation<R>>,
 }
 
@@ -135,7 +135,7 @@ impl<R> HostCpu<R> {
         }
     }
 
-    /// The time of a delivery's work, with that of taking it in; `waited`: another was worked on before it.
+    /// Returns the time of a delivery's work and intake. `waited`: true if another delivery was processed before it.
     pub(crate) fn compute_delivery_time(&mut self, work: &[WorkRecord], waited: bool) -> Duration {
         if work.is_empty() {
             return Duration::ZERO;
@@ -148,7 +148,7 @@ impl<R> HostCpu<R> {
         } else if self.unstarted > 0 {
             self.unstarted -= 1;
         } else {
-            // This one, and as many of those that wait behind it.
+            // This delivery, and as many of those that wait behind it.
             self.unstarted = u32::try_from(self.queue.len()).unwrap_or(u32::MAX).min(most.saturating_sub(1));
             time += batch;
         }
@@ -170,12 +170,12 @@ impl<R> HostCpu<R> {
         all
     }
 
-    /// Nanoseconds of each kind of work that costs something, over all cores.
+    /// Returns the nanoseconds of each work label that has a cost, over all cores.
     pub(crate) fn time_spent(&self) -> impl Iterator<Item = (WorkLabel, u64)> {
         self.config.service.iter().map(|(label, _)| *label).zip(self.spent.iter().copied())
     }
 
-    /// Holds the outputs of a delivery whose work takes `time`; answers the job's number.
+    /// Withholds the outputs of a delivery whose work takes `time`. Returns the job's number.
     pub(crate) fn start_job(&mut self, app: u32, ops: Vec<AppOperation<R>>, time: Duration) -> u32 {
         self.busy += 1;
         self.stats.busy_ns += time.as_nanos();
@@ -193,15 +193,15 @@ impl<R> HostCpu<R> {
         }
     }
 
-    /// The outputs of a delivery without work that may be carried out now.
+    /// Returns the outputs of a delivery without work that may be applied now.
     pub(crate) fn at_once(&mut self, app: u32, ops: Vec<AppOperation<R>>) -> Vec<AppOperation<R>> {
         self.started += 1;
         self.release_due_outputs(ActiveDelivery { app, number: self.started, ops })
     }
 
-    /// What of a delivery's outputs may be carried out now. Whatever core is done first, what acts on a connection does so in the order in
-    /// which the application asked for it: TLS has enciphered it in that order. So it waits for what was begun before. A timer is as the
-    /// last delivery that was begun has set it.
+    /// Returns the outputs of a delivery that may be applied now. Operations on a connection keep the order in which
+    /// the application gave them, whichever core ends first, since TLS enciphered the data in that order. So they
+    /// wait for deliveries that started before. A timer keeps the setting of the delivery that started last.
     fn release_due_outputs(&mut self, done: ActiveDelivery<R>) -> Vec<AppOperation<R>> {
         let ActiveDelivery { app, number, ops } = done;
         if self.config.cores < 2 {
@@ -233,7 +233,7 @@ impl<R> HostCpu<R> {
         due
     }
 
-    /// Forgets what waits and what the work under way was to send.
+    /// Discards the queue and the outputs of active work.
     pub(crate) fn discard_work(&mut self) {
         self.queue.clear();
         for job in self.jobs.iter_mut().flatten() {
@@ -241,7 +241,7 @@ impl<R> HostCpu<R> {
         }
     }
 
-    /// The job's work is done; its application, and the outputs that may be carried out now.
+    /// Completes a job. Returns its application and the outputs that may be applied now.
     pub(crate) fn finish_job(&mut self, job: u32) -> Option<(u32, Vec<AppOperation<R>>)> {
         let held = self.jobs.get_mut(job as usize)?.take()?;
         self.busy -= 1;
@@ -259,7 +259,7 @@ mod tests {
         let config = CpuConfig { cores, queue: 9, service: Vec::new(), intake: IntakeCost::default() };
         HostCpu::new(config, usher_core::Seed::new(1).derive_rng("cpu", 0))
     }
-    /// An end of a connection, which carries a number.
+    /// Returns an operation on a connection that carries a number.
     fn credit_operation(conn: u32, bytes: u32) -> AppOperation<()> {
         AppOperation::Credit { conn: LocalId::for_accepted(conn), bytes }
     }

@@ -51,7 +51,7 @@ fn pseudo_header(addresses: &HostAddresses, src: HostId, dst: HostId, protocol: 
     ones_complement_sum(&bytes, 0)
 }
 
-/// Fills a transport checksum in at `at` of `transport`; UDP writes a computed zero as all ones.
+/// Writes a transport checksum at `at` of `transport`; UDP writes a computed zero as all ones.
 fn put_checksum(transport: &mut [u8], at: usize, pseudo: u64, udp: bool) {
     let mut c = fold_checksum(ones_complement_sum(transport, pseudo));
     if udp && c == 0 {
@@ -69,8 +69,8 @@ fn udp_bytes(addresses: &HostAddresses, src: HostId, dst: HostId, d: &Datagram) 
     out
 }
 
-/// Writes a packet as it is on a link with this framing: Ethernet header if there is one, IP header,
-/// transport header, payload, all checksums valid (a damaged packet has one bit of its last byte turned).
+/// Serialises a packet as on a link with this framing: Ethernet header if any, IP header, transport header,
+/// payload. All checksums are valid; a damaged packet has one bit of its last octet flipped.
 pub(crate) fn serialise_packet(
     addresses: &HostAddresses,
     packet: &Packet,
@@ -136,7 +136,7 @@ fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
             (PROTOCOL_SCTP, bytes)
         }
         PacketBody::Esp(esp) => {
-            // Enciphered octets say nothing: zeros stand for them.
+            // Zeros stand for the ciphertext.
             let mut bytes = Vec::new();
             if esp.encapsulated {
                 let len = packet.len - version.header_len();
@@ -158,7 +158,7 @@ fn write_ip(addresses: &HostAddresses, packet: &Packet, out: &mut Vec<u8>) {
         IpVersion::V4 => {
             let start = w.len();
             let flags = match fragment {
-                // TCP and SCTP ask not to be fragmented, as stacks with path MTU discovery do.
+                // TCP and SCTP set DF, as stacks with path MTU discovery do.
                 None => u16::from(![PROTOCOL_UDP, PROTOCOL_ESP].contains(&protocol)) << 14,
                 Some((_, offset, more)) => u16::from(more) << 13 | (offset / 8) as u16,
             };

@@ -1,9 +1,9 @@
-//! The deterministic network simulator: events, links, IP, UDP, TCP, hosts and CPUs.
+//! The deterministic network simulator: events, links, IP, UDP, TCP, SCTP, hosts and processors.
 //!
-//! A [`SimulationBuilder`] takes hosts, links and applications; the [`Simulation`] that it makes runs them in virtual
-//! time, in whole nanoseconds. The same inputs and seed give the same run on any machine. Transports are
-//! sans-IO machines of their own ([`tcp`]); what runs on hosts is an [`Application`], usually an enum of
-//! protocol machines and traffic sources.
+//! A [`SimulationBuilder`] collects hosts, links and applications and builds a [`Simulation`], which runs in
+//! virtual time, in whole nanoseconds. The same inputs and seed give the same run on any machine. Transports are
+//! sans-IO machines ([`tcp`], [`sctp`]). A host runs [`Application`]s, usually an enum of protocol machines and
+//! traffic sources.
 
 pub mod radio;
 pub mod sctp;

@@ -1,5 +1,5 @@
-//! Links: two directions, each a [`Channel`] (rate, queue, delay, impairments) and the packets that are
-//! under way on it, in order of arrival.
+//! Links: two directions, each a [`Channel`] (rate, queue, delay, impairments) and its packets in flight, in
+//! order of arrival.
 
 use crate::addr::HostId;
 use crate::packet::{PacketBody, PacketPool, PacketRef};
@@ -13,21 +13,21 @@ use usher_core::{Instant, ModelRng};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u32);
 
-/// What every packet on a link carries below IP.
+/// The headers of a packet on a link below IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkFraming {
-    /// Nothing: IP packets as they are.
+    /// No header: bare IP packets.
     #[default]
     None,
-    /// Ethernet II: 14 bytes of header and 4 of frame check sequence, which captures leave out. Preamble and
-    /// gap are not counted.
+    /// Ethernet II: 14 octets of header and 4 of frame check sequence, which captures leave out. Preamble and gap do
+    /// not count.
     Ethernet,
-    /// The same with PPPoE and PPP within (RFC 2516 §4): 6 and 2 bytes more of each IP packet.
+    /// Ethernet with PPPoE and PPP (RFC 2516 §4): 6 and 2 further octets per IP packet.
     Pppoe,
 }
 
 impl LinkFraming {
-    /// Bytes that the framing adds to an IP packet on the link.
+    /// Returns the octets that the framing adds to an IP packet.
     pub const fn overhead(self) -> u32 {
         match self {
             Self::None => 0,
@@ -36,7 +36,7 @@ impl LinkFraming {
         }
     }
 
-    /// Of these, bytes that are within the link's own frame.
+    /// Returns the octets of the overhead that are within the link's own frame.
     pub(crate) const fn inner_overhead(self) -> u32 {
         match self {
             Self::None | Self::Ethernet => 0,
@@ -44,7 +44,7 @@ impl LinkFraming {
         }
     }
 
-    /// Bytes that it adds to a frame, which brings its header.
+    /// Returns the octets that it adds to a frame, which has its header already.
     const fn trailer_length(self) -> u32 {
         match self {
             Self::None => 0,
@@ -56,14 +56,14 @@ impl LinkFraming {
 /// A link's properties.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LinkConfig {
-    /// From the first named host to the second. What it does to packets beyond delaying them may begin later than the run:
-    /// see [`ChannelConfig::impaired_from`].
+    /// From the first host to the second. Impairments except delay may start later than the run: see
+    /// [`ChannelConfig::impaired_from`].
     pub up: ChannelConfig,
     /// From the second to the first.
     pub down: ChannelConfig,
-    /// Largest IP packet, bytes.
+    /// MTU: octets of the largest IP packet.
     pub mtu: u32,
-    /// What carries IP.
+    /// The framing of IP packets.
     pub framing: LinkFraming,
 }
 
@@ -103,7 +103,7 @@ usher_core::counters! {
     }
 }
 
-/// One direction of a link. A large simulation has millions of them, so that what few have is set aside.
+/// One direction of a link. A large simulation has millions, so rare state is in a box of its own.
 #[derive(Debug)]
 pub(crate) struct LinkDirection {
     pub(crate) from: HostId,
@@ -112,47 +112,47 @@ pub(crate) struct LinkDirection {
     pub(crate) mtu: u32,
     pub(crate) framing: LinkFraming,
     pub(crate) channel: Channel,
-    /// Packets that were offered, and their bytes.
+    /// Offered packets and their octets.
     offered: u64,
     offered_bytes: u64,
-    /// What arrives first and last of the packets under way that pass none: a list in the pool, by time of arrival. The event
-    /// queue has an arrival event for the first of all; others, from before a packet passed that, are stale.
+    /// The first and last arrival among packets in flight that overtake none: a list in the pool, by time of arrival.
+    /// The event queue has one arrival event, for the first arrival. Others are stale: a packet has overtaken theirs.
     first: PacketRef,
     last: PacketRef,
-    /// Packets are under way that pass others; the last to arrive is not one of them.
+    /// True if packets in flight overtake others. The last to arrive is not among them.
     mixed: bool,
     extras: Option<Box<DirectionExtras>>,
 }
 
-/// What few directions have.
+/// State that few directions have.
 #[derive(Debug, Default)]
 pub(crate) struct DirectionExtras {
-    /// The cell whose medium it is, in place of the channel.
+    /// The cell that replaces the channel.
     pub(crate) cell: Option<u32>,
-    /// SESSION_ID of the PPPoE session whose packets it carries.
+    /// SESSION_ID of its PPPoE session.
     pub(crate) session: u16,
-    /// Captured where it leaves (the capture point is its sender's port).
+    /// Capture point of departures (at the sender's port).
     pub(crate) tap_out: Option<u16>,
-    /// Captured where it arrives.
+    /// Capture point of arrivals.
     pub(crate) tap_in: Option<u16>,
-    /// But for what was offered.
+    /// Counters, except those of offered packets.
     pub(crate) stats: LinkStats,
-    /// What passes others, of a link on which something did.
+    /// Packets that overtake others, if any did.
     passing: Option<Box<OvertakingQueue>>,
 }
 
-/// The largest emptied heap (packets) whose memory is kept: where packets pass others, more will.
+/// Maximum capacity (packets) that an emptied heap keeps: more packets will overtake.
 const MAX_RETAINED_CAPACITY: usize = 64;
 
-/// Packets under way that pass others: a list would be walked along for each of them, past all that are before it.
+/// Packets in flight that overtake others. A heap, since a list would be walked for each of them.
 #[derive(Debug, Default)]
 struct OvertakingQueue {
     packets: BinaryHeap<OvertakingPacket>,
-    /// How many there were.
+    /// Number of such packets so far.
     count: u64,
 }
 
-/// A packet that passes others. The largest arrives first, of the same time that which was sent first.
+/// A packet that overtakes others. The largest arrives first; among equal times, the one sent first.
 #[derive(PartialEq, Eq, Debug)]
 struct OvertakingPacket {
     arrives: Instant,
@@ -175,7 +175,7 @@ impl PartialOrd for OvertakingPacket {
 }
 
 impl OvertakingQueue {
-    /// When the first of them arrives.
+    /// Returns the first arrival among them.
     fn next_arrival(&self) -> Instant {
         self.packets.peek().map_or(Instant::FAR_FUTURE, |early| early.arrives)
     }
@@ -185,11 +185,11 @@ impl OvertakingQueue {
     }
 }
 
-/// What becomes of a packet that is not lost.
+/// The arrival of a packet that is not lost.
 pub(crate) struct PacketArrival {
     pub(crate) arrives: Instant,
     pub(crate) damaged: bool,
-    /// When it arrives a second time.
+    /// Arrival of the duplicate.
     pub(crate) duplicate_arrives: Option<Instant>,
 }
 
@@ -234,18 +234,18 @@ impl LinkDirection {
     pub(crate) fn session_id(&self) -> u16 {
         self.extras.as_ref().map_or(0, |aside| aside.session)
     }
-    /// What few directions have, of one that has it.
+    /// Returns the rare state, and creates it if absent.
     pub(crate) fn extras_mut(&mut self) -> &mut DirectionExtras {
         self.extras.get_or_insert_default()
     }
-    /// What it did.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> LinkStats {
         let rest = self.extras.as_ref().map(|aside| aside.stats).unwrap_or_default();
         LinkStats { offered: self.offered, offered_bytes: self.offered_bytes, ..rest }
     }
 
-    /// Sends a packet, which is gone from the pool if it will not arrive; answers the time for which an
-    /// arrival event is to be put in the queue, if one is needed beyond those already there.
+    /// Sends a packet, and releases it from the pool if it is lost. Returns the time of a new arrival event, if one
+    /// is needed.
     #[inline(always)]
     pub(crate) fn send_packet(
         &mut self,
@@ -255,7 +255,7 @@ impl LinkDirection {
     ) -> Option<Instant> {
         let PacketArrival { arrives, damaged, duplicate_arrives: again } =
             self.offer_packet(now, packet, pool)?;
-        // A copy never arrives before what it is a copy of.
+        // A copy never arrives before the original.
         let first = self.insert(arrives, damaged, packet, pool);
         if let Some(arrives) = again {
             let copy = pool[packet].packet.clone();
@@ -265,7 +265,7 @@ impl LinkDirection {
         first.then_some(arrives)
     }
 
-    /// Says what becomes of a packet, which is gone from the pool if it will not arrive.
+    /// Decides a packet's arrival, and releases it from the pool if it is lost.
     #[inline(always)]
     pub(crate) fn offer_packet(
         &mut self,
@@ -304,7 +304,7 @@ impl LinkDirection {
         }
     }
 
-    /// Counts a packet that is offered.
+    /// Counts an offered packet.
     #[inline(always)]
     pub(crate) fn count_offered(&mut self, bytes: u32, background: bool) {
         self.offered += 1;
@@ -316,7 +316,7 @@ impl LinkDirection {
         }
     }
 
-    /// Puts a packet under way; true if it arrives before all others.
+    /// Inserts a packet in flight; true if it arrives before all others.
     #[inline]
     pub(crate) fn insert(
         &mut self,
@@ -339,7 +339,7 @@ impl LinkDirection {
         alone
     }
 
-    /// Lets a packet pass those that arrive after it; true if that is all of them.
+    /// Inserts a packet that overtakes others; true if it overtakes all.
     #[cold]
     fn insert_before(&mut self, arrives: Instant, packet: PacketRef, pool: &PacketPool) -> bool {
         let first = pool[self.first].arrives;
@@ -350,8 +350,8 @@ impl LinkDirection {
         passes_all
     }
 
-    /// Takes the packet that arrives at `now`, and the time of the next arrival event to put in the queue.
-    /// An event that a reordered packet has made stale gives nothing.
+    /// Takes the packet that arrives at `now`, and returns the time of the next arrival event. A stale event returns
+    /// `None`.
     #[inline]
     pub(crate) fn take_arrived(
         &mut self,
@@ -370,7 +370,7 @@ impl LinkDirection {
         Some((packet, next.then(|| pool[self.first].arrives)))
     }
 
-    /// The same while some pass others.
+    /// As [`Self::take_arrived`], while packets overtake others.
     #[cold]
     fn arrive_mixed(&mut self, now: Instant, pool: &PacketPool) -> Option<(PacketRef, Option<Instant>)> {
         let passing = self.extras.as_mut()?.passing.as_mut()?;
@@ -378,15 +378,15 @@ impl LinkDirection {
         if first.min(passing.next_arrival()) != now {
             return None;
         }
-        // Of the same time those that pass none were sent first: what passes another was sent after it, and what is sent after
-        // both arrives no sooner than the last.
+        // At equal times, packets of the list were sent first: a packet that overtakes was sent after those that it
+        // passes, and a later one arrives no sooner than the last.
         let packet = if first == now {
             let after = pool[self.first].next;
             std::mem::replace(&mut self.first, after)
         } else {
             PacketRef::from_index(passing.packets.pop()?.packet)
         };
-        // What is passed arrives after all that pass it, so that the list has not come to its end.
+        // An overtaken packet arrives after those that overtake it, so the list is not at its end.
         let next = passing.next_arrival().min(pool[self.first].arrives);
         if passing.packets.is_empty() {
             let keeps = passing.packets.capacity() <= MAX_RETAINED_CAPACITY;
@@ -408,7 +408,7 @@ mod tests {
     use usher_core::{Duration, Seed};
 
     thread_local! {
-        /// How often two packets that pass others were compared.
+        /// Number of comparisons between packets that overtake.
         pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
@@ -427,7 +427,7 @@ mod tests {
         Instant::from_nanos(nanoseconds)
     }
 
-    /// A link as it was first written: all packets in one list, in which each is put behind those that arrive no later.
+    /// The reference: all packets in one list, each inserted behind those that arrive no later.
     #[derive(Default)]
     struct ReferenceList(Vec<(Instant, u16)>);
 
@@ -451,12 +451,12 @@ mod tests {
                 (test_direction(), PacketPool::default(), ReferenceList::default());
             let mut now = 0;
             for number in 0..3000 {
-                // Few times, so that many arrive at once.
+                // Few distinct times, so that many packets arrive at once.
                 let arrives = at_nanos(now + rng.next_u64() % spread);
                 let sent = pooled_packet(&mut pool, number);
                 assert_eq!(link.insert(arrives, false, sent, &mut pool), list.insert(arrives, number));
                 for _ in 0..rng.next_u64() % 3 {
-                    // Events that are stale come too.
+                    // Stale events too.
                     let first = list.0.first().map_or(now, |(at, _)| at.as_nanos());
                     let due = if rng.sample_bool(0.8) { first } else { now };
                     now = now.max(due);
@@ -500,7 +500,7 @@ mod tests {
         const PACKETS: u64 = 50_000;
         let (mut link, mut pool) = (test_direction(), PacketPool::default());
         let mut rng = Seed::new(1).derive_rng("times", 0);
-        // The last to arrive is sent first, and all others pass it.
+        // The last to arrive is sent first; all others overtake it.
         let last = pooled_packet(&mut pool, 0);
         link.insert(at_nanos(2 * PACKETS), false, last, &mut pool);
         COMPARED.set(0);
@@ -517,7 +517,7 @@ mod tests {
             pool.release(arrived);
         }
         assert_eq!((came, now), (PACKETS + 1, at_nanos(2 * PACKETS)));
-        // Along a list it would have been half of them for each.
+        // A list would have needed half of them for each.
         let each = COMPARED.get() as f64 / PACKETS as f64;
         assert!(each < 40.0, "{each} comparisons a packet");
         assert_eq!(now.duration_since(at_nanos(PACKETS)), Duration::from_nanos(PACKETS));

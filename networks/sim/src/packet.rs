@@ -1,4 +1,4 @@
-//! Packets as the simulator's inner loop moves them: a few words each, by value.
+//! Packets in the form that the simulator's inner loop moves: a few words each, by value.
 
 use crate::addr::{HostId, IpVersion};
 use crate::sctp;
@@ -6,30 +6,30 @@ use crate::tcp::Segment;
 use std::sync::Arc;
 use usher_core::Instant;
 
-/// Application data: how much, and the bytes where somebody cares about them. The plain dialogue
-/// workload and background traffic send lengths only.
+/// Application data: a length, and the octets if a receiver reads them. The plain dialogue workload and
+/// background traffic send lengths only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     /// Length in bytes.
     pub len: u32,
-    /// The bytes; what is missing of `len`, often all, is bytes that nobody reads (zeros in a capture).
+    /// The octets. Octets missing from `len`, often all of them, have no content (zeros in a capture).
     pub bytes: Option<Arc<[u8]>>,
 }
 
 impl Payload {
-    /// `len` bytes that nobody reads.
+    /// Creates `len` octets without content.
     pub const fn with_length(len: u32) -> Self {
         Self { len, bytes: None }
     }
-    /// A copy of these bytes.
+    /// Copies these octets.
     pub fn copy_from_slice(bytes: &[u8]) -> Self {
         Self { len: bytes.len() as u32, bytes: Some(bytes.into()) }
     }
-    /// The bytes, empty if nobody reads them.
+    /// Returns the octets, empty without content.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.as_deref().unwrap_or_default()
     }
-    /// Appends the bytes, or zeros, to a capture buffer.
+    /// Appends the octets, or zeros, to a capture buffer.
     pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
         let end = out.len() + self.len as usize;
         out.extend_from_slice(self.as_slice());
@@ -44,7 +44,7 @@ pub(crate) struct Datagram {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// What it carries.
+    /// The payload.
     pub payload: Payload,
 }
 
@@ -63,12 +63,12 @@ pub(crate) struct IpFragment {
     pub datagram: Arc<Datagram>,
 }
 
-/// What an IP packet, or a frame, carries.
+/// The content of an IP packet, or a frame.
 #[derive(Clone, Debug)]
 pub(crate) enum PacketBody {
     /// UDP.
     Udp(Datagram),
-    /// A piece of a UDP datagram that was larger than a link's MTU.
+    /// A fragment of a UDP datagram that exceeded a link's MTU.
     Fragment(Box<IpFragment>),
     /// TCP.
     Tcp {
@@ -76,9 +76,9 @@ pub(crate) enum PacketBody {
         src_port: u16,
         /// Destination port.
         dst_port: u16,
-        /// Where the sender believes the receiving connection to be; nothing on the wire.
+        /// A hint at the receiving connection's slot; not on the wire.
         conn: u32,
-        /// Where the sending connection is.
+        /// The sending connection's slot.
         from_conn: u32,
         /// The segment.
         segment: Segment,
@@ -89,7 +89,7 @@ pub(crate) enum PacketBody {
         src_port: u16,
         /// Destination port.
         dst_port: u16,
-        /// Which pair of addresses of a multihomed association it goes between; 0 is the first.
+        /// Address pair of a multihomed association; 0 is the first.
         path: u8,
         /// The packet.
         packet: sctp::SctpPacket,
@@ -100,47 +100,47 @@ pub(crate) enum PacketBody {
     Frame(Payload),
 }
 
-/// A packet that an SA carries (RFC 4303), in transport mode.
+/// A packet protected by an SA (RFC 4303), in transport mode.
 #[derive(Clone, Debug)]
 pub(crate) struct EspPacket {
-    /// What is carried.
+    /// The protected packet.
     pub inner: Packet,
-    /// What the SA made of the ports alone: its SPI and number are those of the packet, whose octets nobody reads.
+    /// The sealed ports. They carry the packet's SPI and sequence number; the other octets are not enciphered.
     pub sealed: Vec<u8>,
-    /// It is within UDP (RFC 3948).
+    /// True if it is within UDP (RFC 3948).
     pub encapsulated: bool,
 }
 
-/// A packet on its way.
+/// A packet on a link or in a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     /// Sender.
     pub src: HostId,
     /// Receiver.
     pub dst: HostId,
-    /// Length from the IP header on (a frame: the whole frame), in bytes.
+    /// Length from the IP header on, in octets (a frame: the whole frame).
     pub len: u32,
-    /// IP identification, of the sender's counter.
+    /// IP identification, from the sender's counter.
     pub ident: u16,
-    /// What it carries.
+    /// The content.
     pub body: PacketBody,
 }
 
-/// A packet of others that is on its way through a host, whose application says what becomes of it
-/// ([`Builder::take_transit`](crate::SimulationBuilder::take_transit)).
+/// A packet in transit through a host, whose application decides on it
+/// ([`SimulationBuilder::take_transit`](crate::SimulationBuilder::take_transit)).
 #[derive(Clone, Debug)]
 pub struct TransitPacket(pub(crate) Box<Packet>);
 
 impl TransitPacket {
-    /// Who sent it.
+    /// Returns the sender.
     pub fn source(&self) -> HostId {
         self.0.src
     }
-    /// Whom it is for.
+    /// Returns the receiver.
     pub fn destination(&self) -> HostId {
         self.0.dst
     }
-    /// Its octets, from the IP header on.
+    /// Returns its octets, from the IP header on.
     pub fn length(&self) -> u32 {
         self.0.len
     }
@@ -153,30 +153,30 @@ pub(crate) struct PacketRef(u32);
 impl PacketRef {
     /// No packet: the end of a list.
     pub(crate) const NONE: Self = Self(u32::MAX);
-    /// As a number, by which others can name it while they hold it.
+    /// Returns its number in the pool, a name for the packet while it is there.
     pub(crate) const fn to_index(self) -> u32 {
         self.0
     }
-    /// The packet of this number.
+    /// Returns the packet with this number.
     pub(crate) const fn from_index(number: u32) -> Self {
         Self(number)
     }
 }
 
-/// A packet with what the link that it is on knows of it.
+/// A packet with the state of its link.
 #[derive(Debug)]
 pub(crate) struct PacketInFlight {
-    /// When it arrives at the link's end.
+    /// Time of arrival at the link's end.
     pub arrives: Instant,
-    /// What arrives after it on the same link.
+    /// The next packet to arrive on the same link.
     pub next: PacketRef,
-    /// It arrives damaged.
+    /// True if it arrives damaged.
     pub damaged: bool,
     pub packet: Packet,
 }
 
-/// All packets that are under way, so that hops move a number and not the packet. Those of one link form a
-/// list, as do the free places.
+/// All packets in flight, so that a hop moves a number and not the packet. The packets of a link form a list, and
+/// so do the free slots.
 #[derive(Debug)]
 pub(crate) struct PacketPool {
     slots: Vec<PacketInFlight>,
@@ -190,7 +190,7 @@ impl Default for PacketPool {
 }
 
 impl PacketPool {
-    /// Puts a packet in.
+    /// Inserts a packet.
     #[inline]
     pub(crate) fn insert(&mut self, packet: Packet) -> PacketRef {
         let at = self.free;
@@ -211,13 +211,13 @@ impl PacketPool {
             }
         }
     }
-    /// Frees a packet's place; what the packet carries goes when another takes it.
+    /// Frees a packet's slot. Its content is dropped when the slot is reused.
     #[inline]
     pub(crate) fn release(&mut self, at: PacketRef) {
         self.slots[at.0 as usize].next = self.free;
         self.free = at;
     }
-    /// Takes a packet out.
+    /// Takes a packet out of the pool.
     #[inline]
     pub(crate) fn take(&mut self, at: PacketRef) -> Packet {
         self.release(at);
@@ -245,11 +245,11 @@ impl std::ops::IndexMut<PacketRef> for PacketPool {
 /// Bytes of a UDP header.
 pub const UDP_HEADER: u32 = 8;
 
-/// Where datagrams of the background go: the discard port (RFC 863).
+/// Destination of background datagrams: the discard port (RFC 863).
 pub const DISCARD_PORT: u16 = 9;
 
 impl Packet {
-    /// True for traffic that only loads the links.
+    /// True for traffic that only loads links.
     #[inline]
     pub(crate) fn is_background(&self) -> bool {
         match &self.body {
@@ -260,7 +260,7 @@ impl Packet {
         }
     }
 
-    /// A UDP packet.
+    /// Creates a UDP packet.
     pub(crate) fn from_datagram(
         version: IpVersion,
         src: HostId,
@@ -293,7 +293,7 @@ mod tests {
             matches!(taken.body, PacketBody::Udp(Datagram { payload, .. }) if payload.as_slice() == b"abc")
         );
         pool.release(a);
-        // The last that was freed is the first to be used.
+        // The slot freed last is reused first.
         assert_eq!([4, 5].map(|ident| pool.insert(udp_packet(ident, b"", 7))), [a, b]);
         let d = pool.insert(udp_packet(6, b"", 7));
         assert_eq!([a, b, c, d].map(|at| pool[at].packet.ident), [4, 5, 3, 6]);

@@ -1,13 +1,12 @@
 //! The event queue: a monotone radix queue over integer nanoseconds.
 //!
-//! Events come out by time, and among equal times in the order they were put in. An entry sits in the
-//! bucket named by the highest 6-bit digit in which its time differs from the base. The earliest bucket is
-//! searched as it is while it is small; a large one becomes the new base's: its entries move to buckets of
-//! lower digits. So an entry moves as often as it has many neighbours, once or twice for the milliseconds
-//! that networks are made of, whatever the number of pending events. All entries of one time are always in
+//! Events are ordered by time, and events of equal times by insertion. The highest 6-bit digit in which an
+//! entry's time differs from the base selects its bucket. A small earliest bucket is searched as it is. The time
+//! of a large one becomes the base, and its entries move to buckets of lower digits. So an entry moves once or
+//! twice for the milliseconds of networks, whatever the number of pending events. All entries of one time are in
 //! one bucket, in order, so no sequence number is needed.
 //!
-//! Where events have a rank, those of one time come out by that first.
+//! With ranks, events of equal times are ordered by rank first.
 
 use std::cmp::Ordering;
 use usher_core::Instant;
@@ -15,24 +14,24 @@ use usher_core::Instant;
 const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 64usize.div_ceil(DIGIT_BITS as usize);
-/// The largest bucket that is searched rather than split.
+/// Maximum entries of a bucket that is searched; a larger one is split.
 const SMALL: usize = 8;
-/// The largest emptied bucket (entries) whose memory is kept.
+/// Maximum capacity (entries) that an emptied bucket keeps.
 const MAX_RETAINED_CAPACITY: usize = 256;
 
-/// A monotone priority queue of `T` by time, and among equal times by a rank, where there is one.
+/// A monotone priority queue of `T` by time, then by rank (if any), then by insertion.
 #[derive(Debug)]
 pub struct EventQueue<T, R = ()> {
-    /// The time of the last event taken out; nothing earlier may be put in.
+    /// The time of the last removed event; later insertions are not earlier.
     now: u64,
-    /// What digits are compared with; not after `now`.
+    /// The base of the comparison of digits; not after `now`.
     base: u64,
-    /// Events of exactly `base`, from `next` on.
+    /// Events of time `base`, from index `next` on.
     current: Vec<(T, R)>,
     next: usize,
-    /// Which levels hold something.
+    /// Bit set of the levels with entries.
     levels: u16,
-    /// Per level, which slots do.
+    /// Bit set of the slots with entries, per level.
     occupied: [u64; LEVELS],
     slots: Vec<[Vec<(u64, T, R)>; SLOTS]>,
     len: usize,
@@ -54,13 +53,13 @@ impl<T: Copy, R: Copy + PartialOrd> Default for EventQueue<T, R> {
 }
 
 impl<T: Copy> EventQueue<T> {
-    /// Puts an event in. A time before the last one taken out counts as that time.
+    /// Inserts an event. A time before the last removed event counts as that time.
     #[inline]
     pub fn push(&mut self, at: Instant, event: T) {
         self.push_ranked(at, event, ());
     }
 
-    /// Takes out the earliest event if it is not after `until`.
+    /// Removes the earliest event if it is not after `until`.
     #[inline]
     pub fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
         self.pop_ranked_until(until).map(|(at, event, ())| (at, event))
@@ -68,30 +67,31 @@ impl<T: Copy> EventQueue<T> {
 }
 
 impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
-    /// An empty queue at time zero.
+    /// Creates an empty queue at time zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many events are pending.
+    /// Returns the number of pending events.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when nothing is pending.
+    /// True if no event is pending.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Puts an event in, before those of the same time that have a greater rank and behind all others of that time. A time
-    /// before the last one taken out counts as that time; what has the time of the last one has no smaller rank.
+    /// Inserts an event: among those of its time, before greater ranks and behind all others. A time before the last
+    /// removed event counts as that time. At that time, the rank must not be smaller than that of the last removed
+    /// event.
     #[inline]
     pub fn push_ranked(&mut self, at: Instant, event: T, rank: R) {
         self.len += 1;
         self.insert_event(at.as_nanos().max(self.now), event, rank);
     }
 
-    /// When the earliest event is.
+    /// Returns the time of the earliest event.
     pub fn next_time(&self) -> Option<Instant> {
         if self.next < self.current.len() {
             return Some(Instant::from_nanos(self.base));
@@ -103,7 +103,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
         bucket.into_iter().flatten().map(|(at, ..)| Instant::from_nanos(*at)).min()
     }
 
-    /// What is pending of the time of the event that was taken out last, with its rank, in no certain order.
+    /// Returns the pending events at the time of the last removed one, with their ranks, in no particular order.
     pub fn pending_now(&self) -> impl Iterator<Item = (T, R)> {
         let current = if self.base == self.now { &self.current[self.next..] } else { &[] };
         let level = self.levels.trailing_zeros() as usize;
@@ -128,7 +128,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
         self.slots[level][digit].push((at, event, rank));
     }
 
-    /// Takes out the earliest event, with its rank, if it is not after `until`.
+    /// Removes the earliest event, with its rank, if it is not after `until`.
     #[inline]
     pub fn pop_ranked_until(&mut self, until: Instant) -> Option<(Instant, T, R)> {
         let until = until.as_nanos();
@@ -184,7 +184,7 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
         Some((Instant::from_nanos(self.base), event, rank))
     }
 
-    /// Notes that a bucket is empty.
+    /// Marks a bucket as empty.
     #[inline]
     fn mark_bucket_empty(&mut self, level: usize, digit: usize) {
         self.occupied[level] &= !(1 << digit);
@@ -193,8 +193,8 @@ impl<T: Copy, R: Copy + PartialOrd> EventQueue<T, R> {
         }
     }
 
-    /// Makes the present, the earliest time of the earliest bucket, the base, by which the bucket's entries
-    /// all belong to lower levels.
+    /// Makes the earliest time of the earliest bucket the base. All entries of the bucket then belong to lower
+    /// levels.
     #[inline(never)]
     fn split_bucket(&mut self, level: usize, digit: usize) {
         self.base = self.now;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious model, a stable sort; bursts make buckets large enough to be split.
+        /// Compares with a stable sort as the model; bursts make buckets large enough to be split.
         #[test]
         fn it_is_a_stable_priority_queue(
             steps in proptest::collection::vec((0u64..1 << 34, 0u32..64, 1usize..24, 0usize..30, 0u64..1 << 20), 1..100),
@@ -272,7 +272,7 @@ mod tests {
             for (ahead, shift, burst, pops, limit) in steps {
                 for i in 0..burst as u64 {
                     let at = now + ((ahead.wrapping_mul(2 * i + 1) % (1 << 34)) >> (shift % 34));
-                    // Nothing comes before what happens now.
+                    // No event is inserted before the current one.
                     let rank = if at == now { u64::MAX } else { ahead.wrapping_mul(i + 7) / 3 % ranks };
                     q.push_ranked(at_nanos(at), id, rank);
                     model.push((at, rank, id));

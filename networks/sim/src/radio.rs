@@ -1,7 +1,8 @@
-//! Shared media: cells whose stations take turns, and stations that come and go.
+//! Shared media: cells whose stations take turns, and stations that move into and out of coverage.
 //!
-//! Every medium is driven alike: told of packets and of the time, asked for what has arrived, what is lost and what its
-//! links have to say. Link events and commands are those of IEEE 802.21 (the MIH_LINK_SAP), as far as they are used here.
+//! All media have the same interface. The simulation hands them packets and the time, then takes arrivals, losses
+//! and link events. Link events and commands are those of IEEE 802.21 (MIH_LINK_SAP), as far as this project uses
+//! them.
 
 pub mod motion;
 pub mod wifi;
@@ -9,7 +10,7 @@ pub mod wimax;
 
 use usher_core::Duration;
 
-/// Which way a packet goes, and the station at the far end.
+/// The direction of a packet, and the station at the far end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StationDirection {
     /// From the base station or access point to this station.
@@ -18,37 +19,37 @@ pub enum StationDirection {
     Up(u32),
 }
 
-/// Why a packet does not arrive.
+/// Why a packet is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DropReason {
-    /// Its queue was full.
+    /// The queue was full.
     QueueFull,
     /// Lost on the air.
     Lost,
-    /// It was not heard, or not acknowledged, however often it was tried.
+    /// All transmissions failed: the receiver did not receive it, or its acknowledgement was lost.
     RetriesExhausted,
-    /// Its station has no link: out of reach, or not connected.
+    /// The station has no link: it is out of reach or not connected.
     OutOfReach,
 }
 
-/// What a station's link has to say (IEEE 802.21 Link_Detected, Link_Up, Link_Going_Down, Link_Down and the answer to
-/// Link_Action with a scan).
+/// An event of a station's link (IEEE 802.21 Link_Detected, Link_Up, Link_Going_Down, Link_Down and the
+/// confirmation of a Link_Action with a scan).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkEvent {
-    /// A network was found that the station is not connected to.
+    /// The station found a network that it is not connected to.
     Detected,
     /// The link carries packets.
     Up,
     /// The link will be lost.
     GoingDown {
-        /// Forecast of the time until then.
+        /// Predicted time until the loss.
         time_left: Duration,
     },
-    /// The link carries nothing any longer, or did not come up.
+    /// The link carries no packets any longer, or did not come up.
     Down(LinkDownReason),
-    /// A scan that was asked for is over.
+    /// A requested scan is over.
     Scanned {
-        /// It found the network.
+        /// True if the scan found the network.
         found: bool,
     },
 }
@@ -58,19 +59,19 @@ pub enum LinkEvent {
 pub enum LinkDownReason {
     /// The station left the coverage.
     OutOfReach,
-    /// The station was told to disconnect.
+    /// The station obeyed a command to disconnect.
     Disconnected,
     /// Association or network entry failed.
     EntryFailed,
 }
 
-/// What a station's link can be told to do.
+/// A command to a station's link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkCommand {
-    /// Look for the network; answered by [`LinkEvent::Scanned`].
+    /// Scan for the network; leads to [`LinkEvent::Scanned`].
     Scan,
-    /// Come in; answered by [`LinkEvent::Up`] or [`LinkEvent::Down`].
+    /// Connect; leads to [`LinkEvent::Up`] or [`LinkEvent::Down`].
     Connect,
-    /// Leave; answered by [`LinkEvent::Down`].
+    /// Disconnect; leads to [`LinkEvent::Down`].
     Disconnect,
 }

@@ -14,23 +14,23 @@ type DatagramKey = (HostId, HostId, u32);
 #[derive(Debug)]
 struct PartialDatagram {
     datagram: Arc<Datagram>,
-    /// Ranges that came, by offset.
+    /// Received ranges, by offset.
     have: BTreeMap<u32, u32>,
     total: Option<u32>,
     since: Instant,
 }
 
-/// All datagrams of which a fragment, but not every one, has come.
+/// All datagrams with some fragments received and some missing.
 #[derive(Debug, Default)]
 pub(crate) struct DatagramReassembly {
     partial: BTreeMap<DatagramKey, PartialDatagram>,
     order: VecDeque<(Instant, DatagramKey)>,
-    /// Datagrams given up.
+    /// Datagrams dropped after the timeout.
     pub(crate) timed_out: u64,
 }
 
 impl DatagramReassembly {
-    /// Takes a fragment; gives the datagram when it is complete.
+    /// Inserts a fragment. Returns the datagram when it is complete.
     pub(crate) fn insert(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl DatagramReassembly {
             order.push_back((now, key));
             fresh()
         });
-        // The 16 bits of identification came round before the old datagram was complete.
+        // The 16-bit identification wrapped before the old datagram was complete.
         if !Arc::ptr_eq(&p.datagram, &fragment.datagram) {
             self.timed_out += 1;
             *p = fresh();

@@ -1,20 +1,27 @@
-//! SCTP as a machine without input or output of its own (RFC 9260): one [`SctpAssociation`] each side.
+//! SCTP (RFC 9260) as a sans-IO machine: an [`SctpAssociation`] is one endpoint of an association.
 //!
-//! A host feeds an association with [`SctpAssociation::handle_packet`], [`SctpAssociation::handle_timeout`] and the
-//! application's calls, then drains
+//! Its methods are of four kinds:
 //!
-//! 1. [`SctpAssociation::poll_event`], giving the application its turn (what it sends now, an acknowledgement
-//!    rides on);
-//! 2. [`SctpAssociation::poll_transmit`] until `None`, sending each packet;
-//! 3. and arms a timer for [`SctpAssociation::poll_timeout`].
+//! - getters, such as [`SctpAssociation::state`], [`SctpAssociation::stats`] and [`SctpAssociation::cwnd`];
+//! - handlers of input: [`SctpAssociation::handle_packet`] and [`SctpAssociation::handle_timeout`];
+//! - commands, such as [`SctpAssociation::send_message`], [`SctpAssociation::shutdown`] and
+//!   [`SctpAssociation::abort`];
+//! - polls: [`SctpAssociation::poll_event`], [`SctpAssociation::poll_transmit`] and
+//!   [`SctpAssociation::poll_timeout`].
 //!
-//! A packet that belongs to no association goes to [`listen`] where somebody accepts associations, and to
-//! [`out_of_the_blue`] where nobody does. The listening side keeps nothing until a cookie comes back.
+//! After each input or command, the host
 //!
-//! A path is a pair of addresses that the host knows by its index; 0 is the primary. A message is given to
-//! the primary while that is active, else to the first active path. Left out: path verification (all paths
-//! are taken for confirmed), jitter of heartbeats, dynamic addresses, partial delivery, stream resets,
-//! interleaving, partial reliability, ECN and path MTU discovery.
+//! 1. polls events until `None` and delivers them to the application, on whose data an acknowledgement may ride;
+//! 2. polls packets until `None` and sends them;
+//! 3. arms a timer for [`SctpAssociation::poll_timeout`].
+//!
+//! A packet without an association goes to [`listen`] if an application accepts associations, else to
+//! [`out_of_the_blue`]. The listener keeps no state until a cookie returns.
+//!
+//! A path is a pair of addresses, which the host knows by its index; 0 is the primary. New data takes the primary
+//! while it is active, else the first active path. Not implemented: path verification (all paths count as
+//! confirmed), heartbeat jitter, dynamic addresses, partial delivery, stream resets, interleaving, partial
+//! reliability, ECN and path MTU discovery.
 
 mod association;
 mod chunk;
@@ -43,9 +50,9 @@ pub use config::{InitialWindow, LossRecovery, SctpConfig};
 pub use fuzz::fuzz_association;
 pub use listen::{InitialValues, ListenerAction, handle_listener_packet, out_of_the_blue};
 
-/// Bytes of the common header (RFC 9260 §3.1).
+/// Octets of the common header (RFC 9260 §3.1).
 const COMMON_HEADER: u32 = 12;
-/// Bytes of a DATA chunk's header (RFC 9260 §3.3.1).
+/// Octets of a DATA chunk's header (RFC 9260 §3.3.1).
 const DATA_HEADER: u32 = 16;
-/// The smallest window that a set-up may announce (RFC 9260 §3.3.2).
+/// Minimum window of INIT and INIT ACK (RFC 9260 §3.3.2).
 const MIN_WINDOW: u32 = 1500;

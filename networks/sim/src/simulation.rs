@@ -41,36 +41,37 @@ use usher_core::{Instant, ModelRng, Seed, WallTime, WorkLabel, WorkRecord};
 /// The transport settings of an application's connections and associations.
 #[derive(Clone, Debug, Default)]
 pub struct TransportConfig {
-    /// TCP's.
+    /// Settings of TCP connections.
     pub tcp: Arc<tcp::TcpConfig>,
-    /// SCTP's.
+    /// Settings of SCTP associations.
     pub sctp: Arc<sctp::SctpConfig>,
 }
 
-/// What the event queue holds.
+/// An event of the event queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SimEvent {
-    /// The first packet under way on a link direction arrives.
+    /// The first packet in flight on a link direction arrives.
     Arrive(u32),
-    /// An application's timer, unless it was moved.
+    /// The timer of an application expires, unless it was moved.
     App(u32),
-    /// A TCP connection's timer, unless it was moved.
+    /// The timer of a TCP connection expires, unless it was moved.
     Tcp(u32),
-    /// An SCTP association's timer, unless it was moved.
+    /// The timer of an SCTP association expires, unless it was moved.
     Sctp(u32),
     /// A job of a host's processor is done.
     Cpu(u32),
-    /// A slow application has read what it was reading of a connection.
+    /// A slow application has read a piece of a connection's data.
     Read(u32),
-    /// A packet from a host to itself.
+    /// A packet from a host to itself arrives.
     Loopback,
-    /// A host fails, or comes back.
+    /// A host fails or recovers.
     Outage(u32),
-    /// A cell's timer, unless it was moved.
+    /// The timer of a cell expires, unless it was moved.
     Cell(u32),
 }
 
-/// A host's outgoing link directions, in the order of their creation: most have one, by which everything leaves.
+/// A host's outgoing link directions, in the order of their creation. Most hosts have a single one, their default
+/// route.
 #[derive(Debug)]
 enum HostPorts {
     None,
@@ -103,7 +104,7 @@ impl HostPorts {
             Self::Many(many) => many.ports.push(port),
         }
     }
-    /// By which direction packets leave for a host; [`NONE`] for those that cannot be reached.
+    /// Returns the direction by which packets leave for a host; [`NONE`] if it is unreachable.
     #[inline]
     fn next_hop(&self, to: HostId) -> u32 {
         match self {
@@ -119,17 +120,17 @@ struct SimHost<R> {
     ports: HostPorts,
     ident: u16,
     next_port: u16,
-    /// It has failed and is not back.
+    /// True while the host is out of order.
     down: bool,
     extras: Option<Box<HostExtras<R>>>,
 }
 
-/// What few hosts have.
+/// State that few hosts have.
 #[derive(Debug)]
 struct HostExtras<R> {
-    /// The application that gets its frames.
+    /// The application that receives the host's frames.
     frames_to: Option<u32>,
-    /// The application that says what becomes of packets of others; without one they go on by themselves.
+    /// The application that decides on transit packets. Without one the host forwards them.
     transit_to: Option<u32>,
     cpu: Option<Box<HostCpu<R>>>,
 }
@@ -154,48 +155,50 @@ impl<R> SimHost<R> {
     }
 }
 
-/// In this order and of the size of a cache line, so that a delivery touches one.
+/// An application with its timer and connections. The field order keeps it within a cache line, so that a
+/// delivery touches one.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct AppSlot<A> {
     app: A,
-    /// When its timer is due, and the time of the one valid event for it in the event queue, which may be
-    /// earlier; far future for none.
+    /// When the timer is due, and the time of its one valid event in the event queue, which may be earlier. Far
+    /// future if none.
     deadline: Instant,
     armed: Instant,
     host: HostId,
-    /// Where the first connection is that it opened; [`NONE`] for nowhere. Most have no other.
+    /// Index of the first connection that it opened; [`NONE`] if none. Most applications open no other.
     first: u32,
     transports: Arc<TransportConfig>,
     extras: Option<Box<AppExtras>>,
-    /// Its host has a processor.
+    /// True if its host has a processor.
     queues: bool,
 }
 
-/// What few applications have.
+/// State that few applications have.
 #[derive(Debug, Default)]
 struct AppExtras {
-    /// Where the further connections are that it opened, from number 1 on, and those that it accepted; [`NONE`] for nowhere.
+    /// Indexes of the connections that it opened, from number 1 on, and of those that it accepted; [`NONE`] if
+    /// closed.
     opened: Vec<u32>,
     accepted: Vec<u32>,
-    /// Where each socket is bound.
+    /// The address and port of each socket.
     sockets: Vec<SocketBinding>,
-    /// Bytes per second that it reads of each connection; `None` reads all at once.
+    /// Octets per second that it reads of each connection; `None` reads everything at once.
     read_rate: Option<NonZeroU64>,
-    /// Bytes that it then reads at a time, at most; `None` a segment.
+    /// Maximum octets of one read; `None` for a segment.
     read_size: Option<NonZeroU32>,
 }
 
 const NONE: u32 = u32::MAX;
-/// Where connections are noted, from here on the numbers are those of associations.
+/// In a table of connections, numbers from here on are those of associations.
 const ASSOC: u32 = 1 << 31;
 
-/// A host's UDP port as one word, which hashes faster than two.
+/// Returns a host's UDP port as one word, which hashes faster than two.
 fn udp_key(host: HostId, port: u16) -> u64 {
     u64::from(host.0) << 16 | u64::from(port)
 }
 
-/// A UDP socket's address and port; port 0 is not bound.
+/// A UDP socket's address and port; port 0 means unbound.
 #[derive(Clone, Copy, Debug)]
 struct SocketBinding {
     address: HostId,
@@ -224,7 +227,7 @@ impl<A> AppSlot<A> {
     fn read_size(&self) -> Option<NonZeroU32> {
         self.extras.as_ref()?.read_size
     }
-    /// The id of the next connection that it accepts.
+    /// Returns the id of the next accepted connection.
     fn next_accepted(&self) -> LocalId {
         LocalId::for_accepted(self.extras.as_ref().map_or(0, |aside| aside.accepted.len() as u32))
     }
@@ -242,12 +245,12 @@ impl<A> AppSlot<A> {
         };
         at.copied().unwrap_or(NONE)
     }
-    /// Where its TCP connection of this id is.
+    /// Returns the index of the TCP connection with this id.
     #[inline]
     fn tcp_index(&self, id: LocalId) -> Option<u32> {
         Some(self.transport_index(id)).filter(|c| *c < ASSOC)
     }
-    /// Where its SCTP association of this id is.
+    /// Returns the index of the SCTP association with this id.
     fn sctp_index(&self, id: LocalId) -> Option<u32> {
         Some(self.transport_index(id)).filter(|c| (ASSOC..NONE).contains(c)).map(|c| c - ASSOC)
     }
@@ -274,13 +277,13 @@ struct ConnectionSlot {
     app: u32,
     id: LocalId,
     key: FourTuple,
-    /// Where the other end was when a segment last came from it: a guess that saves a look-up.
+    /// Index of the peer's slot when its last segment arrived: a hint that saves a lookup.
     peer: u32,
-    /// The time of the one valid timer event in the event queue; far future for none.
+    /// The time of its one valid timer event in the event queue; far future if none.
     armed: Instant,
-    /// The application knows of it and has not been told that it is over.
+    /// True from the application's first event of it until the event that closes it.
     attached: bool,
-    /// Bytes that a slow application is reading.
+    /// Octets that a slow application is reading now.
     reading: u32,
 }
 
@@ -291,7 +294,7 @@ struct AssociationSlot {
     id: LocalId,
     key: FourTuple,
     armed: Instant,
-    /// The application knows of it and has not been told that it is over.
+    /// True from the application's first event of it until the event that closes it.
     attached: bool,
 }
 
@@ -303,7 +306,7 @@ struct FourTuple {
     remote_port: u16,
 }
 
-/// Which connection has which ends. Connections hold their ends, so that the numbers alone are kept.
+/// Finds connections by their ends. It stores only numbers, since the connections store the ends.
 #[derive(Debug)]
 struct ConnectionIndex {
     numbers: HashTable<u32>,
@@ -321,7 +324,7 @@ impl ConnectionIndex {
         let hash = self.hasher.hash_one(key);
         self.numbers.find(hash, |number| conns[*number as usize].key == *key).copied()
     }
-    /// Notes a connection, in place of one with the same ends.
+    /// Inserts a connection. It replaces one with the same ends.
     fn insert(&mut self, conns: &[ConnectionSlot], number: u32) {
         let key = |number: u32| &conns[number as usize].key;
         let hash = self.hasher.hash_one(key(number));
@@ -333,7 +336,7 @@ impl ConnectionIndex {
             }
         }
     }
-    /// Forgets a connection, unless another with the same ends is noted; false if so.
+    /// Removes a connection. False if the table has another connection with the same ends.
     fn remove(&mut self, conns: &[ConnectionSlot], number: u32) -> bool {
         let hash = self.hasher.hash_one(conns[number as usize].key);
         self.numbers.find_entry(hash, |other| *other == number).is_ok_and(|entry| {
@@ -377,30 +380,30 @@ usher_core::counters! {
     }
 }
 
-/// Transport figures summed over all connections of a run, open and closed.
+/// TCP statistics summed over all connections of a run, open and closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpTotals {
     /// Segments sent.
     pub segments: u64,
-    /// Of them, with data sent before.
+    /// Segments with data that was sent before.
     pub retransmitted: u64,
-    /// Expiries of the retransmission timer.
+    /// Expirations of the retransmission timer.
     pub timeouts: u64,
     /// Fast retransmissions.
     pub fast_retransmits: u64,
-    /// Segments that carry an acknowledgement and nothing else.
+    /// Segments that carry only an acknowledgement.
     pub pure_acks: u64,
-    /// Segments that came behind a gap, whose data has to wait until that is filled.
+    /// Segments received behind a gap; their data waits until the gap is filled.
     pub blocked: u64,
     /// Segments with data that were sent.
     pub data_segments: u64,
-    /// The data in them.
+    /// Octets of data in these segments.
     pub data_octets: u64,
-    /// The octets of their packets, with the headers of IP and TCP.
+    /// Octets of their packets, with the IP and TCP headers.
     pub data_packet_octets: u64,
 }
 
-/// Segments with data that were sent, by connections open and closed.
+/// Segments with data, sent by open and closed connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct DataSent {
     segments: u64,
@@ -408,22 +411,22 @@ struct DataSent {
     packet_octets: u64,
 }
 
-/// SCTP figures summed over all associations of a run, open and closed.
+/// SCTP statistics summed over all associations of a run, open and closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SctpTotals {
     /// Packets sent.
     pub packets: u64,
-    /// DATA chunks sent again.
+    /// Retransmitted DATA chunks.
     pub retransmitted: u64,
-    /// Expiries of T3-rtx.
+    /// Expirations of T3-rtx.
     pub timeouts: u64,
     /// Fast retransmissions.
     pub fast_retransmits: u64,
-    /// Packets that carry no data, most of them acknowledgements.
+    /// Packets without data, mostly acknowledgements.
     pub control: u64,
 }
 
-/// Why a simulation ended before its time, so that what it has counted means nothing.
+/// Why a simulation ended early. Its counters have no meaning then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SimFault {
     /// A message for a stream that the association does not have.
@@ -432,23 +435,23 @@ pub enum SimFault {
         .at.duration_since(Instant::ZERO), .host.0
     )]
     NoStream {
-        /// When.
+        /// Virtual time of the fault.
         at: Instant,
         /// The application's host.
         host: HostId,
-        /// Outbound streams of the association, which are numbered from 0.
+        /// Outbound streams of the association, numbered from 0.
         streams: u16,
     },
-    /// It was [given up](Simulation::end_when).
+    /// The owner stopped the run by the flag of [`end_when`](Simulation::end_when).
     #[error("it was given up")]
     Stopped,
 }
 
-/// Events between two looks whether a run is to be given up: half a millisecond where they are packets alone, longer where real
-/// cryptography is computed. A look at a flag for each of them would cost more than it is worth.
+/// Events between two checks of the stop flag. That is half a millisecond of packets, and longer with real
+/// cryptography. A check at each event would cost too much.
 const LOOK: u64 = 1024;
 
-/// A simulation that can run, of a whole network or of a [`HalfNetwork`] of one. Made by a [`SimulationBuilder`].
+/// A runnable simulation of a whole network or of a [`HalfNetwork`]. A [`SimulationBuilder`] builds it.
 #[derive(Debug)]
 pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     version: IpVersion,
@@ -459,13 +462,13 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     queue: EventQueue<SimEvent, E::Mark>,
     extent: E,
     hosts: Vec<SimHost<A::Report>>,
-    /// Whose interface a host is that is one.
+    /// The owner of each host that is an interface.
     interfaces: BTreeMap<HostId, HostId>,
     directions: Vec<LinkDirection>,
     cells: Vec<radio::RadioCell>,
     air: radio::RadioRegistry,
     rng: ModelRng,
-    /// Host and job of each processor job under way.
+    /// Host and job of each job that a processor works on.
     cpu_jobs: Vec<(HostId, u32)>,
     free_cpu_jobs: Vec<u32>,
     pool: PacketPool,
@@ -473,7 +476,7 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     conns: Vec<ConnectionSlot>,
     free_conns: Vec<u32>,
     closed_totals: TcpTotals,
-    /// What segments with data carried, of all connections.
+    /// Segments with data and their octets, over all connections.
     data_sent: DataSent,
     tuples: ConnectionIndex,
     sctp: message::AssociationTable,
@@ -482,15 +485,15 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
     reassembly: DatagramReassembly,
     loopback: VecDeque<PacketRef>,
     seed: Seed,
-    /// The databases of hosts that protect packets.
+    /// The IPsec databases of hosts that protect packets.
     guards: BTreeMap<HostId, protection::HostProtection>,
     outages: Vec<outage::HostOutage>,
     memory: Option<Box<memory::MemoryTracker>>,
-    /// How many hosts are out of order.
+    /// Number of hosts out of order.
     down: u32,
     stats: HostStats,
     fault: Option<SimFault>,
-    /// Set to have the run given up.
+    /// Stops the run when set.
     stop: Option<Arc<AtomicBool>>,
     packet_hops: u64,
     events: u64,
@@ -502,20 +505,20 @@ pub struct Simulation<A: Application, O, E: NetworkExtent = WholeNetwork> {
 }
 
 impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
-    /// The present.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
-    /// Packets that were handed from a link to a host, forwarding hosts included.
+    /// Returns the number of packets that links delivered to hosts, forwarding hosts included.
     pub fn packet_hops(&self) -> u64 {
         self.packet_hops
     }
-    /// Events that were handled.
+    /// Returns the number of handled events.
     pub fn event_count(&self) -> u64 {
         self.events
     }
-    /// Has the run end soon after this is set, by whichever thread: with [`SimFault::Stopped`], or [`HalfError::Stopped`] where it is of
-    /// a half. Until then it changes nothing.
+    /// Stops the run soon after a thread sets this flag, with [`SimFault::Stopped`] or, in a half,
+    /// [`HalfError::Stopped`]. The flag has no other effect.
     pub fn end_when(&mut self, stop: Arc<AtomicBool>) {
         self.stop = Some(stop);
     }
@@ -524,44 +527,45 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
         self.events.is_multiple_of(LOOK)
             && self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
-    /// What ended the run before its time, if something did.
+    /// Returns why the run ended early, if it did.
     pub fn fault(&self) -> Option<SimFault> {
         self.fault
     }
-    /// The observer.
+    /// Returns the observer.
     pub fn observer(&self) -> &O {
         &self.observer
     }
-    /// The observer, to take its findings.
+    /// Returns the observer, to take its findings.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
-    /// Drops of the hosts.
+    /// Returns the drops of all hosts.
     pub fn host_stats(&self) -> HostStats {
         self.stats
     }
-    /// What a link did: from the first named host to the second, and back.
+    /// Returns the counters of a link: from its first host to its second, and back.
     pub fn link_stats(&self, link: LinkId) -> [LinkStats; 2] {
         let i = link.0 as usize * 2;
         [self.directions[i].stats(), self.directions[i + 1].stats()]
     }
-    /// What a host's processor did, if it has one.
+    /// Returns the counters of a host's processor, if it has one.
     pub fn cpu_stats(&self, host: HostId) -> Option<CpuStats> {
         self.hosts[host.0 as usize].cpu().map(|c| c.stats)
     }
-    /// How many nanoseconds each kind of work took that a host's processor is charged for, over all cores; none without one.
+    /// Returns the nanoseconds that a host's processor spent per work label, over all cores; empty without a
+    /// processor.
     pub fn cpu_spent(&self, host: HostId) -> impl Iterator<Item = (WorkLabel, u64)> {
         self.hosts[host.0 as usize].cpu().into_iter().flat_map(|cpu| cpu.time_spent())
     }
-    /// The applications, in the order of their creation.
+    /// Returns the applications in the order of their creation.
     pub fn applications(&self) -> impl Iterator<Item = &A> {
         self.apps.iter().map(|s| &s.app)
     }
-    /// The host of the application of this number.
+    /// Returns the host of an application.
     pub fn host_of(&self, app: u32) -> Option<HostId> {
         self.apps.get(app as usize).map(|s| s.host)
     }
-    /// Transport figures over all connections.
+    /// Returns TCP statistics over all connections.
     pub fn tcp_totals(&self) -> TcpTotals {
         let DataSent { segments, octets, packet_octets } = self.data_sent;
         let mut totals = TcpTotals {
@@ -575,11 +579,11 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
         }
         totals
     }
-    /// Transport figures over all associations.
+    /// Returns SCTP statistics over all associations.
     pub fn sctp_totals(&self) -> SctpTotals {
         self.sctp.totals()
     }
-    /// Ends the capture and gives the tap back.
+    /// Ends the capture and returns the tap.
     pub fn take_tap(&mut self) -> Option<Box<dyn PacketTap>> {
         self.tap.take()
     }

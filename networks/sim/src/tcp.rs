@@ -1,18 +1,23 @@
-//! TCP as a machine without input or output of its own (RFC 9293): one [`TcpConnection`] each side.
+//! TCP (RFC 9293) as a sans-IO machine: a [`TcpConnection`] is one endpoint of a connection.
 //!
-//! A host feeds a connection with [`TcpConnection::handle_segment`], [`TcpConnection::handle_timeout`] and the
-//! application's calls, then drains
+//! Its methods are of four kinds:
 //!
-//! 1. [`TcpConnection::poll_event`], giving the application its turn (what it writes now, an acknowledgement
-//!    rides on);
-//! 2. [`TcpConnection::poll_transmit`] until `None`, sending each segment;
-//! 3. and arms a timer for [`TcpConnection::poll_timeout`].
+//! - getters, such as [`TcpConnection::state`], [`TcpConnection::stats`] and [`TcpConnection::cwnd`];
+//! - handlers of input: [`TcpConnection::handle_segment`] and [`TcpConnection::handle_timeout`];
+//! - commands, such as [`TcpConnection::write`], [`TcpConnection::shutdown`] and [`TcpConnection::abort`];
+//! - polls: [`TcpConnection::poll_event`], [`TcpConnection::poll_transmit`] and [`TcpConnection::poll_timeout`].
 //!
-//! A kernel attempts output at every write. A host that wants the same drains `poll_transmit` after each
-//! [`TcpConnection::write`]; one that writes several times first gets what a corked socket would send.
+//! After each input or command, the host
 //!
-//! Losses are repaired by retransmission that may cut the stream anew, as BSD and Linux do. Left out:
-//! urgent data, keep-alive, ECN, path MTU discovery, and a security level.
+//! 1. polls events until `None` and delivers them to the application, on whose data an acknowledgement may ride;
+//! 2. polls segments until `None` and sends them;
+//! 3. arms a timer for [`TcpConnection::poll_timeout`].
+//!
+//! A kernel attempts output at each write. A host that models this drains `poll_transmit` after each
+//! [`TcpConnection::write`]. A host that writes several times first models a corked socket.
+//!
+//! Retransmissions may cut the stream anew, as in BSD and Linux. Not implemented: urgent data, keep-alive, ECN,
+//! path MTU discovery and security levels.
 
 mod ack_pace;
 mod bbr;

@@ -1,7 +1,7 @@
-//! How fast the stores are: a million users put and looked up, accounting records in group commits.
+//! Measures the stores: a million users written and looked up, and accounting records in group commits.
 //!
-//! `rates [FOLDER [USERS]]`: files are made in FOLDER (the folder for temporary files), for USERS (1,000,000) users.
-//! PostgreSQL is one of its own, with its settings as they are made.
+//! `rates [FOLDER [USERS]]` creates files in FOLDER (default: the temporary folder) for USERS (default: 1,000,000)
+//! users. PostgreSQL runs as a server of its own with default settings.
 
 #[path = "../tests/stores/cluster.rs"]
 mod cluster;
@@ -29,12 +29,12 @@ fn user_name(n: u64) -> String {
     format!("user{n:07}@example.org")
 }
 
-/// Numbers without a visible order, each below `users`.
+/// Pseudo-random numbers below `users`.
 fn scattered_numbers(count: u64, users: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31) % users)
 }
 
-/// The median and the slowest of so many look-ups of other users each.
+/// The median and the maximum time of `count` lookups, each of another user.
 fn look_ups(store: &mut dyn Store, count: u64, users: u64) -> (Duration, Duration) {
     let one = |n| {
         let begun = Instant::now();
@@ -95,7 +95,7 @@ fn measure_records(label: &str, store: &mut dyn Store) {
     }
 }
 
-/// Makes the system forget a file's pages.
+/// Drops a file's pages from the page cache.
 fn drop_page_cache(path: &Path) {
     let status = Command::new("dd")
         .arg(format!("if={}", path.display()))

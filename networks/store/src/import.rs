@@ -1,5 +1,5 @@
-//! FreeRADIUS's files, read into rows. What is taken over means the same as there, what cannot be is named with its line and what
-//! to do, and where more would be let in without it, the import stops.
+//! Reads FreeRADIUS's files into rows. Imported entries mean the same as in FreeRADIUS. Each entry that cannot be
+//! imported is reported with its line and a remedy. If its absence would admit more users, the import stops.
 
 mod clients;
 mod users;
@@ -15,16 +15,16 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use usher_radius::dictionary::RadiusDictionary;
 
-/// Something that was not taken over as it stands.
+/// A part of a file that was not imported as it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImportIssue {
-    /// The file, where the one that is imported includes it.
+    /// The file, if it is an included one.
     pub file: Option<Arc<str>>,
     /// The line, from 1.
     pub line: usize,
-    /// What it is, and what to do.
+    /// The problem and the remedy.
     pub message: String,
-    /// Without it more would be let in: nothing is to be taken over then.
+    /// True if more users would be admitted without this part: do not import the file then.
     pub stops: bool,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for ImportIssue {
     }
 }
 
-/// What a fuzzer runs: both readers over any text. False where a complaint names no line of it, or says nothing.
+/// Runs both readers over any text, for a fuzzer. False if an issue has no message, or a line outside the text.
 #[must_use]
 pub fn fuzz_import(text: &str) -> bool {
     static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);

@@ -1,9 +1,8 @@
 //! Stores of the AAA server: SQLite and PostgreSQL with FreeRADIUS's tables, and an importer of its files.
 //!
-//! Both keep what [`usher_aaa::store`] describes in the tables of FreeRADIUS 3.2 (radcheck, radreply, radgroupcheck,
-//! radgroupreply, radusergroup, radacct, radpostauth, nas), so that its users point us at the database that they have.
-//! A few columns are ours; they are added where they are missing and FreeRADIUS does not mind them. Times are whole
-//! seconds.
+//! Both implement [`usher_aaa::store`] with the tables of FreeRADIUS 3.2: radcheck, radreply, radgroupcheck,
+//! radgroupreply, radusergroup, radacct, radpostauth, nas. So an existing FreeRADIUS database works unchanged. A few
+//! columns are ours. They are added if missing, and FreeRADIUS ignores them. Times are whole seconds.
 
 pub mod import;
 mod owner;

@@ -1,16 +1,17 @@
-//! Files that root makes for a service of another user.
+//! Ownership of files that root creates for a service of another user.
 
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
-/// Gives a file that root has just made, and still has open, to the owner and the group of a folder, so that the service
-/// whose folder that is can use what root prepared for it. Where either is not so, nothing is done. The open file is given
-/// away, whatever its name leads to by now: who owns the folder can put a link to another file there.
+/// Gives an open file that root has just created to the owner and the group of a folder. So the service that owns the
+/// folder can use the file. Does nothing unless root owns the file and not the folder.
+///
+/// It changes the open file, not the path: the folder's owner could put a link to another file there.
 ///
 /// # Errors
-/// The folder is not there, or the file system knows no owners.
+/// The folder is absent, or the file system has no owners.
 pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
     let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     if made.uid() == 0 && folder.uid() != 0 {
@@ -19,11 +20,11 @@ pub fn give_to_owner_of(folder: &Path, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets the group of a folder read a file that root has just made, and still has open, where the folder is root's and
-/// for root and that group alone (mode 0750), as /etc/usher is for the service. Elsewhere nothing is done.
+/// Lets the group of a folder read an open file that root has just created. The folder must be root's, with access
+/// for that group alone (mode 0750), such as /etc/usher. Otherwise does nothing.
 ///
 /// # Errors
-/// The folder is not there, or the file system knows no owners.
+/// The folder is absent, or the file system has no owners.
 pub fn let_group_read(folder: &Path, file: &File) -> io::Result<()> {
     let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
     let private = folder.uid() == 0 && folder.mode() & 0o027 == 0;

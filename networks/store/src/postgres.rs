@@ -21,26 +21,26 @@ use usher_aaa::store::{
     UserRows,
 };
 
-/// Pauses between attempts to connect: the first, and the longest.
+/// The first and the longest delay between connection attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
-/// A connection unused for so long is looked at before it is used.
+/// A connection idle for this long is checked before use.
 const IDLE: Duration = Duration::from_millis(100);
-/// Users in one statement of [`Store::put_users`].
+/// The users per statement of [`Store::put_users`].
 const USERS_AT_ONCE: usize = 5_000;
 
-/// A store in a PostgreSQL server: one connection, made when it is first needed and again after it broke. It must not
-/// be used within an asynchronous runtime: it has one of its own, so that an answer is waited for so long and no longer.
+/// A store in a PostgreSQL server. It has one connection, made at the first use and again after a failure. Do not use
+/// it within an asynchronous runtime: it has its own, which bounds each wait for a reply.
 pub struct PostgresStore {
     config: Config,
     tls: tls::TlsSettings,
-    /// Where the server is, for messages.
+    /// The server's address, for messages.
     location: String,
     runtime: Runtime,
     conn: Option<PostgresConnection>,
-    /// Whether there was a connection ever, of this store or of another to the same server.
+    /// True if a connection to this server has succeeded before, by this store or another.
     proven: bool,
     used: Instant,
-    /// When the next attempt may be made, what the last one said, and the pause after the next failure.
+    /// The time of the next attempt, the last error, and the delay after the next failure.
     closed: Option<(Instant, StoreError)>,
     pause: Duration,
     put_sessions: String,
@@ -57,16 +57,17 @@ impl fmt::Debug for PostgresStore {
 }
 
 impl PostgresStore {
-    /// A store that connects when it is first needed. `url` is PostgreSQL's: `postgresql://user:password@host/database`
-    /// or `host=… user=… dbname=…`; a host that begins with `/` is the folder of a Unix socket. Several hosts are tried
-    /// in their order.
+    /// Creates a store that connects at its first use.
     ///
-    /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey` mean what they mean to libpq (PostgreSQL manual, "SSL Support"), but
-    /// no file in the home folder is looked for, and nothing is offered in clear first (`allow`). Their files are read at
-    /// each connection. A Unix socket has no TLS.
+    /// `url` has PostgreSQL's syntax: `postgresql://user:password@host/database` or `host=… user=… dbname=…`. A host
+    /// that begins with `/` is the folder of a Unix socket. Several hosts are tried in order.
+    ///
+    /// `sslmode`, `sslrootcert`, `sslcert` and `sslkey` have libpq's meaning (PostgreSQL manual, "SSL Support"), with
+    /// two exceptions. No file in the home folder is used, and `allow` does not offer plaintext first. The files are
+    /// read at each connection. A Unix socket has no TLS.
     ///
     /// # Errors
-    /// The URL cannot be read, asks for TLS in a way that cannot be, or names files that cannot be used.
+    /// The URL cannot be parsed, asks for impossible TLS settings, or names files that cannot be used.
     pub fn new(url: &str) -> Result<Self, StoreError> {
         let (asked, rest) = url::split_tls_parameters(url);
         let mut config: Config = rest.parse().map_err(|e: tokio_postgres::Error| {
@@ -79,7 +80,7 @@ impl PostgresStore {
             config.host_path("/var/run/postgresql");
         }
         if config.get_hosts().is_empty() {
-            // The name that a certificate must bear, where there is no other.
+            // The name that the certificate must have, unless there is another.
             for address in config.get_hostaddrs().to_vec() {
                 config.host(address.to_string());
             }
@@ -114,29 +115,29 @@ impl PostgresStore {
         })
     }
 
-    /// The same, for who has seen the server take such a connection: whatever refuses one from now on, as a password that is
-    /// another by now, counts as the server being away.
+    /// Marks the server as proven: it has accepted such a connection before. A later refusal, such as a changed
+    /// password, then counts as an outage.
     #[must_use]
     pub fn with_proven_server(self) -> Self {
         Self { proven: true, ..self }
     }
 
-    /// [`PostgresStore::new`], connected, with the tables at [`crate::SCHEMA_VERSION`]: made where they are missing, brought
-    /// forward where they are FreeRADIUS's or an older version of ours.
+    /// Like [`PostgresStore::new`], but connects and brings the tables to [`crate::SCHEMA_VERSION`]. Creates missing
+    /// tables, and migrates FreeRADIUS's tables or an older version of ours.
     ///
     /// # Errors
-    /// As of [`PostgresStore::new`]; the server cannot be reached or refuses; the tables are of a newer version, or the role
-    /// may not make what is missing.
+    /// As for [`PostgresStore::new`]. The server is unreachable or refuses, the tables have a newer version, or the
+    /// role lacks the rights to create missing parts.
     pub fn connect(url: &str) -> Result<Self, StoreError> {
         let mut store = Self::new(url)?;
         store.ensure_connected()?;
         Ok(store)
     }
 
-    /// Looks at a database without changing it.
+    /// Examines a database without changes.
     ///
     /// # Errors
-    /// As of [`PostgresStore::new`]; the server cannot be reached or refuses, or the tables are of a newer version.
+    /// As for [`PostgresStore::new`]. The server is unreachable or refuses, or the tables have a newer version.
     pub fn examine_schema(url: &str) -> Result<SchemaReport, StoreError> {
         let store = Self::new(url)?;
         let statements =
@@ -146,8 +147,7 @@ impl PostgresStore {
         found.map_err(|failure| store.add_server_name(failure))
     }
 
-    /// A connection that is, as far as one can see, alive. While the server is away, an error at once between the
-    /// attempts.
+    /// Makes sure that there is a live connection. Between attempts to reach the server, returns an error at once.
     fn ensure_connected(&mut self) -> Result<(), StoreError> {
         if let Some(conn) = &self.conn {
             if self.used.elapsed() < IDLE || !self.runtime.block_on(conn.is_closed()) {
@@ -170,8 +170,8 @@ impl PostgresStore {
             }
             Err(failure) => {
                 let error = match self.add_server_name(failure) {
-                    // What was right once, a password, a certificate, a role, comes right again: nothing that waits is given
-                    // up for it.
+                    // A password, certificate or role that was right once will be corrected: pending work must not be
+                    // given up.
                     StoreError::Refused(text) if self.proven => StoreError::Unavailable(text),
                     error => error,
                 };
@@ -196,7 +196,7 @@ impl PostgresStore {
         }
     }
 
-    /// Does the work on a live connection; drops a connection that broke.
+    /// Runs an operation on a live connection. Drops a broken connection.
     fn with_connection<T>(
         &mut self,
         mut work: impl AsyncFnMut(&mut PostgresConnection) -> Result<T, ConnectionFailure>,
@@ -215,7 +215,8 @@ impl PostgresStore {
         })
     }
 
-    /// [`PostgresStore::with_connection`] for what changes nothing: once more on a new connection where the old one turned out broken.
+    /// Like [`PostgresStore::with_connection`], for reads: retries once on a new connection if the old one was
+    /// broken.
     fn read_with_retry<T>(
         &mut self,
         mut work: impl AsyncFnMut(&mut PostgresConnection) -> Result<T, ConnectionFailure>,
@@ -271,7 +272,7 @@ fn server_name(config: &Config) -> String {
     format!("{host}:{port}/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
 }
 
-/// Rows of a table of attributes as arrays: name, attribute, operator, value.
+/// Rows of an attribute table as arrays: name, attribute, operator, value.
 type AttributeArrays<'a> = (Vec<&'a str>, Vec<Cow<'a, str>>, Vec<&'static str>, Vec<Cow<'a, str>>);
 
 fn attribute_arrays<'a>(all: impl Iterator<Item = (&'a str, &'a [AttributeRow])>) -> AttributeArrays<'a> {
@@ -303,13 +304,13 @@ impl SqlColumn<'_> {
 /// Logins as arrays: user name, reply, seconds, calling station.
 type LoginArrays<'a> = (Vec<Cow<'a, str>>, Vec<&'static str>, Vec<i64>, Vec<Cow<'a, str>>);
 
-/// Changes that may be made in any order: those between two restarts of a NAS.
+/// Changes between two restarts of a NAS, which can be written in any order.
 #[derive(Default)]
 struct ChangeRun<'a> {
-    /// The last of each session; in the order of their keys, so that two writers lock them in the same order.
+    /// The last state of each session, in the order of keys: two writers then lock rows in the same order.
     sessions: BTreeMap<&'a str, &'a SessionRow>,
     logins: LoginArrays<'a>,
-    /// What ends it: NAS, seconds, cause.
+    /// The restart that ends it: NAS, seconds, cause.
     restart: Option<(String, i64, Cow<'a, str>)>,
 }
 
@@ -381,7 +382,7 @@ impl<'a> ChangeRun<'a> {
         Ok(())
     }
 
-    /// How many statements it needs.
+    /// Returns the number of its statements.
     fn statement_count(&self) -> usize {
         [!self.sessions.is_empty(), !self.logins.0.is_empty(), self.restart.is_some()]
             .iter()
@@ -390,7 +391,7 @@ impl<'a> ChangeRun<'a> {
     }
 }
 
-/// Makes all runs, or none.
+/// Writes all runs, or none.
 async fn write_runs(
     conn: &mut PostgresConnection,
     runs: &[ChangeRun<'_>],
@@ -398,7 +399,7 @@ async fn write_runs(
 ) -> Result<(), ConnectionFailure> {
     let many = runs.iter().map(ChangeRun::statement_count).sum::<usize>() > 1;
     if !many {
-        // One statement is a transaction.
+        // A single statement is a transaction.
         for run in runs {
             run.apply_run(conn, put_sessions).await?;
         }
@@ -412,7 +413,7 @@ async fn write_runs(
         conn.client.batch_execute("COMMIT").await?;
         Ok(())
     };
-    // With the connection goes what it had begun.
+    // Dropping the connection rolls back its transaction.
     made.await.map_err(|failure: ConnectionFailure| ConnectionFailure { broken: true, ..failure })
 }
 
@@ -431,18 +432,18 @@ fn read_session(row: &tokio_postgres::Row) -> Result<SessionRow, ConnectionFailu
     Ok(rows::session_from_cells(cells))
 }
 
-/// How often finding a user goes to PostgreSQL and back, by a connection that knows the statement already: who is as far away as
-/// `n` milliseconds takes so many times `n` longer.
+/// The round trips to PostgreSQL per user lookup, on a connection with the prepared statement. A lookup waits this
+/// many times the round-trip time.
 pub const LOOKUP_ROUND_TRIPS: u32 = 1;
 
-/// The answer to [`sql::USER`].
+/// Parses the result of [`sql::USER`].
 fn read_user(answer: &[tokio_postgres::Row]) -> Result<Option<UserRows>, ConnectionFailure> {
     let mut user = UserRows::default();
     for row in answer {
         let kind: i32 = row.try_get(0)?;
         let group: &str = row.try_get(1)?;
         let attribute = || -> Result<AttributeRow, ConnectionFailure> {
-            // Others' tables may have nothing there.
+            // A foreign table may have NULL there.
             let text = |column| {
                 Ok::<_, ConnectionFailure>(row.try_get::<_, Option<String>>(column)?.unwrap_or_default())
             };

@@ -1,4 +1,4 @@
-//! Rows as both databases take and give them.
+//! Conversion between rows and values of both databases.
 
 use crate::import::resolve_escapes;
 use std::borrow::Cow;
@@ -9,18 +9,18 @@ use usher_core::WallTime;
 use usher_radius::attribute::DataType;
 use usher_radius::dictionary::RadiusDictionary;
 
-/// What kind of value a column of radacct has.
+/// The type of a radacct column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ColumnKind {
-    /// Text; an empty one stands for none.
+    /// Text. Empty text stands for NULL.
     Text,
     /// An integer.
     Number,
-    /// Seconds since 1970 in our hands; what the database makes of it is its affair.
+    /// Unix seconds. Each database has its own form.
     Time,
     /// An address.
     Address,
-    /// An address with the length of its prefix.
+    /// An address with a prefix length.
     Prefix,
 }
 
@@ -53,34 +53,34 @@ pub(crate) const SESSION: [(&str, ColumnKind); 25] = [
     ("usher_diameter_origin", ColumnKind::Text),
 ];
 
-/// The columns' names, with `between` between them.
+/// Joins the column names with `between`.
 pub(crate) fn column_names(between: &str) -> String {
     SESSION.map(|(name, _)| name).join(between)
 }
 
-/// `a = excluded.a, …`: what an insertion does where the session is there already.
+/// `a = excluded.a, …`: the update clause for an existing session.
 pub(crate) fn update_clause() -> String {
     let set = |(name, _): (&str, ColumnKind)| format!("{name} = excluded.{name}");
     SESSION.into_iter().filter(|(name, _)| *name != "acctuniqueid").map(set).collect::<Vec<_>>().join(", ")
 }
 
-/// One value.
+/// A value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CellValue<'a> {
-    /// Nothing.
+    /// NULL.
     Null,
-    /// Text without a zero byte.
+    /// Text without NUL.
     Text(Cow<'a, str>),
     /// An integer.
     Number(i64),
 }
 
-/// Text that both databases take: PostgreSQL refuses the character NUL, which a NAS may well send.
+/// Removes NUL from a text: a NAS can send it, and PostgreSQL rejects it.
 pub(crate) fn storable_text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
-/// A user's name as it is looked for: another that stands for it would be somebody else's.
+/// Checks that a user name can be looked up unchanged: a replaced character could match another user.
 pub(crate) fn check_name(name: &str) -> Result<&str, StoreError> {
     if name.contains('\0') {
         return Err(StoreError::Unstorable("no name has the character NUL".to_owned()));
@@ -92,7 +92,7 @@ fn number_cell(n: u64) -> CellValue<'static> {
     CellValue::Number(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// Seconds since 1970.
+/// Returns Unix seconds.
 pub(crate) fn unix_seconds(time: WallTime) -> i64 {
     i64::try_from(time.unix_secs()).unwrap_or(i64::MAX)
 }
@@ -105,7 +105,8 @@ fn address_cell(address: IpAddr) -> CellValue<'static> {
     CellValue::Text(Cow::Owned(address.to_string()))
 }
 
-/// A prefix in its usual form; nothing where the text is none, so that one bad value does not spoil a whole batch.
+/// Returns a prefix in canonical form. NULL if the text is not a prefix, so that one bad value does not fail a whole
+/// batch.
 fn prefix_cell(text: &str) -> CellValue<'static> {
     let parts = text.split_once('/').unwrap_or((text, "128"));
     match (parts.0.parse::<Ipv6Addr>(), parts.1.parse::<u8>()) {
@@ -114,7 +115,7 @@ fn prefix_cell(text: &str) -> CellValue<'static> {
     }
 }
 
-/// A session as values in the order of [`SESSION`].
+/// Converts a session to values in the order of [`SESSION`].
 pub(crate) fn session_cells(row: &SessionRow) -> [CellValue<'_>; 25] {
     let said = |s| CellValue::Text(storable_text(s));
     let (v4, v6) = match row.framedipaddress {
@@ -151,8 +152,8 @@ pub(crate) fn session_cells(row: &SessionRow) -> [CellValue<'_>; 25] {
     ]
 }
 
-/// A session from what a database holds, which may be another's writing: what is missing is empty, and a NAS without
-/// a readable address has `0.0.0.0`.
+/// Converts values to a session. Other programs may have written them. Missing values become empty, and a NAS without
+/// a valid address gets `0.0.0.0`.
 pub(crate) fn session_from_cells(cells: [CellValue<'_>; 25]) -> SessionRow {
     fn cell_text(cell: CellValue<'_>) -> String {
         match cell {
@@ -226,10 +227,10 @@ pub(crate) fn session_from_cells(cells: [CellValue<'_>; 25]) -> SessionRow {
     }
 }
 
-/// A row of one of the four tables of attributes. What is no operator is told of when the row is read.
+/// Parses a row of one of the four attribute tables. An invalid operator is reported when the row is read.
 ///
-/// The value is read as FreeRADIUS reads it: without the marks around the whole of it, and of text escapes are resolved, whatever the
-/// marks, and without any. One between backquotes is worked out for each request there: such a row is not understood here.
+/// The value is read as FreeRADIUS reads it: without enclosing quotation marks, and in text with escapes resolved.
+/// FreeRADIUS executes a value in backquotes for each request, so such a row is not understood here.
 pub(crate) fn parse_row(attribute: String, op: &str, value: String) -> AttributeRow {
     if usher_aaa::is_expanded(&value) {
         return AttributeRow { attribute, op: RowOperator::Unknown, value };
@@ -246,8 +247,8 @@ pub(crate) fn parse_row(attribute: String, op: &str, value: String) -> Attribute
     }
 }
 
-/// A value of such a row as tables have it, so that it is read as it is: what stands between quotation marks is quoted once more, and
-/// backslashes are doubled where one would begin an escape.
+/// Escapes a value for the tables, so that it reads back unchanged. Quoted values get another pair of quotes, and
+/// backslashes that would begin an escape are doubled.
 pub(crate) fn escape_value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> {
     let marked = between_marks(value).is_some() || usher_aaa::is_expanded(value);
     let octets = value.contains('\\') && is_octets(attribute);
@@ -262,7 +263,7 @@ pub(crate) fn escape_value<'v>(attribute: &str, value: &'v str) -> Cow<'v, str> 
     Cow::Owned(storable_text(&written).into_owned())
 }
 
-/// Whether an attribute's values are octets, in which FreeRADIUS resolves no escape.
+/// True if an attribute has octets, in which FreeRADIUS resolves no escapes.
 fn is_octets(attribute: &str) -> bool {
     static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
     let bare = attribute.split(':').next().unwrap_or(attribute);
@@ -272,13 +273,13 @@ fn is_octets(attribute: &str) -> bool {
     }
 }
 
-/// What stands between two marks that are the same.
+/// Returns the text between two equal marks.
 fn between_marks(value: &str) -> Option<(char, &str)> {
     let mark = value.chars().next().filter(|mark| matches!(mark, '"' | '\''))?;
     Some((mark, value.strip_prefix(mark)?.strip_suffix(mark)?))
 }
 
-/// A value without the marks around the whole of it, which FreeRADIUS takes off, too; of escapes that of the mark alone is resolved.
+/// Removes enclosing quotation marks, as FreeRADIUS does. Resolves only the escape of the mark.
 fn without_marks(value: String) -> String {
     let Some((mark, inside)) = between_marks(&value) else { return value };
     let mut text = String::with_capacity(inside.len());
@@ -288,10 +289,10 @@ fn without_marks(value: String) -> String {
             '\\' => match chars.next() {
                 Some(escaped) if escaped == mark => text.push(escaped),
                 Some(other) => text.extend(['\\', other]),
-                // The mark at the end is escaped, and ends nothing.
+                // The closing mark is escaped.
                 None => return value,
             },
-            // There are two texts, or more.
+            // There are two or more texts.
             c if c == mark => return value,
             c => text.push(c),
         }
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Those up to the comment as FreeRADIUS 3.2.1 with SQLite answered.
+    /// The cases before the comment are results of FreeRADIUS 3.2.1 with SQLite.
     #[test]
     fn marks_around_a_whole_value_are_no_part_of_it() {
         for (read, as_is) in [
@@ -317,7 +318,7 @@ mod tests {
             ("\"", "\""),
             ("\"a", "\"a"),
             ("\"a'", "\"a'"),
-            // FreeRADIUS takes the first of two, and the last mark of the next for its end: nobody can have meant either.
+            // FreeRADIUS pairs the first mark with the last. Such a value is a mistake in any case.
             ("\"a\" or \"b\"", "\"a\" or \"b\""),
             (r#""a\""#, "\"a\""),
             ("`", "`"),
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// A test asks FreeRADIUS itself.
+    /// Another test compares this with FreeRADIUS itself.
     #[test]
     fn escapes_are_those_of_text_whatever_the_marks() {
         for (read, text, octets) in [
@@ -344,7 +345,7 @@ mod tests {
         }
     }
 
-    /// FreeRADIUS puts what it stands for in its place, for each request.
+    /// FreeRADIUS expands it for each request.
     #[test]
     fn a_value_between_backquotes_is_not_understood() {
         for (attribute, op) in [("Cleartext-Password", ":="), ("Filter-Id", "="), ("Class", "+=")] {

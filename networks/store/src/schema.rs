@@ -1,22 +1,22 @@
-//! The tables, and how a database gets from one version of them to the next.
+//! The tables and their migrations.
 //!
-//! The tables are FreeRADIUS 3.2's with their columns and types. Indexes are only those that its queries and ours need:
-//! each further one would cost every accounting record.
+//! The tables have the columns and types of FreeRADIUS 3.2. Indexes are limited to those that its queries and ours
+//! need, since each one slows every accounting record.
 
-/// The version of the tables that this code knows.
+/// The current version of the tables.
 pub const VERSION: i64 = 3;
 
-/// What a database has of the tables, as somebody found it who changed nothing.
+/// The state of a database's tables, found without changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SchemaReport {
-    /// Their version ([`VERSION`] is this program's); 0: they are not there, or FreeRADIUS has made them. A server brings them
-    /// forward when it opens the database.
+    /// The version ([`VERSION`] is this program's). 0: absent, or created by FreeRADIUS. A server migrates them when
+    /// it opens the database.
     pub version: i64,
-    /// What a server would miss: tables, columns, rights. Tables of another version than this program's are not looked at.
+    /// The tables, columns and rights that a server would lack. Empty for tables of another version.
     pub missing: Vec<String>,
 }
 
-/// A column that must be there.
+/// A required column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemaColumn {
     pub(crate) table: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct SchemaColumn {
     pub(crate) postgres: &'static str,
 }
 
-/// One step from a version to the next. Each may find its work done already, by FreeRADIUS.
+/// A migration step. FreeRADIUS may have done its work already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemaMigration {
     /// The version after it.
@@ -36,7 +36,7 @@ pub(crate) struct SchemaMigration {
     pub(crate) sqlite: &'static str,
     /// Statements for PostgreSQL.
     pub(crate) postgres: &'static str,
-    /// Columns to be added where they are missing, before the statements.
+    /// The columns to add if missing, before the statements.
     pub(crate) columns: &'static [SchemaColumn],
 }
 
@@ -49,7 +49,7 @@ const fn schema_column(
     SchemaColumn { table, name, sqlite, postgres }
 }
 
-/// All steps in their order.
+/// All steps in order.
 pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     SchemaMigration {
         version: 1,
@@ -60,7 +60,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     SchemaMigration {
         version: 2,
         columns: &[
-            // FreeRADIUS's own, which its older tables lack.
+            // FreeRADIUS's own columns, which its older tables lack.
             schema_column(
                 "radacct",
                 "acctupdatetime",
@@ -73,7 +73,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
             schema_column("radpostauth", "callingstationid", "varchar(50) default NULL", "text"),
             schema_column("nas", "require_ma", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
             schema_column("nas", "limit_proxy_state", "varchar(4) DEFAULT 'auto'", "text DEFAULT 'auto'"),
-            // Ours.
+            // Our columns.
             schema_column(
                 "radacct",
                 "usher_interims",
@@ -86,7 +86,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     },
     SchemaMigration {
         version: 3,
-        // Which sessions are Diameter's, and whose.
+        // Marks Diameter sessions and their origin.
         columns: &[schema_column(
             "radacct",
             "usher_diameter_origin",
@@ -98,7 +98,7 @@ pub(crate) const MIGRATIONS: [SchemaMigration; 3] = [
     },
 ];
 
-/// What is said of a database that a later program has written.
+/// The message for a database of a newer version.
 pub(crate) fn newer_version_text(found: i64) -> String {
     format!(
         "the tables are of version {found}, and this program knows them up to {VERSION}: use the newer program that \
@@ -106,7 +106,7 @@ pub(crate) fn newer_version_text(found: i64) -> String {
     )
 }
 
-/// What is said where a session's key is not unique.
+/// The message if session keys are not unique.
 pub(crate) fn not_unique(error: &str) -> String {
     format!(
         "table radacct has several rows of one acctuniqueid, so no unique index can be made ({error}): find them with \
@@ -114,8 +114,8 @@ pub(crate) fn not_unique(error: &str) -> String {
     )
 }
 
-/// What brings PostgreSQL's tables to [`VERSION`], for an owner who lets our role make no tables: it may be run over
-/// tables that are there, FreeRADIUS's or ours, and again.
+/// Returns a script that brings PostgreSQL's tables to [`VERSION`], for a database whose owner keeps the right to
+/// create tables. It can run over existing tables, FreeRADIUS's or ours, and repeatedly.
 #[must_use]
 pub fn postgres_script() -> String {
     let mut script = String::from("BEGIN;\n");
@@ -127,7 +127,7 @@ pub fn postgres_script() -> String {
     script
 }
 
-/// One step for PostgreSQL, its version noted at the end.
+/// Returns the script of one PostgreSQL step, which records its version at the end.
 pub(crate) fn postgres_step(step: &SchemaMigration) -> String {
     let add = |c: &SchemaColumn| {
         format!("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {};\n", c.table, c.name, c.postgres)

@@ -1,4 +1,4 @@
-//! The store in a file: SQLite, within this program.
+//! The store in a file: embedded SQLite.
 
 use crate::rows::{self, CellValue, ColumnKind, SESSION};
 use crate::schema::{self, MIGRATIONS, SchemaReport};
@@ -16,20 +16,20 @@ use usher_aaa::store::{
     UserRows,
 };
 
-/// How long another's lock is waited for before [`StoreError::Unavailable`].
+/// The time limit for a lock before [`StoreError::Unavailable`].
 const BUSY: Duration = Duration::from_secs(5);
-/// Users in one transaction of [`Store::put_users`]: others write in between.
+/// The users per transaction of [`Store::put_users`], so that other writers get their turn.
 const USERS_AT_ONCE: usize = 10_000;
 
-/// A store in an SQLite file. Each value is a connection of its own; any number may be open to one file, in one
-/// program or several: readers never wait, writers wait for each other.
+/// A store in an SQLite file. Each value is a connection. Any number can open one file, in one or several programs:
+/// readers never wait, writers wait for each other.
 #[derive(Debug)]
 pub struct SqliteStore {
     connection: Connection,
     sql: SqlStatements,
 }
 
-/// Statements whose texts are put together once.
+/// Statements that are built once.
 #[derive(Debug)]
 struct SqlStatements {
     put_session: String,
@@ -38,7 +38,7 @@ struct SqlStatements {
 }
 
 const GROUPS: &str = "SELECT groupname FROM radusergroup WHERE username = ?1 ORDER BY priority, id";
-/// A table without the column `server`, as tables of others may be, has the outer one, which says nothing.
+/// If a foreign table lacks the column `server`, the name resolves to the outer NULL.
 const CLIENTS: &str = "SELECT n.nasname, n.shortname, n.type, n.secret, n.description, n.require_ma, n.limit_proxy_state, \
     (SELECT server FROM nas AS same WHERE same.id = n.id) FROM nas AS n, (SELECT NULL AS server) AS lacking ORDER BY n.id";
 const RESTARTED: &str = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = ?2, acctterminatecause = ?3, \
@@ -46,7 +46,7 @@ const RESTARTED: &str = "UPDATE radacct SET acctstoptime = ?2, acctupdatetime = 
     WHERE acctstoptime IS NULL AND nasipaddress = ?1 AND coalesce(acctstarttime <= ?2, 1) AND usher_diameter_origin = ''";
 const LOGIN: &str = "INSERT INTO radpostauth (username, reply, authdate, callingstationid) \
     VALUES (?1, ?2, datetime(?3, 'unixepoch'), ?4)";
-/// The tables of attributes, each with the column of whose they are.
+/// The attribute tables, each with the column of the user or group name.
 const ATTRIBUTES: [(&str, &str); 4] = [
     ("radcheck", "username"),
     ("radreply", "username"),
@@ -58,7 +58,7 @@ impl SqlStatements {
     fn new() -> Self {
         let marks = vec!["?"; SESSION.len()].join(", ");
         let column = |(name, kind): (&str, ColumnKind)| match kind {
-            // FreeRADIUS writes seconds; people's scripts and older versions write dates.
+            // FreeRADIUS writes seconds. Scripts and older versions write dates.
             ColumnKind::Time => format!(
                 "CASE typeof({name}) WHEN 'text' THEN CAST(strftime('%s', {name}) AS INTEGER) ELSE {name} END"
             ),
@@ -107,11 +107,11 @@ fn store_error(error: rusqlite::Error) -> StoreError {
 }
 
 impl SqliteStore {
-    /// Opens the file; makes it, for its owner only, where there is none, and brings its tables to
+    /// Opens the file. Creates it if missing, readable by its owner only, and brings its tables to
     /// [`crate::SCHEMA_VERSION`].
     ///
     /// # Errors
-    /// The file cannot be opened or made, is no database, is of a newer version, or is locked for seconds.
+    /// The file cannot be opened or created, is not a database, has a newer version, or stays locked for seconds.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let open = || {
@@ -126,10 +126,10 @@ impl SqliteStore {
         open().map_err(|error| add_path(path, error))
     }
 
-    /// Looks at a file without changing it; `None`: there is none yet, and a server would make it.
+    /// Examines a file without changes. `None`: it is absent, and a server would create it.
     ///
     /// # Errors
-    /// As of [`SqliteStore::open`].
+    /// As for [`SqliteStore::open`].
     pub fn examine_schema(path: impl AsRef<Path>) -> Result<Option<SchemaReport>, StoreError> {
         let path = path.as_ref();
         let look = || {
@@ -155,12 +155,12 @@ impl SqliteStore {
     }
 }
 
-/// A writer takes its lock at once: one that had read first could not wait for another.
+/// Begins a write and takes the lock at once. A transaction that reads first could not wait for another writer.
 fn begin_write(connection: &mut Connection) -> Result<Transaction<'_>, StoreError> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)
 }
 
-/// What is said of a file.
+/// Adds the path to an error.
 fn add_path(path: &Path, error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(text) => StoreError::Unavailable(format!("{}: {text}", path.display())),
@@ -173,7 +173,7 @@ fn open_error(error: io::Error) -> StoreError {
     StoreError::Refused(format!("cannot be opened: {error}"))
 }
 
-/// What the statements of a server need, and the tables lack.
+/// Lists the parts that a server's statements need and the tables lack.
 fn missing_schema(connection: &Connection) -> Result<Vec<String>, StoreError> {
     let SqlStatements { put_session, session, open_sessions } = SqlStatements::new();
     let attributes = ATTRIBUTES.map(|(table, key)| attributes_of(table, key));
@@ -193,13 +193,14 @@ fn missing_schema(connection: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(missing)
 }
 
-/// The folder of a file.
+/// Returns the folder of a file.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// By which path and how a file is opened that is there; it is not made, since by then its name may lead elsewhere. Root
-/// follows no link that others can put into its folder: root would write the tables into whatever file it leads to.
+/// Returns the path and the flags for opening an existing file. The flags never create it, since its name may lead
+/// elsewhere by then. Root follows no link that others can put into its folder: it would write the tables into the
+/// link's target.
 fn direct_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
     let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
     #[cfg(unix)]
@@ -220,9 +221,10 @@ fn direct_path(path: &Path) -> io::Result<(Cow<'_, Path>, OpenFlags)> {
     Ok((path.into(), flags))
 }
 
-/// Makes an empty file that only its owner may read, who is that of its folder: there are passwords in it. One that is there is not opened:
-/// closing it would end the locks that other connections of this process have on it (POSIX), and a program that then
-/// takes itself for the last to leave removes the write-ahead log under them.
+/// Creates an empty file, readable only by the owner of its folder, since it has passwords.
+///
+/// It never opens an existing file. Closing it would release this process's other locks on the file (POSIX). A
+/// program could then take itself for the last user and remove the write-ahead log.
 fn create_file(path: &Path) -> io::Result<()> {
     use std::io::ErrorKind;
     let mut options = OpenOptions::new();
@@ -239,8 +241,8 @@ fn create_file(path: &Path) -> io::Result<()> {
 
 fn configure_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
-    // Of several that open a new file at once only one can turn the log on, and SQLite does not let the others wait
-    // for it.
+    // Only one of several programs that open a new file can turn the WAL on. SQLite's busy timeout does not cover
+    // this.
     let begun = std::time::Instant::now();
     loop {
         let turned = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
@@ -267,7 +269,7 @@ fn migrate_schema(connection: &mut Connection) -> Result<(), StoreError> {
     let work = begin_write(connection)?;
     work.execute_batch("CREATE TABLE IF NOT EXISTS usher_schema (version INTEGER PRIMARY KEY)")
         .map_err(store_error)?;
-    // Another program may have done it while this one waited for the lock.
+    // Another program may have migrated while this one waited for the lock.
     let found = schema_version(&work).map_err(store_error)?;
     for step in MIGRATIONS.iter().filter(|step| step.version > found) {
         for column in step.columns {
@@ -284,7 +286,7 @@ fn migrate_schema(connection: &mut Connection) -> Result<(), StoreError> {
     work.commit().map_err(store_error)
 }
 
-/// The version of the tables; 0 where there is none of ours.
+/// Returns the version of the tables. 0: the tables are not ours.
 fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     let there = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'usher_schema'";
     if connection.query_row(there, [], |row| row.get::<_, i64>(0))? == 0 {
@@ -298,7 +300,7 @@ fn has_column(connection: &Connection, column: &schema::SchemaColumn) -> rusqlit
     connection.query_row(sql, [column.table, column.name], |row| row.get::<_, i64>(0)).map(|n| n > 0)
 }
 
-/// A session is put in place of the one of its key, so the key must be one.
+/// Makes sure that session keys are unique, since a session replaces the row with its key.
 fn unique_sessions(connection: &Connection) -> Result<(), StoreError> {
     let sql = "SELECT count(*) FROM pragma_index_list('radacct') AS list WHERE list.\"unique\" AND NOT list.partial AND \
                (SELECT lower(group_concat(name)) FROM pragma_index_info(list.name)) = 'acctuniqueid'";
@@ -323,7 +325,7 @@ fn cell_value(value: ValueRef<'_>) -> CellValue<'_> {
     }
 }
 
-/// Text of a column that another program may have filled with anything.
+/// Reads text from a column that other programs can fill with any type.
 fn column_text(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<String> {
     Ok(match cell_value(row.get_ref(index)?) {
         CellValue::Null => String::new(),
@@ -340,12 +342,12 @@ fn read_session(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(rows::session_from_cells(cells))
 }
 
-/// The statement that finds the rows of a table of attributes.
+/// Builds the statement that reads rows of an attribute table.
 fn attributes_of(table: &str, key: &str) -> String {
     format!("SELECT attribute, op, value FROM {table} WHERE {key} = ?1 ORDER BY id")
 }
 
-/// The rows of one of the four tables of attributes that are of `name`.
+/// Reads the rows of `name` from one of the four attribute tables.
 fn read_attributes(
     connection: &Connection,
     table: &str,
@@ -386,7 +388,7 @@ fn put_attributes(
     Ok(())
 }
 
-/// The user's rows, away; how many there were.
+/// Deletes the user's rows. Returns their number.
 fn delete_user_rows(connection: &Connection, name: &str) -> rusqlite::Result<usize> {
     let mut count = 0;
     for sql in [
@@ -417,7 +419,7 @@ fn apply_change(connection: &Connection, sql: &SqlStatements, change: &StoreChan
         StoreChange::Session(row) => {
             let mut cells = rows::session_cells(row);
             for (cell, (_, kind)) in cells.iter_mut().zip(SESSION) {
-                // FreeRADIUS's tables have no nothing here, except for times.
+                // FreeRADIUS's columns here are NOT NULL, except for times.
                 if *cell == CellValue::Null && kind != ColumnKind::Time {
                     *cell = CellValue::Text(Cow::Borrowed(""));
                 }
@@ -515,7 +517,7 @@ impl Store for SqliteStore {
                    UNION SELECT username FROM radreply WHERE username > ?1 \
                    UNION SELECT username FROM radusergroup WHERE username > ?1 ORDER BY 1 LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql).map_err(store_error)?;
-        // No name is empty, so all are after the empty one.
+        // No name is empty, so all names come after the empty one.
         let values = params![rows::storable_text(after.unwrap_or_default()), most];
         statement
             .query_map(values, |row| column_text(row, 0))
@@ -571,7 +573,7 @@ impl Store for SqliteStore {
             client.require_message_authenticator.as_str(),
             client.limit_proxy_state.as_str(),
         ];
-        // What else the row says, such as its ports, stays.
+        // Other columns of the row, such as its ports, stay.
         let update = "UPDATE nas SET shortname = ?2, type = ?3, secret = ?4, description = ?5, require_ma = ?6, \
                       limit_proxy_state = ?7 WHERE nasname = ?1";
         if work.execute(update, values).map_err(store_error)? == 0 {

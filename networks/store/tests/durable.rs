@@ -1,7 +1,8 @@
-//! What was acknowledged is there exactly once, whoever dies: the program that writes, by `kill -9`, or the database.
+//! Tests that acknowledged records exist exactly once after `kill -9` of the writing program, or a crash of the
+//! database.
 //!
-//! `durable write STORE PLACE FIRST` is the program that is killed. It writes a session and a login for each number
-//! from FIRST, in group commits, and says `FIRST LAST` of each commit when the store has answered.
+//! `durable write STORE PLACE FIRST` is the program to be killed. From FIRST on it writes a session and a login for
+//! each number, in group commits. After each acknowledged commit it prints `FIRST LAST`.
 
 #[path = "stores/cluster.rs"]
 mod cluster;
@@ -25,7 +26,7 @@ use usher_store::{PostgresStore, SqliteStore};
 const RECORDS: u32 = 50_000;
 const AT_ONCE: u32 = 64;
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any step on a busy machine. Only a failing test waits this long.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn main() {
@@ -48,7 +49,7 @@ fn open_store(store: &str, place: &str) -> Box<dyn Store> {
     }
 }
 
-/// Connects, again where a busy server does not answer in time.
+/// Connects, with retries if a busy server does not reply in time.
 fn connect_patiently(url: &str) -> PostgresStore {
     let begun = Instant::now();
     loop {
@@ -59,7 +60,7 @@ fn connect_patiently(url: &str) -> PostgresStore {
     }
 }
 
-/// Writes until all records are there.
+/// Writes until all records exist.
 fn write_records(store: &mut dyn Store, first: u32) {
     let mut out = std::io::stdout().lock();
     let mut next = first;
@@ -87,13 +88,13 @@ fn write_records(store: &mut dyn Store, first: u32) {
     }
 }
 
-/// A writer at work.
+/// A running writer.
 struct WriterProcess {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
-    /// The numbers below it are acknowledged.
+    /// All numbers below it are acknowledged.
     acknowledged: u32,
-    /// How often it was told that the store is away.
+    /// How many times the store was unavailable.
     away: u32,
 }
 
@@ -107,7 +108,7 @@ impl WriterProcess {
         Self { child, lines, acknowledged: first, away: 0 }
     }
 
-    /// Takes the next line; false at the end.
+    /// Reads the next line. False at the end.
     fn take_line(&mut self) -> bool {
         let Some(Ok(line)) = self.lines.next() else { return false };
         match line.split_once(' ').map(|(first, last)| (first.parse::<u32>(), last.parse::<u32>())) {
@@ -116,20 +117,20 @@ impl WriterProcess {
                 self.acknowledged = last + 1;
             }
             _ if line == "away" => self.away += 1,
-            // The last line of a killed program may be cut off; then it acknowledged nothing.
+            // The last line of a killed program may be cut off, and then does not count.
             _ => return false,
         }
         true
     }
 
-    /// Waits until so many are acknowledged.
+    /// Waits until `count` numbers are acknowledged.
     fn wait_until_acknowledged(&mut self, count: u32) {
         while self.acknowledged < count {
             assert!(self.take_line(), "the writer ended at {}", self.acknowledged);
         }
     }
 
-    /// `kill -9`; what it had said before is still heard.
+    /// Sends `kill -9`. Reads the earlier output to its end.
     fn kill(mut self) -> u32 {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it ends");
@@ -144,13 +145,13 @@ impl WriterProcess {
     }
 }
 
-/// A number below `limit` that nobody foresees.
+/// Returns a random number below `limit`.
 fn random_below(limit: u32) -> u32 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").subsec_nanos();
     (now / 64).wrapping_mul(2_654_435_761) % limit
 }
 
-/// How often each session is there, by number.
+/// Counts the rows of each session, by number.
 fn count_sessions(store: &mut dyn Store) -> BTreeMap<u32, u32> {
     let mut found = BTreeMap::new();
     let mut count = |row: usher_aaa::store::SessionRow| {
@@ -188,7 +189,7 @@ fn killed_writer() {
         eprintln!("round {round}: killed after {acknowledged} records, {} are there", found.len());
         each_once(&found, acknowledged);
         each_once(&count_logins(&path), acknowledged);
-        // What was made and not acknowledged would be a new record's place: the next writer begins after it.
+        // The next writer starts after records that were written but not acknowledged.
         acknowledged = u32::try_from(found.len()).expect("few enough");
     }
     WriterProcess::start("sqlite", place, acknowledged).wait_for_end();
@@ -197,7 +198,7 @@ fn killed_writer() {
     each_once(&count_logins(&path), RECORDS);
 }
 
-/// How often each login is there, by number.
+/// Counts the rows of each login, by number.
 fn count_logins(path: &std::path::Path) -> BTreeMap<u32, u32> {
     let file = rusqlite::Connection::open(path).expect("the file can be opened");
     let mut statement = file.prepare("SELECT username FROM radpostauth").expect("the table is there");
@@ -231,7 +232,7 @@ fn stopped_database() {
     let acknowledged = writer.kill();
     let mut store = connect_patiently(&url);
     each_once(&count_sessions(&mut store), acknowledged);
-    // A writer that begins anew writes what was not acknowledged again: it is put in its own place.
+    // A restarted writer writes unacknowledged records again, in place.
     let told = WriterProcess::start("postgres", &url, acknowledged).wait_for_end();
     assert_eq!(told, 0, "the server was there");
     each_once(&count_sessions(&mut store), RECORDS);

@@ -1,11 +1,13 @@
-//! Addresses of hosts, and networks.
+//! Host addresses and networks.
 
 use core::net::IpAddr;
 
-/// Whether a host can have this address on a network that leads on to others (RFC 1122 §3.2.1.3, RFC 3927 §2.7, RFC 4291 §2.4).
+/// True if a host can have this address on a network with routes to others.
 ///
-/// These are of no host: the unspecified one, 0.0.0.0/8, loopback, link-local, multicast, broadcast, 240.0.0.0/4, and IPv4 that is
-/// written as IPv6. Private addresses and those of documentation are a host's.
+/// Sources: RFC 1122 §3.2.1.3, RFC 3927 §2.7, RFC 4291 §2.4.
+///
+/// It is false for the unspecified address, 0.0.0.0/8, loopback, link-local, multicast, broadcast, 240.0.0.0/4 and
+/// IPv4-mapped addresses. It is true for private and documentation addresses.
 #[must_use]
 pub fn is_host_address(address: IpAddr) -> bool {
     match address {
@@ -20,8 +22,8 @@ pub fn is_host_address(address: IpAddr) -> bool {
     }
 }
 
-/// A host's address without what one subscriber may choose freely: of an IPv6 address 64 bits remain, and IPv4 that is
-/// written as IPv6 is IPv4.
+/// Returns an address without the bits that one subscriber can choose freely. An IPv6 address keeps its first 64 bits;
+/// an IPv4-mapped address becomes IPv4.
 #[must_use]
 pub fn host_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -30,7 +32,7 @@ pub fn host_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address is of a network, which has so many leading bits; an IPv4-mapped address is its IPv4 address.
+/// True if the address is in the network with this prefix length. An IPv4-mapped address counts as IPv4.
 #[must_use]
 pub fn is_within(address: IpAddr, (network, bits): (IpAddr, u8)) -> bool {
     let number = |address: IpAddr| match address {

@@ -1,10 +1,14 @@
-//! Automata as the tables and diagrams of their standards: one notation, from which come the step function, the rows as
-//! data, their test and their picture.
+//! State machines as the tables and diagrams of their standards. One notation yields the step function, the rows as
+//! data, a coverage test and a picture.
 //!
-//! [`automaton!`](crate::automaton!) takes two forms. A *table* answers events: `EVENT if CONDITION => [ACTIONS] NEXT`.
-//! A *diagram* is boxes, with what is done on entering them, and arrows that are looked at from the top:
-//! `CONDITION => NEXT`, at last `_ => NEXT` for "else" or an unconditional transition. Each state has its block, and
-//! what it leaves out it says (`! ignored`, `! never`, `! waits`, `! ends`), with the reason.
+//! [`automaton!`](crate::automaton!) takes two forms:
+//!
+//! - A *table* handles events: `EVENT if CONDITION => [ACTIONS] NEXT`.
+//! - A *diagram* has boxes, with actions on entry, and arrows that are tried from the top: `CONDITION => NEXT`. A last
+//!   `_ => NEXT` is the "else" or an unconditional transition.
+//!
+//! Each state has a block. The block names the events without a row, with the reason: `! ignored`, `! never`,
+//! `! waits`, `! ends`.
 //!
 //! ```
 //! use usher_core::{automaton, names};
@@ -50,8 +54,8 @@
 //! assert_eq!(lines[2], "Shut; Turn & the key is ours; Click; shut and locked");
 //! ```
 //!
-//! The step function is a `match` that the compiler checks, with the conditions as its guards. So these do not compile:
-//! a pair of state and event without a word,
+//! The step function is a `match` that the compiler checks, with the conditions as its guards. So these mistakes do not
+//! compile. A pair of state and event that the table leaves out:
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Event { Push, Pull, } }
@@ -61,7 +65,7 @@
 //!     Shut { Pull => [Swing] Open; }
 //! }
 //! ```
-//! a condition without an "else",
+//! A condition without an "else":
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Guard { Windy, } }
@@ -70,7 +74,7 @@
 //!     Shut { ! ends: "for good"; }
 //! }
 //! ```
-//! a state, event, condition or action that there is not,
+//! An undeclared state, event, condition or action:
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Guard { Windy, } }
@@ -79,7 +83,7 @@
 //!     Shut { ! ends: "for good"; }
 //! }
 //! ```
-//! a row that stands twice, or behind one that is taken whatever holds,
+//! A row that appears twice, or after a row that always matches:
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Guard { Windy, } }
@@ -88,7 +92,7 @@
 //!     Shut { ! ends: "for good"; }
 //! }
 //! ```
-//! a gap where there is a row,
+//! A gap where a row exists:
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Guard { Windy, } }
@@ -97,7 +101,7 @@
 //!     Shut { ! ends: "for good"; }
 //! }
 //! ```
-//! and a state that no row leads to.
+//! A state that no row leads to:
 //! ```compile_fail
 //! # usher_core::names! { pub State { Open, Shut, } }
 //! # usher_core::names! { pub Guard { Windy, } }
@@ -106,37 +110,37 @@
 //!     Shut { ! ends: "for good"; }
 //! }
 //! ```
-//! In the tests of the crate that it stands in, a table has `cover`: it runs scenarios and fails when they left out a
-//! row, or met what the table says can never be.
+//! In the tests of its crate a table has `cover`. It runs scenarios, and fails if they miss a row or meet an event that
+//! the table declares impossible.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A row: in a state, on an event, if a condition holds, these actions and the next state.
+/// A row: in a state, on an event, if a condition holds, do these actions and enter the next state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransitionRow<S: 'static, E: 'static, G: 'static, A: 'static> {
-    /// In this state,
+    /// The state.
     pub from: S,
-    /// on this event ([`Nil`] in a diagram),
+    /// The event ([`Nil`] in a diagram).
     pub on: E,
-    /// if this holds; `None`: whatever holds,
+    /// The condition; `None`: always.
     pub when: Option<G>,
-    /// do this in order,
+    /// The actions, in order.
     pub actions: &'static [A],
-    /// and go there.
+    /// The next state.
     pub to: S,
 }
 
-/// What an automaton is made of.
+/// The types of an automaton.
 pub trait Automaton {
-    /// Its states.
+    /// The states.
     type State: Copy + 'static;
-    /// What happens to it.
+    /// The events.
     type Event: Copy + 'static;
-    /// What it asks before it takes a row.
+    /// The conditions of its rows.
     type Guard: Copy + 'static;
-    /// What it does.
+    /// The actions.
     type Action: Copy + 'static;
 }
 
@@ -148,48 +152,48 @@ pub type RowOf<T> = TransitionRow<
     <T as Automaton>::Action,
 >;
 
-/// An automaton in its standard's words.
+/// An automaton in the words of its standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AutomatonDiagram {
-    /// Its name: small letters and hyphens.
+    /// The name: lower-case letters and hyphens.
     pub name: &'static str,
-    /// Where it is written: standard and section.
+    /// The standard and section that define it.
     pub source: &'static str,
-    /// The state in which it begins.
+    /// The initial state.
     pub start: &'static str,
-    /// Its states, in the order of its blocks, with what is done on entering them.
+    /// The states in the order of their blocks, with their entry actions.
     pub boxes: &'static [(&'static str, &'static [&'static str])],
-    /// Its rows.
+    /// The rows.
     pub lines: &'static [DiagramLine],
-    /// What has none.
+    /// The state and event pairs without a row.
     pub gaps: &'static [DiagramGap],
 }
 
-/// A row in its standard's words.
+/// A row in the words of its standard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiagramLine {
-    /// In this state,
+    /// The state.
     pub from: &'static str,
-    /// on this event (empty in a diagram),
+    /// The event; empty in a diagram.
     pub on: &'static str,
-    /// if this holds; empty: whatever holds,
+    /// The condition; empty: always.
     pub when: &'static str,
-    /// do this in order,
+    /// The actions, in order.
     pub actions: &'static [&'static str],
-    /// and go there.
+    /// The next state.
     pub to: &'static str,
 }
 
-/// What a state does not answer, and why.
+/// Events that a state does not handle, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiagramGap {
-    /// How it is meant.
+    /// The kind of gap.
     pub kind: GapKind,
     /// The state.
     pub from: &'static str,
-    /// The events (the name of [`Nil`] in a diagram).
+    /// The events; the name of [`Nil`] in a diagram.
     pub on: &'static [&'static str],
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -216,7 +220,7 @@ crate::names! {
 }
 
 impl DiagramLine {
-    /// Event and condition, as a table of an RFC writes them: `Timer expires & Pending`.
+    /// Returns event and condition as a table of an RFC writes them: `Timer expires & Pending`.
     #[must_use]
     pub fn trigger_text(&self) -> String {
         let between = if self.on.is_empty() || self.when.is_empty() { "" } else { " & " };
@@ -232,7 +236,7 @@ impl fmt::Display for DiagramLine {
 }
 
 impl fmt::Display for AutomatonDiagram {
-    /// Its rows, then its gaps, a line each.
+    /// Writes the rows, then the gaps, one per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}), from {}", self.name, self.source, self.start)?;
         for (state, entry) in self.boxes.iter().filter(|(_, entry)| !entry.is_empty()) {
@@ -251,14 +255,14 @@ impl fmt::Display for AutomatonDiagram {
 }
 
 impl AutomatonDiagram {
-    /// The picture of it, for Graphviz.
+    /// Returns the picture for Graphviz.
     #[must_use]
     pub const fn to_dot(&self) -> DotGraph<'_> {
         DotGraph(self)
     }
 }
 
-/// A diagram that prints as a graph in Graphviz' language.
+/// A diagram that prints as a graph in the language of Graphviz.
 #[derive(Clone, Copy, Debug)]
 pub struct DotGraph<'a>(&'a AutomatonDiagram);
 
@@ -294,14 +298,14 @@ impl fmt::Display for DotGraph<'_> {
     }
 }
 
-/// Lines as a quoted string of Graphviz' language.
+/// Formats lines as a quoted string of Graphviz.
 fn quote_lines(lines: &[&str]) -> String {
     let lines: Vec<String> =
         lines.iter().map(|line| line.replace('\\', "\\\\").replace('"', "\\\"")).collect();
     ["\"", &lines.join("\\n"), "\""].concat()
 }
 
-/// Which rows scenarios took.
+/// The rows that scenarios took.
 #[derive(Debug, Default)]
 pub struct RowCoverage {
     taken_rows: Vec<usize>,
@@ -309,7 +313,7 @@ pub struct RowCoverage {
 }
 
 impl RowCoverage {
-    /// A step was taken by the row of this number, or by none: in this state, on this event.
+    /// Records a step from this state on this event, by the row of this number or by none.
     pub fn record_step(&mut self, diagram: &AutomatonDiagram, row: Option<usize>, from: &str, on: &str) {
         let impossible =
             |gap: &&DiagramGap| gap.kind == GapKind::Never && gap.from == from && gap.on.contains(&on);
@@ -322,11 +326,11 @@ impl RowCoverage {
         }
     }
 
-    /// Passes where every row was taken and nothing happened that cannot.
+    /// Passes if the scenarios took every row and met nothing that the table declares impossible.
     ///
     /// # Panics
     ///
-    /// Else, with what is missing.
+    /// Otherwise, with a list of the failures.
     pub fn assert_complete(&self, diagram: &AutomatonDiagram) {
         let untaken: Vec<String> = (diagram.lines.iter().enumerate())
             .filter(|(number, _)| !self.taken_rows.contains(number))
@@ -337,9 +341,8 @@ impl RowCoverage {
     }
 }
 
-/// Declares an enum whose values have names in their source: what an [`automaton!`](crate::automaton!) is made of. A
-/// name that is not given is the value's own. Where the first value has another such enum inside, its name is that
-/// one's.
+/// Declares an enum whose values have names in their standard, for use in [`automaton!`](crate::automaton!). The
+/// default name is the identifier. If the first variant wraps another such enum, it takes the names of that enum.
 #[macro_export]
 macro_rules! names {
     (@name $variant:ident) => { stringify!($variant) };
@@ -349,9 +352,9 @@ macro_rules! names {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         $vis enum $name { $($(#[$doc])* $variant,)* }
         impl $name {
-            /// All of them, in the order of their declaration.
+            /// All values in the order of their declaration.
             $vis const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// As its source writes it.
+            /// Returns the name in the standard.
             #[must_use]
             $vis const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $crate::names!(@name $variant $($text)?),)* }
@@ -369,7 +372,7 @@ macro_rules! names {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         $vis enum $name { $(#[$of_doc])* $of($inner), $($(#[$doc])* $variant,)* }
         impl $name {
-            /// As its source writes it.
+            /// Returns the name in the standard.
             #[must_use]
             $vis const fn name(self) -> &'static str {
                 match self {
@@ -384,7 +387,7 @@ macro_rules! names {
 /// Declares an automaton; see the [module](mod@crate::automaton).
 #[macro_export]
 macro_rules! automaton {
-    // A table: rows answer events.
+    // A table: rows handle events.
     (
         $(#[$meta:meta])*
         $vis:vis $table:ident($name:literal, $source:literal):
@@ -425,7 +428,7 @@ macro_rules! automaton {
             })*
         }
         impl $table {
-            /// The arrow that is taken from this state now.
+            /// Returns the arrow to take from this state now.
             #[inline]
             #[must_use]
             $vis fn step(
@@ -440,7 +443,7 @@ macro_rules! automaton {
     (@entry [$vis:vis] $table:ident $state:ident [] $($from:ident [])*) => {};
     (@entry [$vis:vis] $table:ident $state:ident [$action:ident] $($from:ident [$($entry:ident),*])*) => {
         impl $table {
-            /// What is done on entering a state.
+            /// Returns the entry actions of a state.
             #[inline]
             #[must_use]
             $vis const fn entry(state: $state) -> &'static [$action] {
@@ -450,7 +453,7 @@ macro_rules! automaton {
     };
     (@step [$vis:vis] $table:ident $state:ident $event:ident []) => {
         impl $table {
-            /// The row for this state and event; `None`: nothing changes.
+            /// Returns the row for this state and event; `None`: nothing changes.
             #[inline]
             #[must_use]
             $vis fn step(state: $state, on: $event) -> Option<&'static $crate::automaton::RowOf<Self>> {
@@ -460,7 +463,7 @@ macro_rules! automaton {
     };
     (@step [$vis:vis] $table:ident $state:ident $event:ident [$guard:ident]) => {
         impl $table {
-            /// The row for this state and event with what holds now; `None`: nothing changes.
+            /// Returns the row for this state and event under the current conditions; `None`: nothing changes.
             #[inline]
             #[must_use]
             $vis fn step(
@@ -518,7 +521,7 @@ macro_rules! automaton {
                     actions: &[$($action::$act $($arg)*),*],
                     to: $state::$to,
                 },)*)*];
-                /// The same in words.
+                /// The diagram in the words of the standard.
                 $vis const DIAGRAM: AutomatonDiagram = AutomatonDiagram {
                     name: $name,
                     source: $source,
@@ -540,7 +543,7 @@ macro_rules! automaton {
                 };
                 const GAPS: &'static [($state, $event)] = &[$($($(($state::$from, $event::$none),)*)*)*];
 
-                /// The row that would be taken: a question, which is no step.
+                /// Returns the row that a step would take, without taking it.
                 #[inline]
                 $vis fn find(
                     state: $state,
@@ -576,7 +579,7 @@ macro_rules! automaton {
                     row
                 }
 
-                /// Runs scenarios; fails where they leave out a row.
+                /// Runs scenarios and fails if they miss a row.
                 #[cfg(test)]
                 $vis fn cover(scenarios: impl FnOnce()) {
                     Self::coverage(|coverage| *coverage = $crate::automaton::RowCoverage::default());
@@ -603,7 +606,7 @@ macro_rules! automaton {
                         _ => false,
                     }
                 }
-                /// The number of a row.
+                /// Returns the number of a row.
                 const fn row_index(from: $state, on: $event, when: Option<$guard>) -> usize {
                     let mut i = 0;
                     while !(Self::is_row_of(&Self::ROWS[i], from, on) && Self::is_same_condition(Self::ROWS[i].when, when)) {
@@ -611,7 +614,7 @@ macro_rules! automaton {
                     }
                     i
                 }
-                /// Whether a row stands once, and behind none that is always taken.
+                /// True if a row appears once and after no row that always matches.
                 const fn is_reachable_row(from: $state, on: $event, when: Option<$guard>) -> bool {
                     let (mut i, mut times) = (0, 0);
                     while i < Self::ROWS.len() {
@@ -627,7 +630,7 @@ macro_rules! automaton {
                     }
                     times == 1
                 }
-                /// Whether what is said to have no row has none that is always taken, and is said once.
+                /// True if a declared gap appears once and has no row that always matches.
                 const fn is_gap(from: $state, on: $event) -> bool {
                     let mut i = 0;
                     while i < Self::ROWS.len() {
@@ -644,7 +647,7 @@ macro_rules! automaton {
                     }
                     times == 1
                 }
-                /// Whether rows lead to a state from the first.
+                /// True if rows lead to this state from the initial state.
                 const fn is_reached(state: $state) -> bool {
                     let mut seen = [false; $state::ALL.len()];
                     seen[$state::$start as usize] = true;
@@ -659,7 +662,7 @@ macro_rules! automaton {
                     }
                     seen[state as usize]
                 }
-                /// Whether an event is answered in any state.
+                /// True if any state handles this event.
                 const fn is_answered(on: $event) -> bool {
                     let mut i = 0;
                     while i < Self::ROWS.len() {

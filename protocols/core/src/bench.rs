@@ -1,4 +1,4 @@
-//! For tests: a network of machines in virtual time ([`MachineNetwork`]), and machines without one ([`TestMachine`]).
+//! Test tools: a network of machines in virtual time ([`MachineNetwork`]), and single machines ([`TestMachine`]).
 
 mod network;
 #[cfg(test)]
@@ -15,8 +15,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-/// A machine whose outputs are sorted by their kind, for tests that look at one kind and care nothing for the order among
-/// them. Everything else is the machine's own.
+/// A machine whose outputs are sorted by kind, for tests that ignore the order among kinds. Other calls go to the
+/// machine itself.
 #[derive(Debug)]
 pub struct TestMachine<M: Machine> {
     machine: M,
@@ -27,7 +27,7 @@ pub struct TestMachine<M: Machine> {
 }
 
 impl<M: Machine> TestMachine<M> {
-    /// This machine, which is told that it is [`EPOCH`].
+    /// Wraps a machine and sets its wall clock to [`EPOCH`].
     pub fn new(mut machine: M) -> Self {
         machine.set_epoch(Instant::ZERO, EPOCH);
         Self {
@@ -51,24 +51,24 @@ impl<M: Machine> TestMachine<M> {
             }
         }
     }
-    /// The next thing that it wants done on the network; `buf` holds the bytes.
+    /// Returns the next network operation; `buf` holds its bytes.
     pub fn poll_transmit(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.sort_outputs();
         let (transmit, bytes) = self.transmits.pop_front()?;
         *buf = bytes;
         Some(transmit)
     }
-    /// The next thing that it says.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<M::Event> {
         self.sort_outputs();
         self.events.pop_front()
     }
-    /// The next work that it did.
+    /// Returns the next record of work.
     pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.sort_outputs();
         self.work.pop_front()
     }
-    /// The next thing that it asks of a slow helper.
+    /// Returns the next job.
     pub fn poll_job(&mut self) -> Option<JobRequest<M::Job>> {
         self.sort_outputs();
         self.jobs.pop_front()

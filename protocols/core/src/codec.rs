@@ -7,35 +7,35 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("truncated: {needed} bytes wanted, {left} left")]
 pub struct TruncatedError {
-    /// How many bytes the field needs.
+    /// The number of bytes that the field needs.
     pub needed: usize,
-    /// How many are there.
+    /// The number of bytes left.
     pub left: usize,
 }
 
-/// Reads a byte slice front to back, never beyond its end.
+/// A reader of a byte slice from front to back, never beyond its end.
 #[derive(Clone, Copy, Debug)]
 pub struct OctetReader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> OctetReader<'a> {
-    /// Reads `bytes`.
+    /// Creates a reader of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
-    /// Bytes not read yet.
+    /// Returns the number of bytes not read yet.
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
-    /// True when all is read.
+    /// True if all bytes are read.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
-    /// The next `n` bytes.
+    /// Returns the next `n` bytes.
     ///
     /// # Errors
-    /// Fewer are left; nothing is consumed.
+    /// If fewer are left. It then consumes nothing.
     pub fn read_bytes(&mut self, n: usize) -> Result<&'a [u8], TruncatedError> {
         match self.rest.split_at_checked(n) {
             Some((head, rest)) => {
@@ -45,10 +45,10 @@ impl<'a> OctetReader<'a> {
             None => Err(TruncatedError { needed: n, left: self.rest.len() }),
         }
     }
-    /// The next `N` bytes as an array.
+    /// Returns the next `N` bytes as an array.
     ///
     /// # Errors
-    /// Fewer are left; nothing is consumed.
+    /// If fewer are left. It then consumes nothing.
     pub fn read_array<const N: usize>(&mut self) -> Result<[u8; N], TruncatedError> {
         match self.rest.split_first_chunk::<N>() {
             Some((head, rest)) => {
@@ -58,59 +58,59 @@ impl<'a> OctetReader<'a> {
             None => Err(TruncatedError { needed: N, left: self.rest.len() }),
         }
     }
-    /// A reader of the next `n` bytes alone.
+    /// Returns a reader of the next `n` bytes only.
     ///
     /// # Errors
-    /// Fewer are left; nothing is consumed.
+    /// If fewer are left. It then consumes nothing.
     pub fn sub_reader(&mut self, n: usize) -> Result<OctetReader<'a>, TruncatedError> {
         self.read_bytes(n).map(OctetReader::new)
     }
-    /// All that is left.
+    /// Returns and consumes the remaining bytes.
     pub fn take_rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
     }
-    /// All that is left, without consuming it.
+    /// Returns the remaining bytes without consuming them.
     pub const fn peek_rest(&self) -> &'a [u8] {
         self.rest
     }
-    /// The next byte.
+    /// Returns the next byte.
     ///
     /// # Errors
-    /// Nothing is left.
+    /// If no byte is left.
     pub fn read_u8(&mut self) -> Result<u8, TruncatedError> {
         self.read_array::<1>().map(|[b]| b)
     }
-    /// The next 16 bits.
+    /// Returns the next 16 bits.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// If fewer are left.
     pub fn read_u16(&mut self) -> Result<u16, TruncatedError> {
         self.read_array().map(u16::from_be_bytes)
     }
-    /// The next 24 bits.
+    /// Returns the next 24 bits.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// If fewer are left.
     pub fn read_u24(&mut self) -> Result<u32, TruncatedError> {
         self.read_array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// If fewer are left.
     pub fn read_u32(&mut self) -> Result<u32, TruncatedError> {
         self.read_array().map(u32::from_be_bytes)
     }
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// If fewer are left.
     pub fn read_u64(&mut self) -> Result<u64, TruncatedError> {
         self.read_array().map(u64::from_be_bytes)
     }
 }
 
-/// Appends big-endian fields to a caller's buffer, with lengths patched in afterwards.
+/// A writer that appends big-endian fields to a caller's buffer. Lengths are patched in afterwards.
 #[derive(Debug)]
 pub struct OctetWriter<'a> {
     buf: &'a mut Vec<u8>,
@@ -118,20 +118,20 @@ pub struct OctetWriter<'a> {
 }
 
 impl<'a> OctetWriter<'a> {
-    /// Appends to `buf`; offsets count from its present end.
+    /// Appends to `buf`. Offsets count from its current end.
     pub fn new(buf: &'a mut Vec<u8>) -> Self {
         let start = buf.len();
         Self { buf, start }
     }
-    /// Bytes written so far, which is the offset of the next.
+    /// Returns the number of bytes written, which is the offset of the next.
     pub fn len(&self) -> usize {
         self.buf.len() - self.start
     }
-    /// True when nothing is written yet.
+    /// True if nothing is written yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What was written so far.
+    /// Returns the bytes written so far.
     pub fn written_bytes(&self) -> &[u8] {
         &self.buf[self.start..]
     }
@@ -166,10 +166,10 @@ impl<'a> OctetWriter<'a> {
     pub fn write_u64(&mut self, v: u64) -> &mut Self {
         self.write_bytes(&v.to_be_bytes())
     }
-    /// Overwrites bytes already written at `at`.
+    /// Overwrites bytes already written, from `at`.
     ///
     /// # Panics
-    /// When `at` and the length reach beyond what was written: a mistake of the calling codec.
+    /// If the range reaches beyond the bytes written, which is an error of the calling codec.
     pub fn overwrite_at(&mut self, at: usize, b: &[u8]) {
         let at = self.start + at;
         self.buf[at..at + b.len()].copy_from_slice(b);

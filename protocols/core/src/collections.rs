@@ -1,5 +1,5 @@
-//! Hash maps for machines: fast, usable without std, and keyed by a seed, so that a live host can keep
-//! an attacker from choosing colliding keys while the simulator stays repeatable.
+//! Hash maps for machines: fast, without std, and keyed by a seed. So an attacker of a live host cannot choose
+//! colliding keys, and the simulator stays repeatable.
 //!
 //! Never let the iteration order of such a map reach a result or a packet: look up only, or sort first.
 
@@ -12,11 +12,11 @@ pub type HashMap<K, V> = hashbrown::HashMap<K, V, HashState>;
 /// A hash set with a seeded hasher.
 pub type HashSet<K> = hashbrown::HashSet<K, HashState>;
 
-/// A table of values that hold their own keys: it is given each hash, and keeps nothing but the values. For many small
-/// entries, such as the numbers of slots, where a map would store each key twice.
+/// A table of values that hold their own keys. The caller passes each hash, and the table stores only the values. It
+/// suits small entries, such as slot numbers: a map would store each key twice.
 pub type HashTable<T> = hashbrown::HashTable<T>;
 
-/// A hasher state drawn from the machine's own random stream.
+/// Draws a hasher state from the machine's random stream.
 pub fn hash_state(rng: &mut SecureRng) -> HashState {
     HashState::with_seed(rng.next_u64())
 }

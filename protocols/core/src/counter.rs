@@ -1,7 +1,7 @@
 //! Counters declared once and readable by name: drops by kind, messages, retransmissions.
 
-/// Declares a struct of `u64` counters with a list of their names and what each counts, so that logs, metrics, result rows
-/// and documentation derive from the one declaration.
+/// Declares a struct of `u64` counters, with their names and descriptions. Logs, metrics, result rows and documentation
+/// derive from this declaration.
 ///
 /// ```
 /// usher_core::counters! {
@@ -25,7 +25,7 @@ macro_rules! counters {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         $vis struct $name { $($(#[doc = $about])+ pub $field: u64,)* }
         impl $name {
-            /// The counters' names, each with what it counts, in the order of their declaration.
+            /// The name and description of each counter, in the order of their declaration.
             pub const DECLARED: &'static [(&'static str, &'static str)] =
                 &[$((stringify!($field), concat!($($about),+).trim_ascii())),*];
             /// Each counter with its name, in the order of their declaration.

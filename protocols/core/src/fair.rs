@@ -1,11 +1,11 @@
-//! A queue that serves those who use it in turn: who puts much into it waits for itself, and not others for it.
+//! A queue that serves its users in turn: a heavy user delays itself and not the others.
 
 use crate::address::host_of;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::cmp::Reverse;
 use core::net::IpAddr;
 
-/// Entries by key: each key's in their order, the keys in turn (round robin).
+/// A queue with one sub-queue per key, served round robin.
 ///
 /// ```
 /// # use usher_core::fair::FairQueue;
@@ -19,9 +19,9 @@ use core::net::IpAddr;
 #[derive(Clone, Debug)]
 pub struct FairQueue<K, T> {
     by_key: BTreeMap<K, VecDeque<T>>,
-    /// Keys that have entries, the next to be served first.
+    /// The keys with entries; the front is served next.
     turns: VecDeque<K>,
-    /// The same keys by how many entries they have.
+    /// The same keys by their number of entries.
     by_count: BTreeSet<(usize, K)>,
     len: usize,
 }
@@ -33,23 +33,23 @@ impl<K, T> Default for FairQueue<K, T> {
 }
 
 impl<K: Ord + Clone, T> FairQueue<K, T> {
-    /// An empty queue; it allocates nothing.
+    /// An empty queue. It allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// How many entries wait.
+    /// Returns the number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
-    /// Whether none waits.
+    /// True if the queue has no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// Puts an entry in. Where there would be more than `most`, one is given back: the newest of the key that has the
-    /// most, which is this one unless another key has more than this one has now.
+    /// Adds an entry. If the queue then exceeds `most` entries, evicts and returns the newest entry of the key with the
+    /// most. That is the new entry, unless another key has more entries.
     #[must_use]
     pub fn push(&mut self, key: K, entry: T, most: usize) -> Option<(K, T)> {
         let entries = self.by_key.entry(key.clone()).or_default();
@@ -69,7 +69,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         };
         self.take_entry(&longest, VecDeque::pop_back).map(|entry| (longest, entry))
     }
-    /// The oldest entry of the key whose turn it is.
+    /// Removes and returns the oldest entry of the next key.
     pub fn pop(&mut self) -> Option<(K, T)> {
         let key = self.turns.front()?.clone();
         let entry = self.take_entry(&key, VecDeque::pop_front)?;
@@ -79,7 +79,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         Some((key, entry))
     }
 
-    /// Takes an entry of a key out; a key without entries leaves.
+    /// Removes an entry of a key, and the key itself once it has no entries.
     fn take_entry(&mut self, key: &K, which: impl FnOnce(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
         let entries = self.by_key.get_mut(key)?;
         let before = entries.len();
@@ -88,7 +88,7 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
         self.update_count(key, before, before - 1);
         if before == 1 {
             self.by_key.remove(key);
-            // Served or just come: mostly it is one of the ends.
+            // The key was just served or just added: it is usually at one of the ends.
             if self.turns.front() == Some(key) {
                 self.turns.pop_front();
             } else if self.turns.back() == Some(key) {
@@ -109,20 +109,20 @@ impl<K: Ord + Clone, T> FairQueue<K, T> {
     }
 }
 
-/// A bounded number of places for peers that have proved nothing yet, shared by their networks ([`host_of`]).
+/// A bounded number of slots for unauthenticated peers, shared among their networks ([`host_of`]).
 ///
 /// ```
-/// # use usher_core::fair::PlaceTable;
-/// let mut places = PlaceTable::default();
+/// # use usher_core::fair::FairSlotTable;
+/// let mut slots = FairSlotTable::default();
 /// let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
-/// assert_eq!([places.add(1, a, 2), places.add(2, a, 2)], [None; 2]);
-/// assert_eq!(places.add(3, b, 2), Some(1), "the network with the most gives up its oldest");
+/// assert_eq!([slots.add_peer(1, a, 2), slots.add_peer(2, a, 2)], [None; 2]);
+/// assert_eq!(slots.add_peer(3, b, 2), Some(1), "the network with the most gives up its oldest");
 /// ```
 #[derive(Clone, Debug)]
 pub struct FairSlotTable<K> {
-    /// Each network's peers, the oldest first: each has the number of its coming.
+    /// The peers of each network by order of arrival, the oldest first.
     networks: BTreeMap<IpAddr, BTreeMap<u64, K>>,
-    /// The networks by how many places they have, and among equals by the age of their oldest peer.
+    /// The networks by number of slots, and among equals by the age of their oldest peer.
     shares: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
     peers: BTreeMap<K, (IpAddr, u64)>,
     arrival_count: u64,
@@ -135,8 +135,8 @@ impl<K> Default for FairSlotTable<K> {
 }
 
 impl<K: Ord + Copy> FairSlotTable<K> {
-    /// Adds a peer from an address. Where that makes more than `most`, gives the peer that loses its place: the oldest of the
-    /// network with the most. An honest peer needs its place for a short time only.
+    /// Adds a peer from an address. If the table then exceeds `most`, evicts and returns a peer: the oldest of the
+    /// network with the most slots. An honest peer needs its slot only for a short time.
     pub fn add_peer(&mut self, peer: K, from: IpAddr, most: usize) -> Option<K> {
         self.remove_peer(peer);
         self.arrival_count += 1;
@@ -153,7 +153,7 @@ impl<K: Ord + Copy> FairSlotTable<K> {
         self.remove_peer(displaced);
         Some(displaced)
     }
-    /// Frees a peer's place: it has proved itself, or it is gone.
+    /// Frees the slot of a peer that has authenticated or left.
     pub fn remove_peer(&mut self, peer: K) {
         if let Some((network, came)) = self.peers.remove(&peer) {
             self.update_network(network, |own| {
@@ -161,7 +161,7 @@ impl<K: Ord + Copy> FairSlotTable<K> {
             });
         }
     }
-    /// Whether all places are free.
+    /// True if all slots are free.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.peers.is_empty() && self.networks.is_empty() && self.shares.is_empty()
@@ -197,7 +197,7 @@ mod tests {
         }
         assert_eq!(queue.push('b', 10, 4), None);
         assert_eq!(queue.push('b', 11, 4), Some(('a', 2)));
-        // Nobody has more than who comes: the newcomer goes.
+        // No key has more entries than the newcomer's: the new entry is evicted.
         assert_eq!(queue.push('b', 12, 4), Some(('b', 12)));
         assert_eq!(queue.push('c', 20, 4), Some(('b', 11)));
         assert_eq!(queue.push('d', 30, 4), Some(('a', 1)));
@@ -225,7 +225,7 @@ mod tests {
                 } else if let Some((key, entry)) = queue.pop() {
                     let first = list.iter().position(|(k, _)| *k == key).unwrap();
                     prop_assert_eq!(list.remove(first), (key, entry));
-                    // Since the last newcomer nobody was served again before all who wait were.
+                    // Since the last newcomer, each waiting key is served before any key is served again.
                     let since = served.iter().rposition(|k| *k == key).map(|at| &served[at + 1..]);
                     if let Some(since) = since {
                         prop_assert!(list.iter().all(|(k, _)| *k == key || since.contains(k)));
@@ -273,9 +273,9 @@ mod tests {
         let mut add = |n: u32, from: &str| all.add_peer(n, from.parse().unwrap(), 4);
         assert_eq!([0, 1, 2].map(|n| add(n, "192.0.2.1")), [None; 3]);
         assert_eq!((add(3, "192.0.2.2"), add(4, "192.0.2.2")), (None, Some(0)));
-        // As many of one as of the other: the oldest of both.
+        // Both networks have the same number: the oldest peer of both is evicted.
         assert_eq!((add(5, "192.0.2.3"), add(6, "192.0.2.4")), (Some(1), Some(3)));
-        // One each: the oldest of all, so that a flood from everywhere leaves each peer a while.
+        // One slot each: the oldest of all is evicted, so that each peer keeps its slot for a while during a flood.
         assert_eq!([7, 8, 9].map(|n| add(n, &alloc::format!("192.0.2.{n}"))), [Some(2), Some(4), Some(5)]);
         // A /64 of IPv6 is one network.
         let from = |n: u32| alloc::format!("2001:db8:1:2::{n}");

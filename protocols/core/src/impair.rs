@@ -1,8 +1,8 @@
-//! What a channel does to what is sent over it, written once as a sans-IO machine: rate and a finite
-//! queue, delay and jitter, loss (independent, bursty, or a script), duplication, reordering, corruption.
+//! A channel model without I/O: rate and queue, delay and jitter, loss (independent, burst or scripted), duplication,
+//! reordering, corruption.
 //!
-//! The simulator's links, the tests' pipes and a live relay all offer their packets to a [`Channel`] and
-//! do what its [`PacketFate`] says. A channel carries no bytes, only times and sizes.
+//! The simulator's links, the test pipes and a live relay offer their packets to a [`Channel`] and apply the resulting
+//! [`PacketFate`]. A channel carries only times and sizes, no bytes.
 
 mod states;
 
@@ -15,34 +15,34 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// How packets are lost on the medium, after they took their time on it.
+/// A model of packet loss on the medium. A lost packet still takes its time on the medium.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum LossModel {
-    /// None.
+    /// No loss.
     #[default]
     None,
-    /// Each with this probability (0..=1), independently.
+    /// Each packet is lost with this probability (0..=1), independently.
     Bernoulli(f64),
     /// Gilbert-Elliott in time: a good and a bad state with mean durations.
     TimedGilbertElliott(TimedStates),
-    /// Gilbert-Elliott by packets: a two-state Markov chain that steps once a packet, then loses it with the state's
-    /// probability. On a quiet link a burst lasts until enough packets have come, however long that takes.
+    /// Gilbert-Elliott by packets: a two-state Markov chain that steps once per packet and then loses it with the
+    /// probability of the state. On a quiet link a burst lasts until enough packets arrive, however long that takes.
     GilbertElliott {
-        /// Probability of going from the good to the bad state.
+        /// Probability of a step from the good to the bad state.
         to_bad: f64,
-        /// Probability of going back.
+        /// Probability of a step back.
         to_good: f64,
         /// Loss probability in the good state.
         good: f64,
         /// Loss probability in the bad state.
         bad: f64,
     },
-    /// Exactly the packets with these ordinals (from 0, ascending): hand-computed traces.
+    /// Loses exactly the packets with these ordinals (from 0, ascending), for traces computed by hand.
     Script(Vec<u64>),
 }
 
 impl LossModel {
-    /// The long-run share of packets that is lost (a script: 0).
+    /// Returns the long-run share of lost packets; 0 for a script.
     pub fn mean_loss(&self) -> f64 {
         match *self {
             Self::None | Self::Script(_) => 0.0,
@@ -59,10 +59,10 @@ impl LossModel {
     }
 }
 
-/// How much may wait for the medium, beside the packet that is on it.
+/// The queue of packets that wait for the medium, without the packet on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueueLimit {
-    /// Any amount.
+    /// No limit.
     #[default]
     Unlimited,
     /// At most this many packets.
@@ -71,56 +71,56 @@ pub enum QueueLimit {
     Bytes(u64),
 }
 
-/// A channel's properties, one direction. The default is a perfect, instant channel.
+/// The properties of one direction of a channel. The default is a perfect, instant channel.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ChannelConfig {
     /// Bits per second; `None` is infinitely fast.
     pub rate: Option<u64>,
     /// Propagation delay.
     pub delay: Duration,
-    /// Added delay, uniform between zero and this. Packets keep their order unless `reorder` lets them pass.
+    /// Additional delay, uniform between zero and this. Packets keep their order unless `reorder` changes it.
     pub jitter: Duration,
-    /// What may wait; beyond it the tail is dropped.
+    /// The queue limit. Packets beyond it are dropped at the tail.
     pub queue: QueueLimit,
     /// Loss on the medium.
     pub loss: LossModel,
-    /// Loss, duplication, reordering and corruption begin at this time.
+    /// The time at which loss, duplication, reordering and corruption begin.
     pub impaired_from: Instant,
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// Probability that a packet is held back by `reorder_delay`, so that later ones pass it.
+    /// Probability that a packet is delayed by `reorder_delay`, so that later packets overtake it.
     pub reorder: f64,
-    /// How long a reordered packet is held back.
+    /// The additional delay of a reordered packet.
     pub reorder_delay: Duration,
     /// Probability that a packet arrives damaged.
     pub corrupt: f64,
 }
 
-/// What becomes of a packet that was offered to a [`Channel`].
+/// The result for a packet offered to a [`Channel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketFate {
-    /// Dropped at once: the queue is full.
+    /// Dropped at once because the queue is full.
     QueueFull,
     /// Sent, but lost on the medium.
     Lost {
-        /// When its last bit left the sender.
+        /// The time when its last bit leaves the sender.
         departs: Instant,
     },
     /// Delivered.
     Delivered {
-        /// When its last bit left the sender.
+        /// The time when its last bit leaves the sender.
         departs: Instant,
-        /// When its last bit arrives.
+        /// The time when its last bit arrives.
         arrives: Instant,
-        /// It arrives damaged: its checksum will not hold.
+        /// True if it arrives damaged, with a wrong checksum.
         corrupted: bool,
-        /// When a second copy arrives, if there is one.
+        /// The time when a second copy arrives, if there is one.
         duplicate_arrives: Option<Instant>,
     },
 }
 
-/// One direction of a channel. It is small, since a large simulation has millions of them: what channels alike have in
-/// common stands once, chance and queues are set aside until they are needed.
+/// One direction of a channel. It is small, since a large simulation has millions. Equal channels share their
+/// properties; random streams and queues are allocated on first use.
 #[derive(Clone, Debug)]
 pub struct Channel {
     busy_until: Instant,
@@ -129,7 +129,7 @@ pub struct Channel {
     chance: Option<Box<ImpairmentState>>,
 }
 
-/// What channels alike have in common.
+/// The properties that equal channels share.
 #[derive(Clone, Debug)]
 pub struct ChannelProperties {
     config: ChannelConfig,
@@ -154,22 +154,22 @@ impl From<ChannelConfig> for Arc<ChannelProperties> {
 }
 
 impl ChannelProperties {
-    /// The properties as they are told.
+    /// Returns the configuration.
     pub const fn config(&self) -> &ChannelConfig {
         &self.config
     }
 }
 
-/// How long a byte takes.
+/// The time per byte.
 #[derive(Clone, Copy, Debug)]
 enum TransmissionRate {
     Instant,
-    /// A whole number of nanoseconds: a product in place of a division.
+    /// A whole number of nanoseconds, which replaces a division by a product.
     PerByte(u64),
     BitsPerSecond(u64),
 }
 
-/// Packets that wait for the medium: when each goes on it, and its size.
+/// Packets that wait for the medium: the time when each starts on it, and its size.
 #[derive(Clone, Debug, Default)]
 struct PacketQueue {
     packets: VecDeque<(Instant, u32)>,
@@ -187,19 +187,19 @@ impl PacketQueue {
     }
 }
 
-/// What an impaired channel needs.
+/// The state of a channel with impairments.
 #[derive(Clone, Debug)]
 struct ImpairmentState {
     rng: ModelRng,
     last_arrival: Instant,
     in_bad_state: bool,
-    /// When a packet last looked at a state that moves in time.
+    /// The time when a packet last sampled a state that changes in time.
     last_look: Option<Instant>,
     offered: u64,
 }
 
 impl Channel {
-    /// A channel with its own stream of chance. Channels alike can share their properties.
+    /// A channel with its own random stream. Equal channels can share their properties.
     pub fn new(properties: impl Into<Arc<ChannelProperties>>, rng: ModelRng) -> Self {
         let properties: Arc<ChannelProperties> = properties.into();
         let config = &properties.config;
@@ -224,13 +224,13 @@ impl Channel {
         }
     }
 
-    /// The properties it was made with.
+    /// Returns the configuration.
     pub fn config(&self) -> &ChannelConfig {
         &self.properties.config
     }
 
-    /// Packets waiting for the medium at `now`, without the one that is on it. Always 0 for a queue without
-    /// limit, which is not kept.
+    /// Returns the number of packets that wait for the medium at `now`, without the packet on it. It is always 0 for an
+    /// unlimited queue, which is not recorded.
     pub fn queue_len(&mut self, now: Instant) -> usize {
         self.waiting.as_mut().map_or(0, |w| {
             w.remove_started(now);
@@ -238,7 +238,7 @@ impl Channel {
         })
     }
 
-    /// How long `bytes` occupy the medium.
+    /// Returns the time that `bytes` occupy the medium.
     #[inline]
     pub fn transmission_time(&self, bytes: u32) -> Duration {
         match self.properties.pace {
@@ -250,7 +250,7 @@ impl Channel {
         }
     }
 
-    /// Queues a packet behind those that wait; false when there is no room.
+    /// Queues a packet. Returns false if the queue is full.
     #[inline(never)]
     fn enqueue_packet(&mut self, now: Instant, bytes: u32) -> bool {
         let limit = self.properties.config.queue;
@@ -272,8 +272,8 @@ impl Channel {
         room
     }
 
-    /// Offers a packet of `bytes` (all headers that take time on the medium included) at `now`.
-    /// Times of successive calls must not go back.
+    /// Offers a packet of `bytes` at `now`. The size includes all headers that take time on the medium. The times of
+    /// successive calls must not decrease.
     #[inline(always)]
     pub fn offer_packet(&mut self, now: Instant, bytes: u32) -> PacketFate {
         let departs = if matches!(self.properties.pace, TransmissionRate::Instant) {
@@ -303,8 +303,7 @@ impl Channel {
 }
 
 impl ImpairmentState {
-    /// What becomes of a packet that would arrive at `arrives`; a second copy, if there is one, at the same
-    /// time as the first.
+    /// Decides the fate of a packet that would arrive at `arrives`. A second copy arrives at the same time.
     fn decide_fate(
         &mut self,
         config: &ChannelConfig,
@@ -337,13 +336,13 @@ impl ImpairmentState {
             LossModel::None => false,
             LossModel::Bernoulli(p) => self.rng.sample_bool(*p),
             LossModel::TimedGilbertElliott(states) => {
-                // The first packet finds the long run's state.
+                // The first packet samples the long-run state.
                 let bad = self.last_look.map_or_else(
                     || states.share_bad(),
                     |before| states.chance_of_bad(self.in_bad_state, departs.duration_since(before)),
                 );
                 self.last_look = Some(departs);
-                // One draw decides both: within the part of its state it is uniform.
+                // One draw decides state and loss: within the range of its state it is uniform.
                 let drawn = self.rng.sample_unit();
                 self.in_bad_state = drawn < bad;
                 if self.in_bad_state {
@@ -401,7 +400,7 @@ mod tests {
             queue: QueueLimit::Packets(2),
             ..Default::default()
         });
-        // One is being sent, two wait.
+        // One packet is on the medium, two wait.
         for _ in 0..3 {
             assert!(arrival_time(c.offer_packet(at_millis(0), 125)).is_some());
         }

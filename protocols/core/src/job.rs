@@ -1,45 +1,45 @@
-//! What a machine asks of whoever may be slow, and for whom it asks.
+//! Jobs: slow work that leaves a machine, and the origin of each.
 
 use alloc::sync::{Arc, Weak};
 use core::net::IpAddr;
 
-/// What a machine asks of somebody who may be slow: a store, a processor that signs or hashes, a name service. The answer
-/// comes back as a command with the token.
+/// Slow work that a machine requests: a store lookup, a signature, a password hash, a name lookup. The result returns
+/// as a command with the token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobRequest<J> {
-    /// Comes back with the answer.
+    /// Returns with the result.
     pub token: u64,
-    /// What is to be done.
+    /// The work.
     pub job: J,
-    /// For whom.
+    /// The host and login that the job is for.
     pub origin: JobOrigin,
 }
 
 impl<J> JobRequest<J> {
-    /// A job of the host itself, which is always awaited.
+    /// A job of the host itself, which is never abandoned.
     pub const fn new(token: u64, what: J) -> Self {
         Self { token, job: what, origin: JobOrigin { host: None, waiter: None } }
     }
-    /// The same for somebody else.
+    /// Returns the job with another origin.
     #[must_use]
     pub fn with_origin(self, origin: JobOrigin) -> Self {
         Self { origin, ..self }
     }
-    /// The same, called otherwise by whoever contains the machine that asks.
+    /// Returns the job as the container of the machine names it.
     pub fn map<T>(self, change: impl FnOnce(J) -> T) -> JobRequest<T> {
         JobRequest { token: self.token, job: change(self.job), origin: self.origin }
     }
 }
 
-/// What a machine without slow helpers asks of them: nothing.
+/// The job type of a machine without jobs.
 pub type NoJob = core::convert::Infallible;
 
-/// Held by whoever waits for answers, such as a login: its jobs need not be done once it is dropped.
+/// A handle of the login or other entry that waits for results. Its jobs may be skipped once it is dropped.
 ///
 /// ```
-/// # use usher_core::{Job, JobOrigin, JobWaiter};
+/// # use usher_core::{JobOrigin, JobRequest, JobWaiter};
 /// let waiter = JobWaiter::default();
-/// let job = Job::new(1, "sign").of(JobOrigin::of("192.0.2.1".parse().unwrap()).awaited_by(&waiter));
+/// let job = JobRequest::new(1, "sign").with_origin(JobOrigin::from_address("192.0.2.1".parse().unwrap()).awaited_by(&waiter));
 /// assert!(job.origin.is_awaited());
 /// drop(waiter);
 /// assert!(!job.origin.is_awaited());
@@ -47,7 +47,7 @@ pub type NoJob = core::convert::Infallible;
 #[derive(Debug, Default)]
 pub struct JobWaiter(Arc<()>);
 
-/// For whom a job is done.
+/// The host that a job is for, and the entry that waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct JobOrigin {
     host: Option<IpAddr>,
@@ -55,22 +55,23 @@ pub struct JobOrigin {
 }
 
 impl JobOrigin {
-    /// Somebody at this address, with whom all share who could have it as well (see [`host_of`](crate::address::host_of)).
+    /// A host at this address. Addresses that one subscriber can choose freely share an origin (see
+    /// [`host_of`](crate::address::host_of)).
     #[must_use]
     pub fn from_address(address: IpAddr) -> Self {
         Self { host: Some(crate::address::host_of(address)), waiter: None }
     }
-    /// The same, as long as somebody waits for the answer.
+    /// Returns the origin with a waiter: the job may be skipped once the waiter is dropped.
     #[must_use]
     pub fn awaited_by(self, waiter: &JobWaiter) -> Self {
         Self { waiter: Some(Arc::downgrade(&waiter.0)), ..self }
     }
-    /// The host that it is for; `None`: it is not told apart.
+    /// Returns the host; `None`: unknown.
     #[must_use]
     pub const fn host(&self) -> Option<IpAddr> {
         self.host
     }
-    /// Whether somebody still waits for the answer.
+    /// True if the result is still needed.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         self.waiter.as_ref().is_none_or(|waiter| waiter.strong_count() > 0)

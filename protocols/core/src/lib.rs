@@ -1,8 +1,12 @@
-//! What every Usher protocol is made of: [`time`], the [`machine`] shape, [`automaton`](mod@automaton) tables, [`timer`]s,
-//! labelled random streams ([`rng`]), session [`table`]s, [`recent`] keys, [`fair`] queues, bounded [`codec`] readers and writers,
-//! [`counter`]s and channel [`impair`]ments.
+//! Building blocks of every Usher protocol.
 //!
-//! Nothing here knows a clock, a socket or a thread: time and input are given in, output is polled.
+//! - The [`machine`] shape and its [`output`]s, [`job`]s and [`work`] labels.
+//! - Protocol state: [`automaton`](mod@automaton) tables, session [`table`]s, [`timer`]s, [`recent`] keys, [`fair`]
+//!   queues.
+//! - Basics: [`time`], random streams ([`rng`]), bounded [`codec`] readers and writers, [`counter`]s, [`address`]es.
+//! - Channel models ([`impair`]).
+//!
+//! The crate uses no clock, socket or thread. The caller passes in time and input, and polls for output.
 
 #![cfg_attr(not(test), no_std)]
 

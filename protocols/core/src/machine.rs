@@ -1,24 +1,27 @@
-//! The one shape of every protocol endpoint.
+//! The common shape of every protocol endpoint.
 //!
-//! A host (the simulator, a live driver, a test) owns a [`Machine`] and
+//! A host (the simulator, a live driver, a test) owns a [`Machine`]. It calls these methods in this order:
 //!
-//! 1. says what time it is by the wall clock ([`Machine::set_epoch`]), before anything else and whenever that clock was set;
-//! 2. feeds it one [`MachineInput`], one command, or datagrams that came together ([`Machine::handle_datagrams`]), with the time;
-//! 3. then drains it: [`Machine::poll_output`] gives, until it answers `None`, what the machine wants sent, what it has to
-//!    say, what that cost and what it asks of slow helpers, in the order in which the machine decided them;
-//! 4. then arms one timer for [`Machine::poll_timeout`] and feeds [`MachineInput::Timeout`] when it comes.
+//! 1. [`Machine::set_epoch`], before anything else and after each change of the wall clock.
+//! 2. [`Machine::handle_input`], [`Machine::handle_command`] or [`Machine::handle_datagrams`], with the time.
+//! 3. [`Machine::poll_output`], until it returns `None`. It returns transmissions, events, work and jobs in the order
+//!    of the machine's decisions.
+//! 4. [`Machine::poll_timeout`]. The host arms one timer for it and then passes [`MachineInput::Timeout`].
 //!
-//! A host carries the outputs out in their order, by [`MachineHost::drain_outputs`](crate::MachineHost::drain_outputs): what a machine says of an answer
-//! before it sends it has been heard by the time the answer leaves.
+//! [`MachineHost::drain_outputs`](crate::MachineHost::drain_outputs) carries the outputs out in their order. So the
+//! host handles an event before it sends a reply that the machine decided later.
 //!
-//! Draining costs what changed, not what exists: a machine keeps a ready list and a timer queue.
-//! Bad input from outside is a counted drop, never an `Err`; `Err` is for the caller's misuse.
+//! The cost of a poll depends on the changes, not on the number of sessions: a machine keeps a ready list and a timer
+//! queue. A machine drops and counts bad input from the network. It returns `Err` for misuse by its caller only.
 //!
-//! Machines are composed in two ways. Where one protocol carries another, or one endpoint speaks several, a machine
-//! contains the others ([`Child`](crate::ChildMachine)): ids are put into their owner's terms on the way in and into the
-//! container's on the way out. Where a question leaves the host or crosses to another role, it goes by token: one machine's
-//! event carries a token that becomes another's command and comes back with the result. No machine holds a reference to
-//! one that it does not contain.
+//! Machines are composed in two ways:
+//!
+//! - A machine contains others ([`ChildMachine`](crate::ChildMachine)), where a protocol carries another or an endpoint
+//!   speaks several. The container translates ids on the way in and on the way out.
+//! - Machines exchange tokens, where a request leaves the host or crosses to another role. The event of the first
+//!   machine carries a token. The token becomes part of a command to the second and returns with the result.
+//!
+//! A machine holds references only to machines that it contains.
 
 use crate::job::{JobRequest, NoJob};
 use crate::output::OutputQueue;
@@ -27,29 +30,31 @@ use crate::work::WorkLabel;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// Which machine a socket or connection is of: the hosted one itself, or one within it, four deep at most.
+/// The path to the machine that owns a socket or connection: the hosted machine, or a machine inside it, at most four
+/// levels deep.
 ///
-/// It is a path of slots: `.2.0` is the machine in slot 0 of the machine in slot 2 of the hosted one. A machine writes its
-/// own ids without a path. The machine that holds it in a slot puts that slot in front of each id on its way out
-/// ([`within`](Self::with_outer_slot)) and takes it off on the way in ([`enter`](Self::split_outer_slot)), so that the ids of two machines never
-/// meet and none has to know which machines it is within.
+/// It is a path of slots: `.2.0` is the machine in slot 0 of the machine in slot 2 of the hosted machine. A machine
+/// writes its own ids without a path. On the way out its container puts the slot in front
+/// ([`with_outer_slot`](Self::with_outer_slot)), and removes it on the way in
+/// ([`split_outer_slot`](Self::split_outer_slot)). So ids of two machines never collide, and a machine needs no
+/// knowledge of its containers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OwnerPath(u64);
 
 impl OwnerPath {
-    /// The hosted machine itself.
+    /// The hosted machine.
     pub const HOSTED: Self = Self(0);
     const BITS: u32 = u16::BITS;
 
-    /// The machine in a slot of the hosted one. All numbers but [`u16::MAX`] are slots.
+    /// The machine in a slot of the hosted machine. Every number except [`u16::MAX`] is a slot.
     #[must_use]
     pub const fn from_slot(slot: u16) -> Self {
         Self::HOSTED.with_outer_slot(slot)
     }
-    /// This owner as the machine that holds it, or its container, in `slot` writes it.
+    /// Returns this owner as the container writes it, for a machine in `slot`.
     ///
     /// # Panics
-    /// The path would have five slots, or the slot is [`u16::MAX`].
+    /// If the path would have five slots, or the slot is [`u16::MAX`].
     #[must_use]
     pub const fn with_outer_slot(self, slot: u16) -> Self {
         assert!(
@@ -58,7 +63,7 @@ impl OwnerPath {
         );
         Self(self.0 << Self::BITS | (slot + 1) as u64)
     }
-    /// The slot that it is in, and how the machine in that slot writes it; `None`: it is the machine itself.
+    /// Returns the outermost slot and the owner as the machine in that slot writes it; `None` for the machine itself.
     #[must_use]
     pub const fn split_outer_slot(self) -> Option<(u16, Self)> {
         match (self.0 & u16::MAX as u64) as u16 {
@@ -82,45 +87,45 @@ impl core::fmt::Debug for OwnerPath {
 
 /// A datagram socket.
 ///
-/// A machine that needs a further source port (RFC 2865 §2.5: a RADIUS client with 256 outstanding
-/// identifiers) sends on an id it has not used yet; the host then binds a new port for it.
+/// A machine that needs another source port sends on a new id, and the host binds a port for it. A RADIUS client does
+/// so when 256 identifiers are outstanding (RFC 2865 §2.5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SocketId {
-    /// Whose.
+    /// The machine that owns it.
     pub owner: OwnerPath,
-    /// Which of its owner's, from 0.
+    /// Its number among the sockets of its owner, from 0.
     pub n: u32,
 }
 
 impl SocketId {
-    /// A socket of the hosted machine itself.
+    /// A socket of the hosted machine.
     #[must_use]
     pub const fn from_number(n: u32) -> Self {
         Self { owner: OwnerPath::HOSTED, n }
     }
-    /// This id as the machine that holds its owner in `slot` writes it.
+    /// Returns this id as the container writes it, for an owner in `slot`.
     #[must_use]
     pub const fn with_outer_slot(self, slot: u16) -> Self {
         Self { owner: self.owner.with_outer_slot(slot), n: self.n }
     }
 }
 
-/// A port at which connections or associations are accepted.
+/// A port that accepts connections or associations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ListenerId {
-    /// Whose connections will be what is accepted here.
+    /// The machine that owns the accepted connections.
     pub owner: OwnerPath,
-    /// Which of its owner's, from 0.
+    /// Its number among the listeners of its owner, from 0.
     pub n: u32,
 }
 
 impl ListenerId {
-    /// A listener of the hosted machine itself.
+    /// A listener of the hosted machine.
     #[must_use]
     pub const fn from_number(n: u32) -> Self {
         Self { owner: OwnerPath::HOSTED, n }
     }
-    /// As the machine in this slot writes it.
+    /// Returns this id as the machine in this slot writes it.
     fn strip_outer_slot(self, slot: u16) -> Self {
         let (of, owner) = self.owner.split_outer_slot().unwrap_or((slot, self.owner));
         debug_assert_eq!(of, slot, "what is accepted at a listener is of the listener's owner");
@@ -128,41 +133,40 @@ impl ListenerId {
     }
 }
 
-/// Where a datagram came from or goes to.
+/// The local socket and the two addresses of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DatagramPath {
-    /// Our socket.
+    /// The local socket.
     pub socket: SocketId,
-    /// Our address: the one to which a datagram came, the one from which it is to go. Port 0 or an unspecified address
-    /// leaves the choice to the host.
+    /// The local address: the destination of a received datagram, the source of a sent one. With port 0 or an
+    /// unspecified address the host chooses.
     pub local: SocketAddr,
-    /// The other side's address.
+    /// The address of the peer.
     pub remote: SocketAddr,
 }
 
-/// Who began a connection or association.
+/// The side that opened a connection or association.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConnOrigin {
-    /// The machine, which chose the number.
+    /// The machine opened it and chose the number.
     Opened,
-    /// The other side; the host, which accepted it, chose the number.
+    /// The peer opened it. The host accepted it and chose the number.
     Accepted,
 }
 
-/// A stream (TCP, TLS) connection or a message-oriented association (SCTP). Both are numbered together: no association has
-/// the id of a stream.
+/// A stream connection (TCP, TLS) or a message-oriented association (SCTP). Both share one number space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId {
-    /// Whose.
+    /// The machine that owns it.
     pub owner: OwnerPath,
-    /// Who began it.
+    /// The side that opened it.
     pub side: ConnOrigin,
-    /// Which of its owner's that this side began.
+    /// Its number among the connections of its owner that the same side opened.
     pub n: u32,
 }
 
 impl ConnId {
-    /// The hosted machine's `n`-th own connection.
+    /// The `n`-th connection that the hosted machine opened.
     #[must_use]
     pub const fn new_opened(n: u32) -> Self {
         Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Opened, n }
@@ -172,17 +176,17 @@ impl ConnId {
     pub const fn new_accepted(n: u32) -> Self {
         Self { owner: OwnerPath::HOSTED, side: ConnOrigin::Accepted, n }
     }
-    /// The `n`-th connection that the host accepted at a listener: it is of the listener's owner.
+    /// The `n`-th connection that the host accepted at a listener. Its owner is the owner of the listener.
     #[must_use]
     pub const fn accepted_at(listener: ListenerId, n: u32) -> Self {
         Self { owner: listener.owner, ..Self::new_accepted(n) }
     }
-    /// True for one that the other side began.
+    /// True if the peer opened the connection.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
         matches!(self.side, ConnOrigin::Accepted)
     }
-    /// This id as the machine that holds its owner in `slot` writes it.
+    /// Returns this id as the container writes it, for an owner in `slot`.
     #[must_use]
     pub const fn with_outer_slot(self, slot: u16) -> Self {
         Self { owner: self.owner.with_outer_slot(slot), ..self }
@@ -199,120 +203,120 @@ pub struct PortId(pub u32);
 /// Why a connection or association ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CloseReason {
-    /// The other side closed in good order.
+    /// The peer closed it in good order.
     Closed,
-    /// The other side reset or aborted.
+    /// The peer reset or aborted it.
     Reset,
-    /// Nobody answered: connection set-up or retransmission gave up.
+    /// Connection setup or retransmission timed out.
     TimedOut,
-    /// The other side refused the connection.
+    /// The peer refused the connection.
     Refused,
 }
 
-/// What happens on a stream connection.
+/// An event of a stream connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamEvent<'a> {
-    /// The other side began it, and it is up; with the peer's end-entity certificate (DER) where TLS asked for one.
+    /// A connection from the peer is up.
     Accepted {
-        /// Where it was accepted.
+        /// The listener that accepted it.
         listener: ListenerId,
-        /// The other side.
+        /// The address of the peer.
         remote: SocketAddr,
-        /// Our address, if the host tells it.
+        /// The local address, if the host knows it.
         local: Option<IpAddr>,
-        /// The peer's certificate, if TLS authenticated it.
+        /// The end-entity certificate of the peer (DER), if TLS requested one.
         certificate: Option<&'a [u8]>,
     },
-    /// We began it, and it is up; with the peer's end-entity certificate (DER) where TLS asked for one.
+    /// A connection that the machine opened is up.
     Connected {
-        /// The other side.
+        /// The address of the peer.
         remote: SocketAddr,
-        /// Our address, if the host tells it.
+        /// The local address, if the host knows it.
         local: Option<IpAddr>,
-        /// The peer's certificate, if TLS authenticated it.
+        /// The end-entity certificate of the peer (DER), if TLS requested one.
         certificate: Option<&'a [u8]>,
     },
-    /// The next bytes, in order; boundaries mean nothing.
+    /// The next bytes in order. Their boundaries have no meaning.
     Data(&'a [u8]),
-    /// The host can take more data again after it withheld credit.
+    /// The host accepts data again after it withheld credit.
     Writable,
-    /// The other side sends no more, and may hear still: it is for the machine to close. Hosts tell it to machines alone that owe answers
-    /// then; to others this is the end.
+    /// The peer sends no more data but may still receive; the machine closes. Hosts pass this only to machines that
+    /// still owe replies. For other machines it is the end.
     Finished,
-    /// It is over; no further event will come.
+    /// The connection has ended. This is its last event.
     Closed(CloseReason),
 }
 
-/// What happens on a message-oriented association.
+/// An event of a message-oriented association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageEvent<'a> {
-    /// The other side began it, and it is up.
+    /// An association from the peer is up.
     Accepted {
-        /// Where it was accepted.
+        /// The listener that accepted it.
         listener: ListenerId,
-        /// The other side's primary address.
+        /// The primary address of the peer.
         remote: SocketAddr,
-        /// Outbound streams that were negotiated.
+        /// The number of outbound streams negotiated.
         streams: u16,
     },
-    /// We began it, and it is up.
+    /// An association that the machine opened is up.
     Up {
-        /// The other side's primary address.
+        /// The primary address of the peer.
         remote: SocketAddr,
-        /// Outbound streams that were negotiated.
+        /// The number of outbound streams negotiated.
         streams: u16,
     },
-    /// One whole user message.
+    /// A whole user message.
     Data {
-        /// The stream it came on.
+        /// The stream that carried it.
         stream: u16,
         /// The payload protocol identifier.
         ppid: u32,
         /// The message.
         data: &'a [u8],
     },
-    /// It is over; no further event will come.
+    /// The association has ended. This is its last event.
     Down(CloseReason),
 }
 
-/// What a host gives a machine.
+/// An input from a host to a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MachineInput<'a> {
     /// A datagram arrived.
     Datagram {
-        /// Where it came from, and on which socket.
+        /// The socket that received it and the address of its sender.
         path: DatagramPath,
         /// Its payload.
         data: &'a [u8],
     },
-    /// Something happened on a stream connection.
+    /// An event of a stream connection.
     Stream {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// What happened.
+        /// The event.
         event: StreamEvent<'a>,
     },
-    /// Something happened on a message-oriented association.
+    /// An event of a message-oriented association.
     Message {
-        /// Which association.
+        /// The association.
         assoc: AssocId,
-        /// What happened.
+        /// The event.
         event: MessageEvent<'a>,
     },
     /// A link-layer frame arrived: destination, source, EtherType, payload (Ethernet II, no FCS).
     Frame {
-        /// The port it came in by.
+        /// The port that received it.
         port: PortId,
         /// The frame.
         data: &'a [u8],
     },
-    /// The time that [`Machine::poll_timeout`] asked for has come (early or late is harmless).
+    /// The time of [`Machine::poll_timeout`] has come. An early or late timeout does no harm.
     Timeout,
 }
 
 impl<'a> MachineInput<'a> {
-    /// What ends a connection or association that has just been accepted and that nobody here serves; `None`: this is no
-    /// such one.
+    /// Returns the operation that ends a connection or association that was just accepted and has no handler; `None`
+    /// for every other input.
     #[must_use]
     pub const fn refusal(&self) -> Option<Transmit> {
         match *self {
@@ -325,8 +329,8 @@ impl<'a> MachineInput<'a> {
             _ => None,
         }
     }
-    /// For a machine of machines: in which slot the machine is that this is for, and the input as that one sees it. `None`:
-    /// it is for the container itself, as are frames and timeouts.
+    /// For a container: returns the slot of the machine that the input is for, and the input as that machine sees it.
+    /// `None`: the input is for the container itself, such as frames and timeouts.
     #[must_use]
     pub fn split_outer_slot(self) -> Option<(u16, Self)> {
         Some(match self {
@@ -361,93 +365,93 @@ impl<'a> MachineInput<'a> {
     }
 }
 
-/// What a machine wants done with a stream connection.
+/// An operation on a stream connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamOp {
-    /// Open it.
+    /// Opens it.
     Connect {
-        /// From this address of ours; `None` leaves the choice to the host.
+        /// The local address; with `None` the host chooses.
         local: Option<IpAddr>,
-        /// To this address.
+        /// The address of the peer.
         remote: SocketAddr,
     },
-    /// Send the bytes in the buffer.
+    /// Sends the bytes in the buffer.
     Data,
-    /// Take this many more bytes from the other side (a slow reader grants credit; hosts start every
-    /// connection with unlimited credit unless the machine's documentation says otherwise).
+    /// Grants the peer this many more bytes, for a slow reader. Hosts start each connection with unlimited credit,
+    /// unless the machine's documentation differs.
     Credit(u32),
-    /// Close in good order after all data is sent.
+    /// Closes in good order after all data is sent.
     Shutdown,
-    /// Reset at once.
+    /// Resets at once.
     Abort,
 }
 
-/// What a machine wants done with a message-oriented association.
+/// An operation on a message-oriented association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageOp {
-    /// Open it.
+    /// Opens it.
     Connect {
-        /// From this address of ours; `None` leaves the choice to the host.
+        /// The local address; with `None` the host chooses.
         local: Option<IpAddr>,
-        /// To this address.
+        /// The address of the peer.
         remote: SocketAddr,
-        /// Asking for this many outbound streams.
+        /// The number of outbound streams to request.
         streams: u16,
     },
-    /// Send the message in the buffer.
+    /// Sends the message in the buffer.
     Data {
-        /// On this stream.
+        /// The stream to send it on.
         stream: u16,
-        /// With this payload protocol identifier.
+        /// The payload protocol identifier.
         ppid: u32,
-        /// Without order relative to others.
+        /// True if the message may overtake others.
         unordered: bool,
     },
-    /// Close in good order after all data is sent.
+    /// Closes in good order after all data is sent.
     Shutdown,
-    /// Abort at once.
+    /// Aborts at once.
     Abort,
 }
 
-/// What a machine wants the host to do; its bytes are in the buffer given to
-/// [`Machine::poll_output`]. Mirrors [`MachineInput`].
+/// A network operation that a machine requests, the counterpart of [`MachineInput`]. Its bytes are in the buffer passed
+/// to [`Machine::poll_output`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transmit {
-    /// Send the buffer as one datagram.
+    /// Sends the buffer as one datagram.
     Datagram {
-        /// From which socket, to which address.
+        /// The local socket and the destination.
         path: DatagramPath,
     },
-    /// Act on a stream connection.
+    /// Operates on a stream connection.
     Stream {
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
-        /// What to do.
+        /// The operation.
         op: StreamOp,
     },
-    /// Act on a message-oriented association.
+    /// Operates on a message-oriented association.
     Message {
-        /// Which association.
+        /// The association.
         assoc: AssocId,
-        /// What to do.
+        /// The operation.
         op: MessageOp,
     },
-    /// Send the buffer as one link-layer frame (Ethernet II, no FCS).
+    /// Sends the buffer as one link-layer frame (Ethernet II, no FCS).
     Frame {
-        /// Out of this port.
+        /// The port that sends it.
         port: PortId,
     },
 }
 
 impl Transmit {
-    /// For a machine of machines: what the machine in this slot wants done, with the container's ids. Ports of frames are of
-    /// the host and stay what they are.
+    /// For a container: returns the operation of the machine in this slot, with the ids of the container. Ports of
+    /// frames belong to the host and stay unchanged.
     #[must_use]
     pub const fn with_outer_slot(mut self, slot: u16) -> Self {
         self.add_outer_slot(slot);
         self
     }
-    /// The same, where it lies.
+    /// Does the same in place.
     pub const fn add_outer_slot(&mut self, slot: u16) {
         match self {
             Self::Datagram { path } => path.socket = path.socket.with_outer_slot(slot),
@@ -458,97 +462,102 @@ impl Transmit {
     }
 }
 
-/// Labelled work that a handler did, for the simulated CPU: the study file or a measured profile says
-/// how long one unit takes; a label that it does not name costs nothing. A step is charged as a whole, before anything of
-/// it leaves; where times are random, they are drawn in the order of the work.
+/// Labelled work of a handler, for the simulated processor.
+///
+/// The study or a measured processor profile gives the time of one unit; a label without an entry costs nothing. The
+/// simulator charges the whole step before any output of it leaves. Random times are drawn in the order of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WorkRecord {
-    /// What was done.
+    /// The kind of work.
     pub label: WorkLabel,
-    /// How many times.
+    /// The number of units.
     pub units: u32,
 }
 
-/// The caller's misuse of a machine.
+/// Misuse of a machine by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The token names nothing that is open.
+    /// The token belongs to no open entry.
     #[error("the token names nothing that is open in this machine")]
     UnknownToken,
     /// The command does not fit the machine's state.
     #[error("not possible in this state: {0}")]
     WrongState(&'static str),
-    /// A value of the command is out of its documented range.
+    /// A value of the command is outside its documented range.
     #[error("invalid command: {0}")]
     Invalid(&'static str),
-    /// A documented limit is reached; try again when something has ended.
+    /// A documented limit is reached. Try again after an entry has ended.
     #[error("limit reached: {0}")]
     Full(&'static str),
 }
 
-/// One thing that a machine decided; see [`Machine::poll_output`].
+/// A decision of a machine; see [`Machine::poll_output`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MachineOutput<E, J = NoJob> {
-    /// It wants this done on the network; the bytes are in the buffer.
+    /// A network operation. Its bytes are in the buffer.
     Transmit(Transmit),
-    /// It says this.
+    /// An event for the owner.
     Event(E),
-    /// It did this.
+    /// Work that the machine did.
     Work(WorkRecord),
-    /// It asks this of a slow helper.
+    /// A job for a worker.
     Job(JobRequest<J>),
 }
 
-/// What [`Machine::poll_output`] of a machine gives.
+/// The output type of a machine's [`Machine::poll_output`].
 pub type OutputOf<M> = MachineOutput<<M as Machine>::Event, <M as Machine>::Job>;
 
-/// A protocol endpoint without input or output of its own; see the [module](self) for how to drive it.
+/// A protocol endpoint without sockets or a clock; see the [module](self) for how to drive it.
 pub trait Machine {
-    /// What the host or another machine may ask of it.
+    /// A request of the host or of another machine.
     type Command;
-    /// What it has to say.
+    /// A statement to the owner.
     type Event;
-    /// What it asks of slow helpers; [`NoJob`] where it asks nothing.
+    /// Slow work for workers; [`NoJob`] if the machine has none.
     type Job;
 
-    /// Says what the wall clock shows: `epoch` is its time at [`Instant::ZERO`], that of any other follows by
-    /// [`Instant::to_wall_time`]. Each host says it before it feeds anything, and again when the clock was set or has drifted. It is
-    /// no input of its own, since few machines care: those that do keep it, those that hold such ones hand it on.
-    /// Until it is said, machines go by [`WallTime::UNIX_EPOCH`].
-    /// Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
+    /// Sets the wall clock: `epoch` is its time at [`Instant::ZERO`]. [`Instant::to_wall_time`] gives its time at any
+    /// other instant.
+    ///
+    /// A host calls this before any input, and again after the clock was set or has drifted. Machines that need the
+    /// time keep it; containers pass it to their children. The default is [`WallTime::UNIX_EPOCH`].
+    ///
+    /// Afterwards drain [`poll_output`](Self::poll_output) until it returns `None`.
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
         let _ = (now, epoch);
     }
 
-    /// Feeds one input. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
+    /// Handles one input. Afterwards drain [`poll_output`](Self::poll_output) until it returns `None`.
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>);
 
-    /// Feeds several datagrams that came together, in their order. Afterwards drain
-    /// [`poll_output`](Self::poll_output) until it answers `None`.
+    /// Handles several datagrams that arrived together, in their order. Afterwards drain
+    /// [`poll_output`](Self::poll_output) until it returns `None`.
     ///
-    /// A machine of machines may take all of them through one step before it takes any through the next: what a login runs
-    /// through as a whole does not fit into a processor's first cache of instructions, and each would fetch it anew. What is
-    /// answered in an early step is then sent before what is answered in a later one, whichever came first.
+    /// A container may take all datagrams through one step before it takes any through the next. The code of a whole
+    /// login exceeds the first instruction cache, so each login alone would fetch it anew. Replies of an early step
+    /// then precede replies of a later step, regardless of the order of arrival.
     fn handle_datagrams(&mut self, now: Instant, datagrams: &[(DatagramPath, &[u8])]) {
         for &(path, data) in datagrams {
             self.handle_input(now, MachineInput::Datagram { path, data });
         }
     }
 
-    /// Gives one command. Afterwards drain [`poll_output`](Self::poll_output) until it answers `None`.
+    /// Handles one command. Afterwards drain [`poll_output`](Self::poll_output) until it returns `None`.
     ///
     /// # Errors
-    /// The command was refused and nothing changed.
+    /// The machine refused the command and changed nothing.
     fn handle_command(&mut self, now: Instant, command: Self::Command) -> Result<(), CommandError>;
 
-    /// The next thing that the machine decided, in the order in which it did. With [`MachineOutput::Transmit`], `buf` holds the
-    /// bytes, or is empty for an operation without data; otherwise what it holds means nothing. Poll again until `None`.
+    /// Returns the next output, in the order of the machine's decisions. Poll until `None`.
+    ///
+    /// With [`MachineOutput::Transmit`], `buf` holds the bytes, or is empty for an operation without data. With other
+    /// outputs its contents have no meaning.
     #[must_use]
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>>;
 
-    /// Puts what comes before its next event into the outputs of its container, where `outside` gives a transmit the ids that it
-    /// has there, and gives that event. A machine that has no outputs of its own, but those of machines within, hands this on to them,
-    /// so that nothing is moved once more.
+    /// Moves the outputs before the next event to the outputs of the container, and returns that event. `outside` gives
+    /// a transmit its ids in the container. A machine that only passes on the outputs of its children forwards this
+    /// call to them, which saves a move.
     fn next_event<E, J>(
         &mut self,
         outputs: &mut OutputQueue<E, J>,
@@ -560,7 +569,8 @@ pub trait Machine {
         outputs.up_to_event(outside, |buf| self.poll_output(buf))
     }
 
-    /// When to feed [`MachineInput::Timeout`]; asked again after every feed, since it may have moved either way.
+    /// Returns the time for the next [`MachineInput::Timeout`]. Ask again after each input or command: it may move
+    /// either way.
     #[must_use]
     fn poll_timeout(&mut self) -> Option<Instant>;
 }

@@ -1,18 +1,18 @@
-//! Closed sets of things that people write by a name: methods, versions, transports.
+//! Closed sets of values with names that people write: methods, versions, transports.
 
-/// One of a closed set, each with a name of its own. [`named!`](crate::named) declares such a set.
+/// A value of a closed set in which each has a name. [`named!`](crate::named) declares a set.
 pub trait NamedValue: Copy + Eq + 'static {
-    /// What each of them is, for messages: `a version of TLS`.
+    /// The kind of value, for messages: `a version of TLS`.
     const WHAT: &'static str;
-    /// All of them, in the order of their declaration.
+    /// All values in the order of their declaration.
     const ALL: &'static [Self];
-    /// As it is written, in files, arguments, logs and metrics.
+    /// Returns the name as files, arguments, logs and metrics write it.
     fn name(self) -> &'static str;
-    /// What it is, in a sentence.
+    /// Returns a sentence that describes the value.
     fn description(self) -> &'static str;
 }
 
-/// Declares an enum whose values are written by names: `ALL`, `name`, `from_name`, `Display` and [`NamedValue`] come of one list.
+/// Declares an enum whose values have names. One list yields `ALL`, `name`, `from_name`, `Display` and [`NamedValue`].
 ///
 /// ```
 /// usher_core::named! {
@@ -38,14 +38,14 @@ macro_rules! named {
         $vis enum $type { $($(#[doc = $about])+ $variant),+ }
 
         impl $type {
-            /// All of them, in the order of their declaration.
+            /// All values in the order of their declaration.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
-            /// As it is written.
+            /// Returns the name.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
-            /// The one that is written so.
+            /// Returns the value of this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)

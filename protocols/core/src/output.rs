@@ -1,17 +1,19 @@
-//! What a machine decided and its host has not carried out yet: [`OutputQueue`] is the machine's queue of it, [`MachineHost`] empties
-//! it, and a [`ChildMachine`] is a machine whose outputs pass through the queue of the machine that it is within.
+//! Outputs that a machine has decided and its host has not carried out yet.
+//!
+//! [`OutputQueue`] is the machine's queue of outputs. [`MachineHost`] drains it. A [`ChildMachine`] is a machine whose
+//! outputs pass through the queue of its container.
 
 use crate::job::{JobRequest, NoJob};
 use crate::machine::{Machine, MachineOutput, Transmit, WorkRecord};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// How many buffers are kept for reuse, and how large ones.
+/// The number of buffers kept for reuse; the next constant is their largest size.
 const SPARE: usize = 32;
 const SPARE_OCTETS: usize = 4096;
 
-/// What comes next. What it says, does or asks stands in a queue of its own: an event may be many times as large as a
-/// transmit, and each would be moved at the size of the largest.
+/// The kind of the next output. Events, work and jobs have queues of their own. An event may be many times as large as
+/// a transmit, and a common enum would move every output at the size of the largest.
 #[derive(Debug)]
 enum QueuedOutput {
     Transmit,
@@ -20,7 +22,7 @@ enum QueuedOutput {
     Job,
 }
 
-/// A machine's outputs, in the order in which they were decided. Bytes change hands and are not copied.
+/// The outputs of a machine in the order of its decisions. Buffers are moved, not copied.
 #[derive(Debug)]
 pub struct OutputQueue<E, J = NoJob> {
     order: VecDeque<QueuedOutput>,
@@ -43,50 +45,50 @@ impl<E, J> Default for OutputQueue<E, J> {
 }
 
 impl<E, J> OutputQueue<E, J> {
-    /// An empty buffer, of an earlier transmit where there is one.
+    /// Returns an empty buffer, reused from an earlier transmit if possible.
     #[must_use]
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
-    /// Takes a buffer back, for [`buffer`](Self::take_buffer) to give out again.
+    /// Takes a buffer back, for [`take_buffer`](Self::take_buffer) to reuse.
     pub fn recycle_buffer(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE && (1..=SPARE_OCTETS).contains(&bytes.capacity()) {
             bytes.clear();
             self.spare.push(bytes);
         }
     }
-    /// Something is to be done on the network, with these bytes.
+    /// Queues a network operation with these bytes.
     pub fn push_transmit(&mut self, transmit: Transmit, bytes: Vec<u8>) {
         self.order.push_back(QueuedOutput::Transmit);
         self.transmits.push_back((transmit, bytes));
     }
-    /// Something is to be done on the network that carries no bytes.
+    /// Queues a network operation without bytes.
     pub fn push_operation(&mut self, transmit: Transmit) {
         self.push_transmit(transmit, Vec::new());
     }
-    /// Something is to be said.
+    /// Queues an event.
     pub fn push_event(&mut self, event: E) {
         self.order.push_back(QueuedOutput::Event);
         self.events.push_back(event);
     }
-    /// Something was done. Work of one kind without anything between is one piece.
+    /// Queues work. Consecutive work of one kind merges into one record.
     pub fn push_work(&mut self, work: WorkRecord) {
         match self.order.back_mut() {
             Some(QueuedOutput::Work(last)) if last.label == work.label => last.units += work.units,
             _ => self.order.push_back(QueuedOutput::Work(work)),
         }
     }
-    /// Something is asked of a slow helper.
+    /// Queues a job.
     pub fn push_job(&mut self, job: JobRequest<J>) {
         self.order.push_back(QueuedOutput::Job);
         self.jobs.push_back(job);
     }
-    /// Something is to be done on the network, without bytes, for a machine within this one and in its stead.
+    /// Queues a network operation without bytes on behalf of a child machine.
     pub fn operate_for<M>(&mut self, child: &ChildMachine<M>, transmit: Transmit) {
         self.push_operation(transmit);
         self.rename_last(|transmit| add_child_slot(child.slot, transmit));
     }
-    /// The next output, as [`Machine::poll_output`] gives it.
+    /// Returns the next output, as [`Machine::poll_output`] does.
     pub fn poll(&mut self, buf: &mut Vec<u8>) -> Option<MachineOutput<E, J>> {
         match self.order.pop_front()? {
             QueuedOutput::Transmit => {
@@ -100,20 +102,21 @@ impl<E, J> OutputQueue<E, J> {
             QueuedOutput::Job => self.jobs.pop_front().map(MachineOutput::Job),
         }
     }
-    /// Takes the outputs of a machine within this one up to its next event, and gives that. Nothing of a step may be left
-    /// behind: ask until the answer is `None`.
+    /// Moves the outputs of a child machine here, up to its next event, and returns that event. Call it until it
+    /// returns `None`, so that no output of a step stays behind.
     pub fn next_event<M: Machine<Job = NoJob>>(&mut self, child: &mut ChildMachine<M>) -> Option<M::Event> {
         let slot = child.slot;
         child.machine.next_event(self, |transmit| add_child_slot(slot, transmit))
     }
-    /// Changes the ids of the last transmit where it lies: it has been moved once, in large pieces, and to move it again just
-    /// after a few octets of it were written would cost a stall of the processor.
+    /// Changes the ids of the last transmit in place. A second move just after a write of a few octets would stall the
+    /// processor.
     fn rename_last(&mut self, outside: impl Fn(&mut Transmit)) {
         if let Some((transmit, _)) = self.transmits.back_mut() {
             outside(transmit);
         }
     }
-    /// Takes what `poll` gives up to the next event, and gives that; `outside` gives a transmit the ids that it has here.
+    /// Queues the outputs of `poll` up to the next event, and returns that event. `outside` gives a transmit its ids
+    /// here.
     pub fn up_to_event<X>(
         &mut self,
         outside: impl Fn(&mut Transmit),
@@ -138,10 +141,11 @@ impl<E, J> OutputQueue<E, J> {
     }
 }
 
-/// A machine within another: it has a slot there, by which its ids are told from those of others ([`Owner`](crate::OwnerPath)).
+/// A machine inside another. Its slot there distinguishes its ids from those of other children
+/// ([`OwnerPath`](crate::OwnerPath)).
 ///
-/// Its container routes by [`MachineInput::enter`](crate::MachineInput::split_outer_slot) and takes what it decided by [`OutputQueue::next_event`], after
-/// each thing that it is given.
+/// The container routes by [`MachineInput::split_outer_slot`](crate::MachineInput::split_outer_slot). After each input
+/// or command it takes the child's outputs by [`OutputQueue::next_event`].
 #[derive(Debug)]
 pub struct ChildMachine<M> {
     machine: M,
@@ -149,22 +153,22 @@ pub struct ChildMachine<M> {
 }
 
 impl<M> ChildMachine<M> {
-    /// The machine in this slot.
+    /// A machine in this slot.
     pub const fn new(slot: u16, machine: M) -> Self {
         Self { machine, slot: Some(slot) }
     }
-    /// The only machine in its container that has sockets, where the container has none itself: its ids are the container's
-    /// and pass unchanged.
+    /// The only machine with sockets in its container, which has none itself. Its ids are the container's and pass
+    /// unchanged.
     pub const fn without_slot(machine: M) -> Self {
         Self { machine, slot: None }
     }
-    /// Its slot, if it is not the only one.
+    /// Returns the slot; `None` if the machine is the only child with sockets.
     pub const fn slot(&self) -> Option<u16> {
         self.slot
     }
 }
 
-/// Gives a transmit of the machine in this slot the ids that it has outside.
+/// Gives a transmit of the machine in this slot its ids outside.
 fn add_child_slot(slot: Option<u16>, transmit: &mut Transmit) {
     if let Some(slot) = slot {
         transmit.add_outer_slot(slot);
@@ -184,24 +188,23 @@ impl<M> core::ops::DerefMut for ChildMachine<M> {
     }
 }
 
-/// Who hosts a machine: carries its outputs out.
+/// A host of a machine: carries its outputs out.
 pub trait MachineHost {
-    /// What is hosted.
+    /// The hosted machine.
     type Machine: Machine;
 
-    /// The machine.
+    /// Returns the machine.
     fn machine(&mut self) -> &mut Self::Machine;
-    /// It wants something done on the network, with the bytes that `bytes` holds; it may keep the buffer and leave another.
+    /// Carries out a network operation with these bytes. It may keep the buffer and leave another.
     fn transmit(&mut self, transmit: Transmit, bytes: &mut Vec<u8>);
-    /// It says something. The host may feed the machine and give it commands: what it decides then comes after what it
-    /// has decided already.
+    /// Handles an event. It may pass input and commands to the machine: their outputs follow those already decided.
     fn handle_event(&mut self, event: <Self::Machine as Machine>::Event);
-    /// It did something.
+    /// Records work of the machine.
     fn record_work(&mut self, work: WorkRecord);
-    /// It asks something of a slow helper. An answer may be given at once.
+    /// Starts a job. It may pass the result to the machine at once.
     fn start_job(&mut self, job: JobRequest<<Self::Machine as Machine>::Job>);
 
-    /// Carries out what the machine decided, in its order, until it is silent. `buf` is for the bytes.
+    /// Carries out the outputs of the machine in their order until none is left. `buf` is a scratch buffer.
     fn drain_outputs(&mut self, buf: &mut Vec<u8>) {
         loop {
             match self.machine().poll_output(buf) {
@@ -232,7 +235,7 @@ mod tests {
         Transmit::Stream { conn, op: StreamOp::Data }
     }
 
-    /// Says and sends by turns.
+    /// Emits events and transmits by turns.
     #[derive(Default)]
     struct AlternatingMachine(OutputQueue<u8>);
 

@@ -1,11 +1,11 @@
-//! Keys that were seen of late: a bounded memory that tells known users from others.
+//! Recently seen keys: a bounded memory that distinguishes known users from others.
 
 use crate::collections::{HashMap, HashState};
 use crate::table::SessionTable;
 use crate::{Duration, Instant};
 
-/// Keys with the time when each was last seen; of more than it has room for, those that were not seen for longest are forgotten. Keys
-/// are hashes that nobody outside can foretell.
+/// A table of keys with the time when each was last seen. When it is full, the least recently seen key is evicted. Keys
+/// are hashes that an outsider cannot predict.
 #[derive(Debug)]
 pub struct RecentKeys {
     capacity: usize,
@@ -14,12 +14,12 @@ pub struct RecentKeys {
 }
 
 impl RecentKeys {
-    /// Nobody was seen; there is room for so many keys.
+    /// An empty table for this number of keys.
     #[must_use]
     pub fn new(room: usize, hash: &HashState) -> Self {
         Self { capacity: room, by_key: HashMap::with_hasher(hash.clone()), table: SessionTable::new() }
     }
-    /// This one is seen now.
+    /// Records that a key is seen now.
     pub fn record_key(&mut self, now: Instant, key: u64) {
         self.remove_key(key);
         while self.table.len() >= self.capacity.max(1) {
@@ -31,13 +31,13 @@ impl RecentKeys {
         let token = self.table.insert(now, (key, now));
         self.by_key.insert(key, token);
     }
-    /// Whether it was seen within so long.
+    /// True if the key was seen within this time.
     #[must_use]
     pub fn is_recent(&self, now: Instant, key: u64, within: Duration) -> bool {
         let seen = self.by_key.get(&key).and_then(|token| self.table.get(*token));
         seen.is_some_and(|(_, at)| now.duration_since(*at) < within)
     }
-    /// It is as if it had not been seen.
+    /// Forgets a key.
     pub fn remove_key(&mut self, key: u64) {
         if let Some(token) = self.by_key.remove(&key) {
             self.table.remove(token);

@@ -1,18 +1,22 @@
 //! Labelled random streams from one seed.
 //!
-//! Every use of chance in a run has a stream of its own, named by (purpose, index), so that adding a
-//! host or a draw in one place changes no other. [`ModelRng`] (xoshiro256++) is for models; [`SecureRng`]
-//! (ChaCha12) for what an adversary must not guess: a live host seeds it from the operating system, the
-//! simulator from the study's seed. Both outputs are frozen by tests.
+//! Each random decision of a run has its own stream, named by purpose and index. So a new host or an extra draw in one
+//! place changes no other stream.
+//!
+//! - [`ModelRng`] (xoshiro256++) serves models.
+//! - [`SecureRng`] (ChaCha12) serves values that an adversary must not guess. A live host seeds it from the operating
+//!   system, the simulator from the study's seed.
+//!
+//! Tests pin the output of both.
 
 use crate::time::Duration;
 use rand_core::{Rng as _, SeedableRng};
 
-/// The one seed of a run, from which every stream derives.
+/// The seed of a run, from which every stream derives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seed(u64);
 
-/// SplitMix64's step, the usual way to widen a seed.
+/// Performs a step of SplitMix64, the usual way to widen a seed.
 fn step_splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -26,11 +30,11 @@ impl Seed {
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
-    /// The number it was made of.
+    /// Returns the number.
     pub const fn value(self) -> u64 {
         self.0
     }
-    /// The seed of a part, such as one replication of one grid point.
+    /// Derives the seed of a part, such as one replication of a point.
     pub fn derive_seed(self, label: &str, index: u64) -> Seed {
         let mut state = self.0;
         for &b in label.as_bytes() {
@@ -47,49 +51,48 @@ impl Seed {
         }
         out
     }
-    /// The model stream of this label and index.
+    /// Derives the model stream of this label and index.
     pub fn derive_rng(self, label: &str, index: u64) -> ModelRng {
         ModelRng(rand_xoshiro::Xoshiro256PlusPlus::from_seed(self.derive_bytes(label, index)))
     }
-    /// The protocol stream of this label and index.
+    /// Derives the protocol stream of this label and index.
     pub fn derive_secure_rng(self, label: &str, index: u64) -> SecureRng {
         SecureRng::from_seed(self.derive_bytes(label, index))
     }
 }
 
-/// A stream of random numbers for models; fast, not secret.
+/// A stream of random numbers for models: fast, not secret.
 #[derive(Clone, Debug)]
 pub struct ModelRng(rand_xoshiro::Xoshiro256PlusPlus);
 
 impl ModelRng {
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
-    /// Uniform in [0, 1), 53 bits.
+    /// Returns a uniform number in [0, 1) with 53 bits.
     pub fn sample_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
-    /// Uniform in 0..n (0 for n = 0), without bias beyond 2⁻⁶⁴.
+    /// Returns a uniform number in 0..n (0 for n = 0), with a bias of at most 2⁻⁶⁴.
     pub fn sample_below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub fn sample_bool(&mut self, p: f64) -> bool {
         self.sample_unit() < p
     }
-    /// Exponentially distributed with this mean.
+    /// Returns an exponentially distributed span with this mean.
     pub fn sample_exponential(&mut self, mean: Duration) -> Duration {
         mean.mul_f64(-libm::log(1.0 - self.sample_unit()))
     }
-    /// Uniform between two spans, both included.
+    /// Returns a uniform span between two spans, both included.
     pub fn sample_duration(&mut self, low: Duration, high: Duration) -> Duration {
         low + Duration::from_nanos(self.sample_below((high - low).as_nanos().saturating_add(1)))
     }
 }
 
-/// A stream of random numbers that cannot be guessed without its seed: authenticators, challenges,
-/// session identifiers.
+/// A stream of random numbers that cannot be guessed without its seed: for authenticators, challenges and session ids.
 #[derive(Clone)]
 pub struct SecureRng(rand_chacha::ChaCha12Rng);
 
@@ -100,7 +103,7 @@ impl core::fmt::Debug for SecureRng {
 }
 
 impl SecureRng {
-    /// From 256 bits, which a live host takes from the operating system.
+    /// A stream from 256 bits of seed, which a live host takes from the operating system.
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self(rand_chacha::ChaCha12Rng::from_seed(seed))
     }
@@ -108,21 +111,21 @@ impl SecureRng {
     pub fn fill_bytes(&mut self, buf: &mut [u8]) {
         self.0.fill_bytes(buf);
     }
-    /// An array of random bytes.
+    /// Returns an array of random bytes.
     pub fn random_array<const N: usize>(&mut self) -> [u8; N] {
         let mut out = [0; N];
         self.fill_bytes(&mut out);
         out
     }
-    /// 64 uniform bits.
+    /// Returns 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
-    /// 32 uniform bits.
+    /// Returns 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
-    /// Uniform in [0, 1), 53 bits.
+    /// Returns a uniform number in [0, 1) with 53 bits.
     pub fn sample_unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }

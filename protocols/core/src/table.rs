@@ -1,14 +1,13 @@
-//! A table of sessions: each under a token that is never given twice, all in order of age.
+//! A table of sessions. Each has a token that is never reused, and all are in order of age.
 //!
-//! Everything costs O(1): a token names its slot and the slot's generation, and a list through the slots
-//! keeps the order in which entries were last touched. Where every entry may idle equally long, the
-//! oldest is also the next to expire, so that no timer queue is needed; where room is short, it is the
-//! one to go.
+//! Every operation is O(1). A token holds its slot and the generation of the slot. A list through the slots keeps the
+//! order of last use. If all entries have the same idle timeout, the oldest entry expires next, so no timer queue is
+//! needed. If space is short, the oldest entry is evicted.
 
 use crate::time::Instant;
 use alloc::vec::Vec;
 
-/// Generations are numbered by 30 bits, so that the two highest of a token are its holder's to mark kinds of tokens by.
+/// Generations have 30 bits. The holder may use the two highest bits of a token to mark its kind.
 const GENERATIONS: u32 = (1 << 30) - 1;
 const NONE: u32 = u32::MAX;
 
@@ -27,7 +26,7 @@ struct TableSlot<T> {
     generation: u32,
     /// The next older entry.
     older: u32,
-    /// The next newer entry; of an empty slot the next empty one.
+    /// The next newer entry; in an empty slot the next empty slot.
     newer: u32,
     touched: Instant,
     value: Option<T>,
@@ -45,18 +44,17 @@ impl<T> SessionTable<T> {
     pub fn new() -> Self {
         Self::default()
     }
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len as usize
     }
-    /// True without any entry.
+    /// True if the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// Adds an entry as the newest and names it. Tokens of one slot differ in their upper half, which
-    /// counts up.
+    /// Adds an entry as the newest and returns its token. The upper half of the token counts the uses of the slot.
     pub fn insert(&mut self, now: Instant, value: T) -> u64 {
         let index = if self.free == NONE {
             let empty = TableSlot { generation: 0, older: NONE, newer: NONE, touched: now, value: None };
@@ -74,19 +72,19 @@ impl<T> SessionTable<T> {
         self.link_newest(index, now);
         self.token_at(index)
     }
-    /// The entry that a token names.
+    /// Returns the entry of a token.
     #[must_use]
     pub fn get(&self, token: u64) -> Option<&T> {
         let slot = self.slots.get(token as u32 as usize)?;
         slot.value.as_ref().filter(|_| slot.generation == (token >> 32) as u32)
     }
-    /// The entry that a token names.
+    /// Returns the entry of a token.
     #[must_use]
     pub fn get_mut(&mut self, token: u64) -> Option<&mut T> {
         let slot = self.slots.get_mut(token as u32 as usize)?;
         if slot.generation == (token >> 32) as u32 { slot.value.as_mut() } else { None }
     }
-    /// Makes an entry the newest; false where the token names none.
+    /// Makes an entry the newest. Returns false if the token has no entry.
     pub fn touch(&mut self, now: Instant, token: u64) -> bool {
         if self.get(token).is_none() {
             return false;
@@ -96,7 +94,7 @@ impl<T> SessionTable<T> {
         self.link_newest(index, now);
         true
     }
-    /// Takes an entry out; its token names nothing any more.
+    /// Removes an entry, which makes its token invalid.
     pub fn remove(&mut self, token: u64) -> Option<T> {
         self.get(token)?;
         let index = token as u32;
@@ -108,7 +106,7 @@ impl<T> SessionTable<T> {
         self.len -= 1;
         slot.value.take()
     }
-    /// The entry that was not touched for longest, and when it was.
+    /// Returns the least recently used entry and the time of its last use.
     #[must_use]
     pub fn oldest_entry(&self) -> Option<(u64, Instant)> {
         let slot = self.slots.get(self.oldest as usize)?;

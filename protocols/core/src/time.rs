@@ -1,8 +1,7 @@
-//! Time as Usher counts it: whole nanoseconds from an epoch that the host chooses.
+//! Time in whole nanoseconds from an epoch that the host chooses.
 //!
-//! Machines are given the time and never ask for it. The simulator owns an [`Instant`]; live drivers map
-//! the monotonic clock onto one. Wall-clock time (certificates, Event-Timestamp) is a separate,
-//! injected [`WallTime`].
+//! Machines receive the time and never read a clock. The simulator owns an [`Instant`]; live drivers map the monotonic
+//! clock to one. Wall-clock time (certificates, Event-Timestamp) is a separate, injected [`WallTime`].
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -12,9 +11,9 @@ use core::ops::{Add, AddAssign, Div, Mul, Sub};
 pub struct Duration(u64);
 
 impl Duration {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Self = Self(0);
-    /// The longest span that can be written.
+    /// The longest span.
     pub const MAX: Self = Self(u64::MAX);
 
     /// A span of `n` nanoseconds.
@@ -33,40 +32,40 @@ impl Duration {
     pub const fn from_secs(n: u64) -> Self {
         Self(n.saturating_mul(1_000_000_000))
     }
-    /// A span of `s` seconds, rounded to the nearest nanosecond; negative and NaN give zero, too large gives
-    /// [`Duration::MAX`].
+    /// A span of `s` seconds, rounded to the nearest nanosecond. Negative values and NaN give zero; values too large
+    /// give [`Duration::MAX`].
     pub fn from_secs_f64(s: f64) -> Self {
         Self(libm::round(s * 1e9) as u64)
     }
-    /// Whole nanoseconds.
+    /// Returns whole nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Whole microseconds, rounded down.
+    /// Returns whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
-    /// Whole milliseconds, rounded down.
+    /// Returns whole milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
-    /// Whole seconds, rounded down.
+    /// Returns whole seconds, rounded down.
     pub const fn as_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
-    /// Seconds as a float.
+    /// Returns seconds as a float.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// True for the empty span.
+    /// True if the span is empty.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
-    /// The difference, or zero where `other` is longer.
+    /// Returns the difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
-    /// The span scaled by a factor, rounded to the nearest nanosecond (negative gives zero).
+    /// Returns the span times a factor, rounded to the nearest nanosecond. A negative result gives zero.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self(libm::round(self.0 as f64 * factor) as u64)
     }
@@ -103,7 +102,7 @@ impl Div<u64> for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// The largest unit that keeps the number at one or above: `1.5 s`, `20 ms`, `8 us`, `3 ns`.
+    /// Uses the largest unit that keeps the number at one or above: `1.5 s`, `20 ms`, `8 us`, `3 ns`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, per) = match self.0 {
             0 => return f.write_str("0 s"),
@@ -143,19 +142,19 @@ impl Instant {
     pub const fn from_nanos(n: u64) -> Self {
         Self(n)
     }
-    /// Nanoseconds since the epoch.
+    /// Returns nanoseconds since the epoch.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
-    /// Seconds since the epoch, as a float.
+    /// Returns seconds since the epoch, as a float.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// Returns the time from `earlier` to this instant; zero if it is not later.
     pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
-    /// What the wall clock shows then, where `epoch` is what it shows at [`Instant::ZERO`].
+    /// Returns the wall-clock time of this instant, for a wall clock that shows `epoch` at [`Instant::ZERO`].
     pub fn to_wall_time(self, epoch: WallTime) -> WallTime {
         epoch + self.duration_since(Self::ZERO)
     }
@@ -198,24 +197,24 @@ impl WallTime {
     /// 1970-01-01T00:00:00Z.
     pub const UNIX_EPOCH: Self = Self(0);
 
-    /// `secs` whole seconds after 1970-01-01T00:00:00Z.
+    /// The time `secs` whole seconds after 1970-01-01T00:00:00Z.
     pub const fn from_unix_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
-    /// Whole seconds since 1970-01-01T00:00:00Z.
+    /// Returns whole seconds since 1970-01-01T00:00:00Z.
     pub const fn unix_secs(self) -> u64 {
         self.0 / 1_000_000_000
     }
-    /// Whole microseconds since 1970-01-01T00:00:00Z.
+    /// Returns whole microseconds since 1970-01-01T00:00:00Z.
     pub const fn unix_micros(self) -> u64 {
         self.0 / 1000
     }
 }
 impl fmt::Display for WallTime {
-    /// As RFC 3339 has it, in UTC and with microseconds: `2026-11-22T20:45:12.000250Z`.
+    /// Writes RFC 3339 in UTC with microseconds: `2026-11-22T20:45:12.000250Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, second) = (self.unix_secs() / 86_400, self.unix_secs() % 86_400);
-        // The Gregorian calendar by eras of 400 years that begin on 1 March, so that a leap day is a year's last.
+        // The Gregorian calendar in eras of 400 years that begin on 1 March, so that a leap day ends a year.
         let day = days + 719_468;
         let (era, day) = (day / 146_097, day % 146_097);
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,13 +1,13 @@
-//! Timers for machines: a queue ordered by deadline for many of a kind, and a small table indexed by an
-//! enum for the few that a single connection has.
+//! Timers for machines: a queue of many deadlines of one kind, and a small table, indexed by an enum, for the timers of
+//! one connection.
 
 use crate::time::Instant;
 use alloc::collections::BTreeSet;
 
-/// The earliest of these, of which some may be none: when a machine of several parts is to be woken.
+/// Returns the earliest deadline, if any is set.
 #[must_use]
 pub fn earliest_deadline<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
-    // It is asked after each step, and an iterator over an array by value costs several times as much.
+    // Called after each step: an iterator over an array by value costs several times as much.
     let mut first = None;
     for at in &times {
         if at.is_some() && (first.is_none() || *at < first) {
@@ -17,9 +17,9 @@ pub fn earliest_deadline<const N: usize>(times: [Option<Instant>; N]) -> Option<
     first
 }
 
-/// Deadlines of many sessions, each under a key; next deadline, arming and cancelling in O(log n).
+/// A queue of deadlines of many sessions, each under a key. Reading, arming and cancelling take O(log n).
 ///
-/// The owner of a deadline keeps its time: cancelling names both. Equal deadlines come out in key order.
+/// The owner of a deadline keeps its time, since cancelling needs time and key. Equal deadlines expire in key order.
 #[derive(Clone, Debug)]
 pub struct TimerQueue<K: Ord + Copy> {
     set: BTreeSet<(Instant, K)>,
@@ -40,35 +40,35 @@ impl<K: Ord + Copy> TimerQueue<K> {
     pub fn insert(&mut self, at: Instant, key: K) {
         self.set.insert((at, key));
     }
-    /// Cancels a deadline; false if it was not armed.
+    /// Cancels a deadline. Returns false if it was not armed.
     pub fn remove(&mut self, at: Instant, key: K) -> bool {
         self.set.remove(&(at, key))
     }
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.set.first().map(|(at, _)| *at)
     }
-    /// Takes the earliest deadline out if it has come.
+    /// Removes and returns the earliest deadline if it is due.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, K)> {
         if self.next_deadline()? > now {
             return None;
         }
         self.set.pop_first()
     }
-    /// How many deadlines are armed.
+    /// Returns the number of armed deadlines.
     #[must_use]
     pub fn len(&self) -> usize {
         self.set.len()
     }
-    /// True when none is armed.
+    /// True if no deadline is armed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
 }
 
-/// One optional deadline per variant of a small enum (`T as usize` is the index).
+/// A table with one optional deadline per variant of a small enum (`T as usize` is the index).
 #[derive(Clone, Copy, Debug)]
 pub struct TimerTable<const N: usize> {
     deadlines: [Option<Instant>; N],
@@ -89,17 +89,17 @@ impl<const N: usize> TimerTable<N> {
     pub fn stop(&mut self, i: usize) {
         self.deadlines[i] = None;
     }
-    /// The deadline of timer `i`.
+    /// Returns the deadline of timer `i`.
     #[must_use]
     pub fn get(&self, i: usize) -> Option<Instant> {
         self.deadlines[i]
     }
-    /// The earliest deadline of all.
+    /// Returns the earliest deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         earliest_deadline(self.deadlines)
     }
-    /// Stops and names the earliest timer that is due; ties go to the lower index.
+    /// Stops the earliest timer that is due and returns its index. The lower index wins a tie.
     pub fn pop_due(&mut self, now: Instant) -> Option<usize> {
         let (i, at) =
             (0..N).filter_map(|i| self.deadlines[i].map(|at| (i, at))).min_by_key(|&(i, at)| (at, i))?;

@@ -1,4 +1,4 @@
-//! What carries a protocol's messages.
+//! Transport protocols.
 
 crate::named! {
     "a transport protocol";

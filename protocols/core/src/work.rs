@@ -1,10 +1,10 @@
-//! Kinds of labelled work, each declared once beside the machine that does it: what studies charge a processor for,
-//! what profiles measure and what documentation lists is read from these declarations.
+//! Kinds of labelled work, each declared once beside its machine. Processor costs of studies, measured profiles and
+//! documentation read these declarations.
 
 use core::fmt;
 
-/// A kind of work: its name, what one unit is, and what it means. Made by [`work_labels!`](crate::work_labels) alone, so
-/// that nothing can be emitted that is not declared.
+/// A kind of work: its name, its unit and its meaning. Only [`work_labels!`](crate::work_labels) creates one, so every
+/// kind is declared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkLabel(&'static [&'static str; 3]);
 
@@ -13,15 +13,15 @@ impl WorkLabel {
     pub const fn from_declaration(name_unit_about: &'static [&'static str; 3]) -> Self {
         Self(name_unit_about)
     }
-    /// Its name, `protocol.action`: `radius.request`, `tls.sign`.
+    /// Returns the name, `protocol.action`: `radius.request`, `tls.sign`.
     pub const fn name(self) -> &'static str {
         self.0[0]
     }
-    /// What is counted: one unit is one of these.
+    /// Returns the unit that is counted.
     pub const fn unit(self) -> &'static str {
         self.0[1]
     }
-    /// What is done, as a sentence.
+    /// Returns a sentence that describes the work.
     pub const fn description(self) -> &'static str {
         self.0[2]
     }
@@ -39,8 +39,7 @@ impl fmt::Debug for WorkLabel {
     }
 }
 
-/// Declares the kinds of work that a crate's machines do, each with its meaning, its name and what one unit is, and
-/// `WORK`, the list of all of them.
+/// Declares the kinds of work of a crate's machines, each with its meaning, name and unit, and `WORK`, the list of all.
 ///
 /// ```
 /// usher_core::work_labels! {

@@ -1,4 +1,4 @@
-//! AES with 128-bit keys as 802.16's PKMv2 uses it: CMAC (NIST SP 800-38B, RFC 4493) and key wrap (NIST SP 800-38F,
+//! AES with 128-bit keys as in PKMv2 of 802.16: CMAC (NIST SP 800-38B, RFC 4493) and key wrap (NIST SP 800-38F,
 //! RFC 3394).
 
 use crate::SecretValue;
@@ -6,12 +6,12 @@ use aes::Aes128;
 use aes_kw::KwAes128;
 use cmac::{Cmac, KeyInit, Mac};
 
-/// Octets of a key, and of a CMAC.
+/// The length in octets of a key and of a CMAC.
 pub const LEN: usize = 16;
-/// Octets of a wrapped 128-bit key (RFC 3394, 2.2.1).
+/// The length in octets of a wrapped 128-bit key (RFC 3394, 2.2.1).
 pub const WRAPPED: usize = LEN + 8;
 
-/// The CMAC of the concatenation of `parts`, whole; protocols carry its most significant octets.
+/// Returns the whole CMAC of the concatenation of `parts`. Protocols send its most significant octets.
 #[must_use]
 pub fn cmac(key: &[u8; LEN], parts: &[&[u8]]) -> [u8; LEN] {
     let mut mac = Cmac::<Aes128>::new(key.into());
@@ -21,16 +21,16 @@ pub fn cmac(key: &[u8; LEN], parts: &[&[u8]]) -> [u8; LEN] {
     mac.finalize().into_bytes().into()
 }
 
-/// A 128-bit key under another, with the initial value of RFC 3394, 2.2.3.1.
+/// Wraps a 128-bit key under another, with the initial value of RFC 3394, 2.2.3.1.
 #[must_use]
 pub fn wrap_key(kek: &[u8; LEN], key: &[u8; LEN]) -> [u8; WRAPPED] {
     let mut out = [0; WRAPPED];
-    // The key is two blocks of 64 bits and the buffer three, so there is nothing to refuse.
+    // The key has two blocks of 64 bits and the buffer three, so the call cannot fail.
     let _ = KwAes128::new(kek.into()).wrap_key(key, &mut out);
     out
 }
 
-/// The key that [`wrap_key`] put under `kek`; `None` if it was wrapped by another or altered.
+/// Returns the key that [`wrap_key`] wrapped under `kek`; `None` if another key wrapped it or it was altered.
 #[must_use]
 pub fn unwrap_key(kek: &[u8; LEN], wrapped: &[u8; WRAPPED]) -> Option<SecretValue<[u8; LEN]>> {
     let mut key = SecretValue::new([0; LEN]);

@@ -1,25 +1,27 @@
-//! Whose certificate it is (RFC 6614 §2.3, RFC 6733 §13.1): a fingerprint, or a name in it; and when it ends.
+//! Identity of a certificate (RFC 6614 §2.3, RFC 6733 §13.1), by fingerprint or name, and its end of validity.
 //!
-//! The host's TLS has verified the chain; here the leaf is only read, in bounds and without recursion.
+//! The host's TLS has verified the chain. This module only reads the leaf, within bounds and without recursion.
 
 use crate::fingerprint::sha256_fingerprint;
 use alloc::string::String;
 use core::net::IpAddr;
 use usher_core::{OctetReader, WallTime};
 
-/// What a certificate must be to stand for somebody. The host must have verified its chain.
+/// A condition on a peer's certificate. The host must have verified its chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CertificateMatch {
-    /// The SHA-256 of the whole certificate (DER).
+    /// The SHA-256 of the whole DER certificate.
     Fingerprint([u8; 32]),
-    /// A dNSName of its subjectAltName, or, where it has none, the last commonName of its subject. Letter case of
-    /// ASCII is ignored; `*` as the name's first label stands for any one label. An IP address is an iPAddress of the
-    /// subjectAltName, or, where that has none, the commonName.
+    /// A name in the certificate.
+    ///
+    /// - A domain name: a dNSName of the subjectAltName or, if it has none, the last commonName of the subject. ASCII
+    ///   case is ignored; `*` as the first label of this name matches any one label.
+    /// - An IP address: an iPAddress of the subjectAltName or, if it has none, the commonName.
     Name(String),
 }
 
 impl CertificateMatch {
-    /// Whether a certificate (DER) fits. One that cannot be read has no names.
+    /// True if a DER certificate matches. An unreadable certificate has no names.
     #[must_use]
     pub fn matches_certificate(&self, certificate: &[u8]) -> bool {
         match self {
@@ -31,7 +33,7 @@ impl CertificateMatch {
                     fits: false,
                     has_alternative: false,
                 };
-                // One that cannot be read to its end is not trusted for what stood before.
+                // A certificate that is unreadable to its end is not trusted for its earlier parts.
                 read_names(certificate, &mut found).is_some() && found.fits
             }
         }
@@ -40,15 +42,15 @@ impl CertificateMatch {
 
 struct NameMatcher<'a> {
     expected_name: &'a str,
-    /// What is wanted, where it is an address.
+    /// The wanted name, if it is an address.
     address: Option<IpAddr>,
     fits: bool,
-    /// Whether the subjectAltName has a name of the wanted kind.
+    /// True if the subjectAltName has a name of the wanted kind.
     has_alternative: bool,
 }
 
 impl NameMatcher<'_> {
-    /// Whether a name of the subjectAltName is of the kind that is wanted.
+    /// True if a name of the subjectAltName is of the wanted kind.
     const fn is_wanted_kind(&self, tag: u8) -> bool {
         tag == if self.address.is_some() { IP_ADDRESS } else { DNS_NAME }
     }
@@ -91,7 +93,7 @@ const IP_ADDRESS: u8 = 0x87;
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 29, 17];
 
-/// The next element: its tag and content.
+/// Returns tag and content of the next element.
 fn read_element<'a>(r: &mut OctetReader<'a>) -> Option<(u8, OctetReader<'a>)> {
     let tag = r.read_u8().ok()?;
     let length = match r.read_u8().ok()? {
@@ -107,8 +109,8 @@ fn expect_element<'a>(r: &mut OctetReader<'a>, tag: u8) -> Option<OctetReader<'a
     read_element(r).filter(|(t, _)| *t == tag).map(|(_, content)| content)
 }
 
-/// TBSCertificate (RFC 5280 §4.1) from its validity on: version, serial, signature, issuer, validity, subject, key,
-/// extensions.
+/// Returns a reader of TBSCertificate (RFC 5280 §4.1) from its validity on. Its order is version, serial, signature,
+/// issuer, validity, subject, key, extensions.
 fn from_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
     let mut tbs =
         expect_element(&mut expect_element(&mut OctetReader::new(certificate), SEQUENCE)?, SEQUENCE)?;
@@ -120,7 +122,7 @@ fn from_validity(certificate: &[u8]) -> Option<OctetReader<'_>> {
     Some(tbs)
 }
 
-/// The notAfter of a certificate (DER; RFC 5280 §4.1.2.5); `None` where it cannot be read.
+/// Returns the notAfter of a DER certificate (RFC 5280 §4.1.2.5); `None` if it is unreadable.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
     let mut validity = expect_element(&mut from_validity(certificate)?, SEQUENCE)?;
@@ -130,7 +132,7 @@ pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
     let pair =
         |at: usize| Some(u64::from(digits.get(at)? - b'0') * 10 + u64::from(digits.get(at + 1)? - b'0'));
     let (year, rest) = match (tag, digits.len()) {
-        // Of two digits, 50 to 99 are of the last century.
+        // RFC 5280 4.1.2.5.1: two-digit years from 50 to 99 are in the 20th century.
         (UTC_TIME, 12) => (pair(0)? + if pair(0)? < 50 { 2000 } else { 1900 }, 2),
         (GENERALIZED_TIME, 14) => (pair(0)? * 100 + pair(2)?, 4),
         _ => return None,
@@ -144,7 +146,7 @@ pub fn not_after(certificate: &[u8]) -> Option<WallTime> {
     Some(WallTime::from_unix_secs(((secs * 24 + hour) * 60 + minute) * 60 + second))
 }
 
-/// Days from 1970-01-01 to the first of a month of the Gregorian calendar.
+/// Returns the days from 1970-01-01 to the first of a month of the Gregorian calendar.
 fn days_before(year: u64, month: u64) -> u64 {
     const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let leaps = |year: u64| year / 4 - year / 100 + year / 400;
@@ -275,7 +277,7 @@ mod tests {
         [&[tag, content.len() as u8][..], content].concat()
     }
 
-    /// A certificate of this commonName with these names in its subjectAltName.
+    /// Returns a certificate with this commonName and these names in its subjectAltName.
     fn with_names(common: &str, alternatives: &[(u8, &[u8])]) -> Vec<u8> {
         let pair = [encode_element(OID, COMMON_NAME), encode_element(0x0c, common.as_bytes())].concat();
         let subject = encode_element(SEQUENCE, &encode_element(SET, &encode_element(SEQUENCE, &pair)));
@@ -298,7 +300,7 @@ mod tests {
         )
     }
 
-    /// RFC 6614 §2.3: for an address the iPAddress goes before the commonName, and a dNSName is none.
+    /// RFC 6614 §2.3: for an address, iPAddress precedes commonName, and dNSName does not count.
     #[test]
     fn an_address_is_an_alternative_name_or_the_common_name() {
         let six: [u8; 16] = "2001:db8::7".parse::<core::net::Ipv6Addr>().unwrap().octets();

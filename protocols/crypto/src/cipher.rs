@@ -1,5 +1,5 @@
-//! Ciphers of packets, by a name: CBC (RFC 2451, RFC 3602), AES-GCM (RFC 4106, RFC 5282) and ChaCha20-Poly1305
-//! (RFC 7634), each with the key, the salt and the initialization vector that ESP and IKEv2 give it.
+//! Packet ciphers by name: CBC (RFC 2451, RFC 3602), AES-GCM (RFC 4106, RFC 5282) and ChaCha20-Poly1305 (RFC 7634).
+//! Key, salt and initialization vector are those of ESP and IKEv2.
 
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
@@ -28,36 +28,38 @@ usher_core::named! {
     }
 }
 
-/// Octets of the salt that the key of a cipher that authenticates ends with: with the initialization vector it is the nonce
-/// (RFC 4106 §4, RFC 7634 §2).
+/// The length in octets of the salt at the end of an authenticated cipher's key. Salt and initialization vector form
+/// the nonce (RFC 4106 §4, RFC 7634 §2).
 pub(crate) const SALT: usize = 4;
-/// Octets of the tag of a cipher that authenticates.
+/// The length in octets of an authenticated cipher's tag.
 pub(crate) const TAG: usize = 16;
 
-/// Why a cipher did nothing.
+/// An error of a cipher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CipherError {
-    /// The caller gave an initialization vector, data or a tag of a length that the cipher has not.
+    /// The initialization vector, the data or the tag has a wrong length.
     #[error("the initialization vector, the data or the tag has a length that the cipher has not")]
     Length,
-    /// The tag is not that of the data: either was altered, or the key is another.
+    /// The tag does not match: the data or the tag was altered, or the key differs.
     #[error("the data was altered, or enciphered under another key")]
     Tag,
 }
 
 /// A cipher under one key.
 pub trait KeyedCipher: Send + Sync {
-    /// Enciphers data in place. What is associated is authenticated with it, where the cipher authenticates; its tag, of
-    /// [`CipherAlgorithm::tag_len`] octets, goes to `tag`. An initialization vector of a cipher that authenticates must not
-    /// be used twice under one key, one of CBC must not be foreseen.
+    /// Encrypts data in place and writes the tag, of [`CipherAlgorithm::tag_len`] octets, to `tag`. An authenticated
+    /// cipher also covers the associated data.
+    ///
+    /// Do not repeat an initialization vector of an authenticated cipher under one key. Vectors of CBC must be
+    /// unpredictable.
     ///
     /// # Errors
     /// [`CipherError::Length`].
     fn seal(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &mut [u8]) -> Result<(), CipherError>;
-    /// Deciphers data in place.
+    /// Decrypts data in place.
     ///
     /// # Errors
-    /// [`CipherError::Length`], or [`CipherError::Tag`], after which the data means nothing.
+    /// [`CipherError::Length`], or [`CipherError::Tag`], after which the data is undefined.
     fn open(&self, iv: &[u8], associated: &[u8], data: &mut [u8], tag: &[u8]) -> Result<(), CipherError>;
 }
 
@@ -68,8 +70,8 @@ impl core::fmt::Debug for dyn KeyedCipher {
 }
 
 impl CipherAlgorithm {
-    /// Octets of key material, the salt included, for a key of so many bits; 0 bits: as many as it has, where that is fixed.
-    /// `None`: it has no such keys.
+    /// Returns the octets of key material, with the salt, for a key of `bits`; 0 selects a cipher's only length.
+    /// `None`: the cipher has no such key.
     #[must_use]
     pub const fn key_len(self, bits: u16) -> Option<usize> {
         match (self, bits) {
@@ -80,7 +82,7 @@ impl CipherAlgorithm {
             _ => None,
         }
     }
-    /// Octets of an initialization vector.
+    /// Returns the octets of an initialization vector.
     #[must_use]
     pub const fn iv_len(self) -> usize {
         match self {
@@ -88,7 +90,7 @@ impl CipherAlgorithm {
             Self::TripleDesCbc | Self::AesGcm | Self::ChaCha20Poly1305 => 8,
         }
     }
-    /// Data has a multiple of so many octets.
+    /// Returns the block length: data must be a multiple of it.
     #[must_use]
     pub const fn block_len(self) -> usize {
         match self {
@@ -97,7 +99,7 @@ impl CipherAlgorithm {
             Self::AesGcm | Self::ChaCha20Poly1305 => 1,
         }
     }
-    /// Octets of the tag; 0: it does not authenticate.
+    /// Returns the octets of the tag; 0 without authentication.
     #[must_use]
     pub const fn tag_len(self) -> usize {
         match self {
@@ -105,8 +107,8 @@ impl CipherAlgorithm {
             Self::AesGcm | Self::ChaCha20Poly1305 => TAG,
         }
     }
-    /// The cipher under this key, with its salt where it has one; `None`: it has none of this length. Those that
-    /// authenticate are AWS-LC's where the feature `tls` is on, but for wasm32, which are several times as fast.
+    /// Returns the cipher under this key, with its salt; `None` for a wrong key length. With the feature `tls`, except
+    /// on wasm32, authenticated ciphers are AWS-LC's, which are several times faster.
     #[must_use]
     pub fn with_key(self, key: &[u8]) -> Option<Box<dyn KeyedCipher>> {
         #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn triple_des_of_sp_800_20_in_cbc_mode() {
-        // With three equal keys it is DES; the variable plaintext test of NIST SP 800-20, table A.1, first row.
+        // Three equal keys make it DES: the variable plaintext test of NIST SP 800-20, table A.1, first row.
         let cipher = CipherAlgorithm::TripleDesCbc.with_key(&[1; 24]).unwrap();
         let mut data = hex_octets("80000000000000000000000000000000");
         cipher.seal(&[0; 8], &[], &mut data, &mut []).unwrap();
@@ -247,7 +249,7 @@ mod tests {
             let (algorithm, length) = all_ciphers()[which];
             let cipher = algorithm.with_key(&key[..length]).unwrap();
             let iv = &iv[..algorithm.iv_len()];
-            // Blocks of 16 octets, also where a cipher has shorter ones: a single octet can be its own ciphertext.
+            // Blocks of 16 octets even for shorter block lengths: a single octet may be its own ciphertext.
             let plain = vec![fill; blocks * 16];
             let (mut data, mut tag) = (plain.clone(), vec![0; algorithm.tag_len()]);
             cipher.seal(iv, &associated, &mut data, &mut tag).unwrap();
@@ -256,7 +258,7 @@ mod tests {
             altered[at.index(data.len())] ^= flip;
             let opened = cipher.open(iv, &associated, &mut altered, &tag);
             prop_assert_eq!(opened, if tag.is_empty() { Ok(()) } else { Err(CipherError::Tag) });
-            // What was not opened means nothing; it may be zeros.
+            // Data without a valid tag is undefined; it may be zeros.
             prop_assert!(altered != plain || opened.is_err());
             prop_assert_eq!(cipher.open(iv, &associated, &mut data, &tag), Ok(()));
             prop_assert_eq!(&data, &plain);

@@ -1,36 +1,35 @@
-//! MD5, HMAC-MD5, HMAC-SHA1 and comparison in constant time: what RADIUS, CHAP, EAP-MD5 and PEAP still ask for. MD5 and
-//! SHA-1 are broken as hashes; these protocols name no other, and nothing new should be built on them.
+//! MD5, HMAC-MD5, HMAC-SHA1 and constant-time comparison, for RADIUS, CHAP, EAP-MD5 and PEAP. MD5 and SHA-1 are broken
+//! as hashes. These protocols offer no alternative; do not build anything new on them.
 //!
-//! SipHash, for tags that only whoever made them checks.
+//! SipHash is for tags that only their creator verifies.
 
 mod block;
 
 use crate::SecretValue;
 use block::{BLOCK, INITIAL, Md5Message, Md5State};
 
-/// Octets of an MD5 digest, and of an HMAC-MD5.
+/// The length in octets of an MD5 digest and of an HMAC-MD5.
 pub const MD5_LEN: usize = 16;
 
-/// The MD5 digest (RFC 1321) of the concatenation of `parts`.
+/// Returns the MD5 digest (RFC 1321) of the concatenation of `parts`.
 #[inline]
 #[must_use]
 pub fn md5(parts: &[&[u8]]) -> [u8; MD5_LEN] {
     Md5Message::for_parts(parts, &[]).compute_digest()
 }
 
-/// 16 octets that stand in a message in place of what its parts have there, and where they begin: how many octets of the
-/// parts lie before them. What lies beyond the parts is left out.
+/// Replacement octets of a message: their offset in the concatenation of its parts, and 16 octets. Octets beyond the
+/// end of the parts are ignored.
 pub type DigestOverlay<'a> = (usize, &'a [u8; 16]);
 
-/// The MD5 digest of the concatenation of `parts` with other octets at some places: faster than with parts that are cut there.
+/// Returns the MD5 digest of the concatenation of `parts` with replaced octets. It is faster than splitting the parts.
 #[inline]
 #[must_use]
 pub fn md5_over(parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
     Md5Message::for_parts(parts, over).compute_digest()
 }
 
-/// HMAC-MD5 (RFC 2104) under one key, whose two key blocks are hashed once: each message then costs its
-/// own blocks and one more.
+/// An HMAC-MD5 key (RFC 2104). Its two key blocks are hashed once, so each message costs its own blocks and one more.
 #[derive(Clone)]
 pub struct HmacMd5Key {
     inner: SecretValue<Md5State>,
@@ -52,20 +51,20 @@ impl HmacMd5Key {
         block::compress_blocks([&mut inner, &mut outer], &pads);
         Self { inner: inner.into(), outer: outer.into() }
     }
-    /// The code of the concatenation of `parts`.
+    /// Returns the code of the concatenation of `parts`.
     #[inline]
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; MD5_LEN] {
         self.mac_over(parts, &[])
     }
-    /// The code of the concatenation of `parts` with other octets at some places, as [`md5_over`] has them.
+    /// Returns the code of the concatenation of `parts` with replaced octets, as in [`md5_over`].
     #[inline]
     #[must_use]
     pub fn mac_over(&self, parts: &[&[u8]], over: &[DigestOverlay<'_>]) -> [u8; MD5_LEN] {
         Md5Message::with_key_states(*self.inner, *self.outer, parts, over).compute_digest()
     }
-    /// What [`mac_over`](Self::mac_over) gives for one message, and beside it what [`md5_over`] gives for another: both in
-    /// little more time than the longer of the two takes.
+    /// Returns [`mac_over`](Self::mac_over) of one message and [`md5_over`] of another. Both together take little more
+    /// time than the longer one.
     #[must_use]
     pub fn mac_with_md5(
         &self,
@@ -77,7 +76,7 @@ impl HmacMd5Key {
             Md5Message::for_parts(other_parts, other_over),
         )
     }
-    /// Whether `tag` is the code of the concatenation of `parts`; in constant time.
+    /// True if `tag` is the code of the concatenation of `parts`. Runs in constant time.
     #[inline]
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
@@ -91,18 +90,18 @@ impl core::fmt::Debug for HmacMd5Key {
     }
 }
 
-/// SipHash-2-4 (Aumasson and Bernstein, 2012) under one key: the code of a short message, in a fraction of the time that
-/// HMAC-MD5 takes. For tags of a server's own, which no protocol prescribes.
+/// A SipHash-2-4 key (Aumasson and Bernstein, 2012). A code of a short message takes a fraction of the time of
+/// HMAC-MD5. It is for a server's own tags, which no protocol prescribes.
 #[derive(Clone)]
 pub struct SipHashKey(SecretValue<[u8; 16]>);
 
 impl SipHashKey {
-    /// From 16 octets that nobody can guess.
+    /// A key of 16 unpredictable octets.
     #[must_use]
     pub fn new(key: [u8; 16]) -> Self {
         Self(key.into())
     }
-    /// The code of a message.
+    /// Returns the code of a message.
     #[inline]
     #[must_use]
     pub fn mac(&self, message: &[u8]) -> [u8; 8] {
@@ -116,7 +115,7 @@ impl core::fmt::Debug for SipHashKey {
     }
 }
 
-/// The SHA-1 digest (FIPS 180-4) of the concatenation of `parts`.
+/// Returns the SHA-1 digest (FIPS 180-4) of the concatenation of `parts`.
 #[must_use]
 pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     use sha1::Digest;
@@ -125,11 +124,11 @@ pub fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     hash.finalize().into()
 }
 
-/// HMAC-SHA1 (RFC 2104) of the concatenation of `parts`, under a key of any length.
+/// Returns the HMAC-SHA1 (RFC 2104) of the concatenation of `parts`, under a key of any length.
 #[must_use]
 pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     use hmac::{KeyInit, Mac};
-    // HMAC takes keys of any length: no other error is known to it.
+    // HMAC takes keys of any length, so the other branch is unreachable.
     let Ok(mut mac) = hmac::Hmac::<sha1::Sha1>::new_from_slice(key) else { return [0; 20] };
     for part in parts {
         mac.update(part);
@@ -137,12 +136,12 @@ pub fn hmac_sha1(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether two byte strings are equal, in time that depends on their lengths alone.
+/// True if two byte strings are equal. The time depends only on their lengths.
 #[inline]
 #[must_use]
 pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     use subtle::ConstantTimeEq;
-    // By words: an octet at a time, the comparison costs a tenth of the digest.
+    // By words: octet by octet, the comparison takes a tenth of the digest's time.
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
     let rest = a_rest.ct_eq(b_rest);
     let words = a.iter().zip(b).map(|(a, b)| u64::from_ne_bytes(*a).ct_eq(&u64::from_ne_bytes(*b)));
@@ -225,8 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// Another implementation, all lengths around the ends of blocks, all ways to cut the message, other octets laid
-        /// over it anywhere.
+        /// Compares with another implementation: all lengths around block ends, all splits of the message, replaced
+        /// octets anywhere.
         #[test]
         fn digests_are_those_of_another_implementation(key in vec(any::<u8>(), 0..140),
                 parts in vec(vec(any::<u8>(), 0..150), 0..6), others in vec(vec(any::<u8>(), 0..150), 0..6),

@@ -1,5 +1,5 @@
-//! Key exchange, by a name: Diffie-Hellman modulo primes and on curves, and key encapsulation. Both are begun by one side
-//! and answered by the other.
+//! Key exchange by name: Diffie-Hellman modulo primes and on curves, and key encapsulation. One side starts an
+//! exchange, the other answers it.
 
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 mod aws;
@@ -32,13 +32,13 @@ usher_core::named! {
     }
 }
 
-/// Why an exchange gave no secret.
+/// An error of a key exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The other side's public value is none, or one that makes a secret that others know.
+    /// The peer's public value is invalid, or yields a secret that others know.
     #[error("the other side's public value is none that can be used")]
     Public,
-    /// The method is not built in: the program lacks the feature `tls`.
+    /// The method is not built in, since the feature `tls` is off.
     #[error("the method is not built in")]
     Absent,
     /// The library refuses.
@@ -46,14 +46,14 @@ pub enum ExchangeError {
     Library,
 }
 
-/// An exchange that one side has begun.
+/// An exchange that this side has started.
 pub trait KeyExchange: Send {
-    /// What the other side is to be sent. Of curves, x and y without a head (RFC 5903 §7).
+    /// The public value for the peer. On curves: x and y without a prefix (RFC 5903 §7).
     fn public_value(&self) -> &[u8];
-    /// The shared secret, from what the other side sent.
+    /// Derives the shared secret from the peer's public value.
     ///
     /// # Errors
-    /// Its value is not to be used.
+    /// If the peer's value is unusable.
     fn derive_secret(self: Box<Self>, peer: &[u8]) -> Result<SecretValue, ExchangeError>;
 }
 
@@ -64,17 +64,17 @@ impl core::fmt::Debug for dyn KeyExchange {
 }
 
 impl ExchangeAlgorithm {
-    /// Whether it is built in.
+    /// True if the method is built in.
     #[must_use]
     pub const fn is_available(self) -> bool {
         cfg!(all(feature = "tls", not(target_arch = "wasm32")))
             || matches!(self, Self::Modp1024 | Self::Modp2048 | Self::Modp3072)
     }
 
-    /// Begins an exchange.
+    /// Starts an exchange.
     ///
     /// # Errors
-    /// The method is not built in, or the library refuses.
+    /// If the method is not built in, or the library refuses.
     pub fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
         match self {
             Self::Modp1024 => modp::MODP_1024.start_exchange(rng),
@@ -87,26 +87,26 @@ impl ExchangeAlgorithm {
         }
     }
 
-    /// Begins an exchange with a private key that is known, as published vectors have them.
+    /// Starts an exchange with a given private key, for published test vectors.
     ///
     /// # Errors
-    /// It is no private key of the method, the method is not built in or none of a curve, or the library refuses.
+    /// If the key does not fit the method, the method is not built in or not on a curve, or the library refuses.
     #[cfg(feature = "wycheproof")]
     pub(crate) fn with_private_key(self, key: &[u8]) -> Result<Box<dyn KeyExchange>, ExchangeError> {
         aws::with_private_key(self, key)
     }
 
-    /// Public-key operations of [`answer`](Self::answer_exchange): a pair of keys and a secret by Diffie-Hellman, as whoever begins has
-    /// them in two steps; of a key encapsulation one.
+    /// Returns the number of public-key operations of [`answer_exchange`](Self::answer_exchange). Diffie-Hellman takes
+    /// two, a key pair and a shared secret, which an initiator does in two steps. Key encapsulation takes one.
     #[must_use]
     pub const fn operations_to_answer(self) -> u32 {
         if matches!(self, Self::MlKem768) { 1 } else { 2 }
     }
 
-    /// Answers an exchange: what the other side is to be sent, and the shared secret.
+    /// Answers an exchange: returns the public value for the peer and the shared secret.
     ///
     /// # Errors
-    /// Its value is not to be used, the method is not built in, or the library refuses.
+    /// If the peer's value is unusable, the method is not built in, or the library refuses.
     pub fn answer_exchange(
         self,
         rng: &mut SecureRng,

@@ -1,62 +1,63 @@
-//! Why a TLS handshake or connection came to its end, as a value: for a log, a counter, a person.
+//! The reason why a TLS handshake or connection ended, as a value for logs, counters and people.
 
 use core::fmt;
 
-/// Why it ended, seen from this side.
+/// The reason, from the view of this side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TlsFault {
-    /// The peer complains: it ended it by this alert.
+    /// The peer sent this alert.
     Alert(Alert),
-    /// The peer's certificate is refused.
+    /// This side rejected the peer's certificate.
     Certificate(CertificateFault),
-    /// The peer shows no certificate.
+    /// The peer presented no certificate.
     NoCertificate,
-    /// No version of TLS is both offered and accepted.
+    /// The sides have no TLS version in common.
     NoCommonVersion,
-    /// No cipher suite, group or signature algorithm is both offered and accepted.
+    /// The sides have no cipher suite, group or signature algorithm in common.
     NoCommonCipher,
     /// TLS 1.2 without the Extended Master Secret (RFC 7627).
     NoExtendedMasterSecret,
-    /// What came is not TLS, or is damaged.
+    /// The input is not TLS, or is damaged.
     Malformed,
-    /// What came cannot be decrypted, or its digest is wrong.
+    /// A record failed decryption or authentication.
     Undecipherable,
-    /// The peer breaks the rules of TLS.
+    /// The peer violated the protocol.
     Misbehaved,
-    /// More came than is kept.
+    /// The peer sent more than the buffer limit.
     TooMuch,
-    /// The engine itself failed, or refused what it was asked.
+    /// The engine failed, or rejected its caller's request.
     Internal,
 }
 
-/// Why a certificate is refused.
+/// The reason why a certificate is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CertificateFault {
-    /// It ends below no authority that is trusted here.
+    /// Its chain ends below no trusted authority.
     UnknownAuthority,
-    /// Its time, or that of one above it, is over.
+    /// It, or a certificate above it, has expired.
     Expired,
-    /// Its time, or that of one above it, has not begun.
+    /// It, or a certificate above it, is not valid yet.
     NotYetValid,
-    /// It is on its authority's revocation list.
+    /// It is on the revocation list of its issuer.
     Revoked,
-    /// The revocation list is past its nextUpdate, so that nobody can say (RFC 5280 §5.1.2.5).
+    /// The revocation list is past its nextUpdate, so its status is unknown (RFC 5280 §5.1.2.5).
     ListExpired,
-    /// The revocation list cannot be used: its signature is wrong, or its issuer may sign none.
+    /// The revocation list is unusable: its signature is wrong, or its issuer may not sign lists.
     ListUnusable,
-    /// It is for another purpose (RFC 5280 §4.2.1.12).
+    /// Its purpose is another (RFC 5280 §4.2.1.12).
     Purpose,
-    /// It is of another name.
+    /// Its name is another.
     Name,
-    /// A signature is wrong: it was made with another key than that of the authority, or of the certificate.
+    /// A signature is wrong: it is by another key than that of the authority or the certificate.
     Signature,
-    /// A signature is of an algorithm that is not taken.
+    /// The algorithm of a signature is not accepted.
     Algorithm,
-    /// An authority above it may not issue it: no authority, too long a path, another name (RFC 5280 §4.2.1.9, §4.2.1.10).
+    /// An authority above it may not issue it: not an authority, path too long, or a name constraint (RFC 5280
+    /// §4.2.1.9, §4.2.1.10).
     Constraint,
-    /// It cannot be read, or demands what is not understood.
+    /// It is unreadable, or has an unknown critical extension.
     Malformed,
-    /// Something else.
+    /// Any other reason.
     Other,
 }
 
@@ -64,7 +65,7 @@ pub enum CertificateFault {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alert(pub u8);
 
-/// A fault in a sentence's words.
+/// A fault as text.
 #[derive(Clone, Copy, Debug)]
 struct FaultText<'a> {
     fault: TlsFault,
@@ -72,7 +73,7 @@ struct FaultText<'a> {
 }
 
 impl TlsFault {
-    /// What happened, for people, where the other side is called so: "the device", "the server".
+    /// Returns a description for people. `peer` names the other side: "the device", "the server".
     pub fn describe_for(self, peer: &str) -> impl fmt::Display {
         FaultText { fault: self, peer }
     }
@@ -84,14 +85,15 @@ impl fmt::Display for TlsFault {
     }
 }
 
-/// The name and the words of every fault, alerts apart; `{}` stands for the other side.
+/// The name and the text of every fault except alerts; `{}` stands for the peer.
 macro_rules! faults {
     ($($fault:ident $(($of:ident))? => $name:literal, $text:literal;)+) => {
         impl TlsFault {
-            /// Every fault, alerts apart.
+            /// Every fault except alerts.
             pub const KNOWN: &[Self] = &[$(Self::$fault $((CertificateFault::$of))?,)+];
 
-            /// A short name that stays: for counters and log lines. Small letters and hyphens, of a fixed set.
+            /// Returns a short stable name for counters and log lines: lower-case letters and hyphens, from a fixed
+            /// set.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -158,15 +160,15 @@ faults! {
     Internal => "tls-internal", "TLS failed on this side";
 }
 
-/// The alerts that have a name: RFC 8446 §6, RFC 5246 §7.2, RFC 6066 §9, RFC 7301 §3.2; those that older versions sent
-/// are there, since a peer of today may be old.
+/// The alerts with names: RFC 8446 §6, RFC 5246 §7.2, RFC 6066 §9, RFC 7301 §3.2. Alerts of older versions are
+/// included, since a peer may be old.
 macro_rules! alerts {
     ($($number:literal, $name:literal, $label:literal, $meaning:literal;)+) => {
         impl Alert {
-            /// Every alert that has a name.
+            /// Every alert with a name.
             pub const KNOWN: &[Self] = &[$(Self($number),)+];
 
-            /// Its name in the standards; `None` where they give none.
+            /// Returns the name in the standards; `None` if it has none.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
@@ -175,7 +177,7 @@ macro_rules! alerts {
                 }
             }
 
-            /// Its name in counters; one for all without a name.
+            /// Returns the name in counters. All unnamed alerts share one.
             #[must_use]
             pub const fn label(self) -> &'static str {
                 match self.0 {
@@ -184,7 +186,7 @@ macro_rules! alerts {
                 }
             }
 
-            /// What who sends it means, to go behind its name; empty where the name says all.
+            /// Returns the meaning of the alert, as text after its name; empty if the name is clear.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self.0 {

@@ -1,8 +1,8 @@
-//! SHA-256 over whole certificates: how operators pin one.
+//! SHA-256 fingerprints of certificates, for pinning.
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 fingerprint of a certificate's DER.
+/// Returns the SHA-256 fingerprint of a DER certificate.
 #[must_use]
 pub fn sha256_fingerprint(der: &[u8]) -> [u8; 32] {
     Sha256::digest(der).into()

@@ -1,12 +1,12 @@
-//! HMAC-SHA256 (RFC 2104, FIPS 198-1): the keyed digest of what this house makes for itself.
+//! HMAC-SHA256 (RFC 2104, FIPS 198-1), for codes that no protocol prescribes.
 
 use sha2::{Digest, Sha256};
 
-/// Octets of a code.
+/// The length of a code in octets.
 pub const LEN: usize = 32;
 const BLOCK: usize = 64;
 
-/// The code of the concatenation of `parts` under a key of any length.
+/// Returns the code of the concatenation of `parts`, under a key of any length.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; LEN] {
     let mut block = [0; BLOCK];

@@ -1,4 +1,4 @@
-//! Octets that nobody else may learn.
+//! Secret octets.
 
 use crate::digest::constant_time_eq;
 use alloc::string::String;
@@ -8,16 +8,17 @@ use core::ops::{Deref, DerefMut};
 pub use zeroize::Zeroize;
 use zeroize::Zeroizing;
 
-/// Octets that nobody else may learn: a key, a password, a digest that serves as one. They are overwritten when they are
-/// dropped, compared in constant time, and never printed. `B` is what holds them: an array where their number is known,
-/// `Vec<u8>` or `String` otherwise.
+/// A secret: a key, a password, or a digest used as a key.
 ///
-/// A copy that is made of what it holds (`*key`, `to_vec`) is the maker's to overwrite.
+/// It is overwritten on drop, compared in constant time, and never printed. `B` is the container: an array if the
+/// length is fixed, otherwise `Vec<u8>` or `String`.
+///
+/// A caller that copies the octets (`*key`, `to_vec`) must overwrite the copy.
 #[derive(Clone)]
 pub struct SecretValue<B: Zeroize = Vec<u8>>(Zeroizing<B>);
 
 impl<B: Zeroize> SecretValue<B> {
-    /// Takes these octets.
+    /// A secret of these octets.
     #[must_use]
     pub fn new(octets: B) -> Self {
         Self(Zeroizing::new(octets))
@@ -56,7 +57,7 @@ impl<B: Zeroize> DerefMut for SecretValue<B> {
 }
 
 impl<B: Zeroize + AsRef<[u8]>> PartialEq for SecretValue<B> {
-    /// In a time that does not depend on where they differ.
+    /// Compares in a time that is independent of the position of a difference.
     fn eq(&self, other: &Self) -> bool {
         constant_time_eq((**self).as_ref(), (**other).as_ref())
     }
@@ -65,7 +66,7 @@ impl<B: Zeroize + AsRef<[u8]>> PartialEq for SecretValue<B> {
 impl<B: Zeroize + AsRef<[u8]>> Eq for SecretValue<B> {}
 
 impl<B: Zeroize> fmt::Debug for SecretValue<B> {
-    /// Without the octets, nor how many there are.
+    /// Prints neither the octets nor their number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(..)")
     }
@@ -78,7 +79,7 @@ mod tests {
     use alloc::rc::Rc;
     use core::cell::Cell;
 
-    /// Octets that say when they are overwritten.
+    /// Octets that record their overwriting.
     struct ZeroizeProbe(Rc<Cell<bool>>);
     impl Zeroize for ZeroizeProbe {
         fn zeroize(&mut self) {

@@ -1,17 +1,17 @@
-//! What Microsoft's challenge handshakes ask for (RFC 2433, RFC 2759, RFC 3079): MD4, DES and SHA-1.
+//! The primitives of Microsoft's challenge handshakes (RFC 2433, RFC 2759, RFC 3079): MD4, DES and SHA-1.
 //!
-//! All of it is broken: who sees one MS-CHAPv2 exchange finds the NT hash with the work of one DES key. It belongs
-//! inside a TLS tunnel, and nothing new should be built on it.
+//! All of them are broken: an eavesdropper on one MS-CHAPv2 exchange finds the NT hash with the work of one DES key.
+//! Use them only inside a TLS tunnel, and build nothing new on them.
 
 pub mod mschap;
 
 use md4::{Digest, Md4};
 
-/// Octets of an NT hash.
+/// The length of an NT hash in octets.
 pub const NT_HASH_LEN: usize = 16;
 
-/// The NT hash of a password (RFC 2759 §8.3, NtPasswordHash): MD4 of its UTF-16, little end first. Octets that are no
-/// UTF-8 are each taken for the character of that number, so that every password has a hash.
+/// Returns the NT hash of a password (RFC 2759 §8.3, NtPasswordHash): MD4 of its little-endian UTF-16. Invalid UTF-8
+/// octets count as the character of the same number, so every password has a hash.
 #[must_use]
 pub fn nt_hash(password: &[u8]) -> [u8; NT_HASH_LEN] {
     let mut md4 = Md4::new();
@@ -23,7 +23,7 @@ pub fn nt_hash(password: &[u8]) -> [u8; NT_HASH_LEN] {
     md4.finalize().into()
 }
 
-/// MD4 of an NT hash (RFC 2759 §8.4, HashNtPasswordHash).
+/// Returns the MD4 of an NT hash (RFC 2759 §8.4, HashNtPasswordHash).
 #[must_use]
 pub fn nt_hash_hash(hash: &[u8; NT_HASH_LEN]) -> [u8; NT_HASH_LEN] {
     Md4::digest(hash).into()

@@ -1,4 +1,6 @@
-//! Digests, ciphers, key exchange, signatures and the TLS engine behind one seam.
+//! Cryptography for all protocols: digests, ciphers, key exchange, signatures, X.509 and TLS.
+//!
+//! The features choose the library behind this interface. AWS-LC comes with the feature `tls`, except on wasm32.
 
 #![cfg_attr(not(any(test, feature = "tls")), no_std)]
 

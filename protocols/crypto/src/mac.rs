@@ -1,5 +1,5 @@
-//! Message authentication codes, by a name: HMAC with SHA-1 and SHA-2 (RFC 2104, RFC 4868) and AES-XCBC-MAC (RFC 3566,
-//! RFC 4434). SHA-1 is broken as a hash and is here because protocols that are in use name it.
+//! Message authentication codes by name: HMAC with SHA-1 and SHA-2 (RFC 2104, RFC 4868) and AES-XCBC-MAC (RFC 3566,
+//! RFC 4434). SHA-1 is broken as a hash; current protocols still need it.
 
 use crate::SecretValue;
 use aes::Aes128;
@@ -26,11 +26,11 @@ usher_core::named! {
     }
 }
 
-/// A code under one key.
+/// A MAC under one key.
 pub trait KeyedMac: Send + Sync {
     /// Appends the whole code of the concatenation of `parts`.
     fn append_code(&self, parts: &[&[u8]], out: &mut Vec<u8>);
-    /// Writes the first octets of the code, as many as `out` has; what it has beyond the code is left as it is.
+    /// Writes the first octets of the code, to the length of `out`. Octets of `out` beyond the code stay unchanged.
     fn write_truncated(&self, parts: &[&[u8]], out: &mut [u8]);
 }
 
@@ -45,7 +45,7 @@ impl core::fmt::Debug for dyn KeyedMac {
 }
 
 impl MacAlgorithm {
-    /// Octets of a whole code, and of the key that fits it best.
+    /// Returns the octets of a whole code, which is also the best length of a key.
     #[must_use]
     pub const fn output_len(self) -> usize {
         match self {
@@ -56,8 +56,8 @@ impl MacAlgorithm {
             Self::AesXcbc => 16,
         }
     }
-    /// The code under this key, which may be of any length: one of AES-XCBC that is not of 16 octets is made one as
-    /// RFC 4434 §2 says.
+    /// Returns the MAC under a key of any length. A key of AES-XCBC of another length than 16 octets is converted
+    /// (RFC 4434 §2).
     #[must_use]
     pub fn with_key(self, key: &[u8]) -> Box<dyn KeyedMac> {
         match self {
@@ -76,7 +76,7 @@ fn keyed_hmac<M>(key: &[u8]) -> Box<dyn KeyedMac>
 where
     M: hmac::Mac + hmac::KeyInit + Clone + Send + Sync + 'static,
 {
-    // HMAC takes keys of any length, so that the other branch is never taken; a MAC under no key convinces nobody.
+    // HMAC takes keys of any length, so the other branch is unreachable.
     match <M as hmac::KeyInit>::new_from_slice(key) {
         Ok(mac) => Box::new(KeyedHmac(mac)),
         Err(_) => Box::new(KeyedHmac(<M as hmac::KeyInit>::new(&Default::default()))),
@@ -98,7 +98,7 @@ impl<M: hmac::Mac + Clone + Send + Sync> KeyedMac for KeyedHmac<M> {
 
 const BLOCK: usize = 16;
 
-/// AES-XCBC-MAC (RFC 3566 §4): K1 as a cipher, K2 and K3.
+/// AES-XCBC-MAC (RFC 3566 §4): the cipher with K1, and K2 and K3.
 struct AesXcbcMac {
     cipher: Aes128,
     full: SecretValue<[u8; BLOCK]>,

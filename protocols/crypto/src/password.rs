@@ -1,27 +1,27 @@
-//! Passwords kept as Argon2 hashes (RFC 9106), written in the PHC string format (`$argon2id$v=19$m=…`).
+//! Passwords stored as Argon2 hashes (RFC 9106) in the PHC string format (`$argon2id$v=19$m=…`).
 //!
-//! Such a hash proves a password that comes in clear (PAP, EAP-GTC); a challenge handshake cannot use it. Making or
-//! checking one costs tens of milliseconds on purpose, so it is work for another thread than a server's.
+//! They verify passwords that arrive in clear (PAP, EAP-GTC); a challenge handshake cannot use them. Creating or
+//! verifying one takes tens of milliseconds by design, so a worker should do it.
 
 use alloc::string::{String, ToString};
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Argon2, Params};
 
-/// Octets of salt that a new hash wants.
+/// The length in octets of the salt of a new hash.
 pub const SALT_LEN: usize = 16;
 
-/// Most memory that a hash may ask for when it is checked, KiB (256 MiB).
+/// The maximum memory of a verification in KiB (256 MiB).
 const MAX_MEMORY_KIB: u32 = 256 * 1024;
-/// Most lanes.
+/// The maximum number of lanes.
 const MAX_LANES: u32 = 16;
-/// Most memory times passes, KiB (1 GiB): the time that a check takes, about half a second on one core.
+/// The maximum of memory times passes in KiB (1 GiB), which bounds a verification to about half a second on one core.
 const MAX_WORK_KIB: u64 = 1024 * 1024;
 
-/// Why a text is no Argon2 hash that [`argon2_verify`] checks. Who can write hashes into a store could otherwise have the
-/// server spend memory and time without bounds.
+/// The reason why [`argon2_verify`] rejects a hash. Without limits, a hash written to the store could make the server
+/// spend any amount of memory and time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Argon2Fault {
-    /// It is none, or not whole.
+    /// It is not a whole Argon2 hash.
     #[error("only Argon2 hashes are served, written as $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
     Malformed,
     /// `m` is above 256 MiB.
@@ -29,13 +29,13 @@ pub enum Argon2Fault {
         "the Argon2 hash asks for m={kib} KiB of memory, and at most 262144 are served; hash the password anew"
     )]
     Memory {
-        /// How much.
+        /// The memory in KiB.
         kib: u32,
     },
     /// `p` is above 16.
     #[error("the Argon2 hash asks for p={lanes} lanes, and at most 16 are served; hash the password anew")]
     Lanes {
-        /// How many.
+        /// The number of lanes.
         lanes: u32,
     },
     /// `t` times `m` is above 1 GiB.
@@ -43,27 +43,27 @@ pub enum Argon2Fault {
         "the Argon2 hash asks for t={passes} passes over m={kib} KiB, and at most 1048576 KiB in all are served; hash the password anew"
     )]
     Time {
-        /// How many passes.
+        /// The number of passes.
         passes: u32,
-        /// How much memory.
+        /// The memory in KiB.
         kib: u32,
     },
 }
 
-/// The Argon2id hash of a password with the parameters that RFC 9106 §4 recommends second for constrained servers and
-/// OWASP first: 19 MiB, two passes, one lane. `salt` must come from a secure generator.
+/// Returns the Argon2id hash of a password: 19 MiB, two passes, one lane. They are the second choice of RFC 9106 §4 for
+/// constrained servers and the first of OWASP. `salt` must come from a secure generator.
 #[must_use]
 pub fn argon2_hash(password: &[u8], salt: &[u8; SALT_LEN]) -> String {
     SaltString::encode_b64(salt)
         .and_then(|salt| Argon2::default().hash_password(password, &salt).map(|hash| hash.to_string()))
-        // Sixteen octets of salt and the default parameters are always possible; a password above 4 GiB is not.
+        // A salt of 16 octets and the default parameters are always valid; only a password above 4 GiB fails.
         .unwrap_or_default()
 }
 
-/// Whether `hash` is a PHC string of Argon2 that [`argon2_verify`] checks.
+/// Checks that `hash` is a PHC string of Argon2 that [`argon2_verify`] accepts.
 ///
 /// # Errors
-/// Why it is not.
+/// The reason if it is not.
 pub fn check_argon2(hash: &str) -> Result<(), Argon2Fault> {
     parse_hash(hash).map(drop)
 }
@@ -87,16 +87,15 @@ fn parse_hash(hash: &str) -> Result<PasswordHash<'_>, Argon2Fault> {
     Ok(parsed)
 }
 
-/// Whether a password is the one of this hash; false too where the hash is none that [`check_argon2`] takes, and for the
-/// empty password, which proves nothing.
+/// True if a password matches the hash. False for a hash that [`check_argon2`] rejects, and for the empty password.
 #[must_use]
 pub fn argon2_verify(hash: &str, password: &[u8]) -> bool {
     !password.is_empty()
         && parse_hash(hash).is_ok_and(|parsed| Argon2::default().verify_password(password, &parsed).is_ok())
 }
 
-/// An Argon2 hash that takes as long to check as this one and is no password's: salt and digest have the same lengths and
-/// are all zeros. `None` where [`check_argon2`] does not take it.
+/// Returns an Argon2 hash that takes equally long to verify and matches no password: salt and digest of the same
+/// lengths, all zeros. `None` if [`check_argon2`] rejects the hash.
 #[must_use]
 pub fn argon2_like(hash: &str) -> Option<String> {
     let parsed = parse_hash(hash).ok()?;
@@ -122,7 +121,7 @@ mod tests {
         assert_ne!(hash, argon2_hash(b"open sesame", &[8; SALT_LEN]));
     }
 
-    /// Made by the reference implementation: `echo -n password | argon2 somesalt -t 2 -m 16 -p 1 -l 32 -i`.
+    /// From the reference implementation: `echo -n password | argon2 somesalt -t 2 -m 16 -p 1 -l 32 -i`.
     #[test]
     fn the_reference_implementation_s_hash_is_understood() {
         let hash = "$argon2i$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";
@@ -147,7 +146,7 @@ mod tests {
             assert_eq!(check_argon2(&hash), Err(fault), "{hash}");
             assert!(!argon2_verify(&hash, b"x"), "{hash}");
         }
-        // What RFC 9106 §4 and OWASP recommend, but for the former's 2 GiB, is served.
+        // The parameters that RFC 9106 §4 and OWASP recommend are accepted, except 2 GiB of the former.
         for params in ["m=65536,t=3,p=4", "m=47104,t=1,p=1", "m=7168,t=5,p=1", "m=262144,t=4,p=8"] {
             assert_eq!(check_argon2(&of(params)), Ok(()), "{params}");
         }

@@ -1,4 +1,5 @@
-//! Signatures by the keys of certificates, outside TLS: their names, and with the feature `tls` how they are made and verified.
+//! Signatures by the keys of certificates, outside TLS: their names and, with the feature `tls`, signing and
+//! verification.
 
 #[cfg(all(feature = "tls", target_arch = "wasm32"))]
 mod absent;
@@ -62,16 +63,16 @@ usher_core::named! {
     }
 }
 
-/// Why there is no signature, or none that holds.
+/// An error of signing or verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// The key is not of the kind that the scheme needs.
+    /// The key is of another kind than the scheme needs.
     #[error("the key is not of the kind that the scheme needs")]
     Kind,
-    /// The certificate cannot be read, or its key is of no kind that is known.
+    /// The certificate is unreadable, or the kind of its key is unknown.
     #[error("the certificate has no key that is known")]
     Key,
-    /// The signature is not of this key over this text.
+    /// The signature is not valid for this key and text.
     #[error("the signature does not hold")]
     Signature,
     /// The library refuses.
@@ -80,12 +81,12 @@ pub enum SignatureError {
 }
 
 impl SignatureScheme {
-    /// Whether it is RSASSA-PSS (RFC 8017 §8.1).
+    /// True for RSASSA-PSS (RFC 8017 §8.1).
     #[must_use]
     pub const fn is_pss(self) -> bool {
         matches!(self, Self::RsaPssSha256 | Self::RsaPssSha384 | Self::RsaPssSha512)
     }
-    /// The kind of key that it needs.
+    /// Returns the kind of key that the scheme needs.
     #[must_use]
     pub const fn required_key_kind(self) -> KeyKind {
         match self {

@@ -1,5 +1,5 @@
-//! AES-SIV (RFC 5297) with AEAD_AES_SIV_CMAC_256's keys: authenticated encryption that needs no nonce. The same text under
-//! the same key is the same ciphertext, and nothing else of it is seen.
+//! AES-SIV (RFC 5297) with the keys of AEAD_AES_SIV_CMAC_256: authenticated encryption without a nonce. Equal texts
+//! under one key give equal ciphertexts, which reveals their equality and nothing else.
 
 use crate::SecretValue;
 use crate::aes::{LEN, cmac};
@@ -8,13 +8,13 @@ use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use alloc::vec::Vec;
 
-/// Octets by which a ciphertext is longer than its text.
+/// The octets that a ciphertext adds to its text.
 pub const OVERHEAD: usize = LEN;
 
-/// A key: the first half authenticates, the second encrypts (§2.2).
+/// A key: the first half authenticates, the second half encrypts (§2.2).
 pub type SivKey = SecretValue<[u8; 2 * LEN]>;
 
-/// Doubling in GF(2^128) (§2.3).
+/// Doubles in GF(2^128) (§2.3).
 fn double_block(block: [u8; LEN]) -> [u8; LEN] {
     let number = u128::from_be_bytes(block);
     let reduced = if number >> 127 == 1 { 0x87 } else { 0 };
@@ -25,7 +25,7 @@ fn xor_blocks(a: [u8; LEN], b: [u8; LEN]) -> [u8; LEN] {
     (u128::from_be_bytes(a) ^ u128::from_be_bytes(b)).to_be_bytes()
 }
 
-/// S2V (§2.4) over the associated data and the text.
+/// Computes S2V (§2.4) of associated data and text.
 fn s2v(key: &[u8; LEN], associated: &[&[u8]], text: &[u8]) -> [u8; LEN] {
     let mut d = cmac(key, &[&[0; LEN]]);
     for part in associated {
@@ -45,7 +45,7 @@ fn s2v(key: &[u8; LEN], associated: &[&[u8]], text: &[u8]) -> [u8; LEN] {
 /// Encrypts or decrypts in counter mode (§2.5).
 fn apply_ctr(key: &[u8; LEN], iv: &[u8; LEN], data: &mut [u8]) {
     let cipher = Aes128::new(key.into());
-    // Bits 31 and 63 are zero, so that an implementation may count in words.
+    // RFC 5297 2.5: bits 31 and 63 are zero, so that an implementation may count in words.
     let begin = u128::from_be_bytes(*iv) & !(1 << 63 | 1 << 31);
     for (i, chunk) in (0..).zip(data.chunks_mut(LEN)) {
         let mut block = begin.wrapping_add(i).to_be_bytes().into();
@@ -61,7 +61,7 @@ fn split_key(key: &SivKey) -> (SecretValue<[u8; LEN]>, SecretValue<[u8; LEN]>) {
     (mac, cipher)
 }
 
-/// Encrypts a text; it can be read with the same key and the same associated data only.
+/// Encrypts a text. Decryption needs the same key and associated data.
 #[must_use]
 pub fn seal(key: &SivKey, associated: &[&[u8]], text: &[u8]) -> Vec<u8> {
     let (mac, cipher) = split_key(key);
@@ -73,7 +73,7 @@ pub fn seal(key: &SivKey, associated: &[&[u8]], text: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// The text that [`seal`] encrypted; `None` if that was with another key or other associated data, or was altered.
+/// Returns the text that [`seal`] encrypted; `None` if key or associated data differ or the ciphertext was altered.
 #[must_use]
 pub fn open(key: &SivKey, associated: &[&[u8]], sealed: &[u8]) -> Option<Vec<u8>> {
     let (mac, cipher) = split_key(key);
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(open(&key, &[&associated], &sealed), Some(text));
     }
 
-    /// A.2, with two parts of associated data and a nonce, which is the last of them.
+    /// A.2, with two parts of associated data, then a nonce.
     #[test]
     fn the_nonce_based_vector_of_rfc_5297() {
         let key = hex_key("7f7e7d7c7b7a79787776757473727170404142434445464748494a4b4c4d4e4f");

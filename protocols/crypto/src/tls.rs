@@ -1,12 +1,14 @@
-//! The TLS engine without input or output: what EAP-TLS, RadSec and Diameter over TLS run on.
+//! The TLS engine without I/O, used by EAP-TLS, RadSec and Diameter over TLS.
 //!
-//! A [`TlsEngine`] takes the octets that the peer sent and gives the octets to send, both as slices of TLS
-//! records; a [`TlsStream`] is one under a machine that speaks over a stream. Two kinds exist: [`TlsClientEngine`] and [`TlsServerEngine`] do the cryptography (rustls on AWS-LC), and
-//! [`RecordedTls`] replays the lengths of a handshake that [`record_handshake`] ran once, which costs next to nothing.
+//! A [`TlsEngine`] takes the octets of the peer and returns the octets to send, both as TLS records. A [`TlsStream`]
+//! wraps an engine for a machine over a stream. There are two kinds of engine:
 //!
-//! TLS draws its keys from the system, so octets differ from run to run. Lengths, order and work done do
-//! not, where a client offers a single version: then it offers one cipher suite and X25519 alone; signatures
-//! of RSA have a fixed length, tickets a fixed number, and wall time is given in.
+//! - [`TlsClientEngine`] and [`TlsServerEngine`] do the cryptography (rustls on AWS-LC).
+//! - [`RecordedTls`] replays the lengths of a handshake that [`record_handshake`] ran once, at almost no cost.
+//!
+//! TLS draws its keys from the system, so octets differ from run to run. Lengths, order and work are repeatable if a
+//! client offers a single version. It then offers one cipher suite and only X25519. RSA signatures have a fixed length,
+//! the number of tickets is fixed, and wall time is an input.
 
 mod config;
 mod count;
@@ -43,21 +45,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-/// Most application data kept until it is taken, in octets: more is the caller's negligence or the peer's
-/// flood, and ends the connection.
+/// The maximum of buffered application data in octets. More is a fault of the caller or a flood of the peer, and ends
+/// the connection.
 const MAX_APPLICATION: usize = 1 << 20;
 
-/// Versions from one to another, both included. A single one is made `from` it.
+/// A range of versions, both ends included. A single version converts to a range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VersionRange {
-    /// The lowest.
+    /// The lowest version.
     pub min: TlsVersion,
-    /// The highest.
+    /// The highest version.
     pub max: TlsVersion,
 }
 
 impl VersionRange {
-    /// Whether this version is one of them.
+    /// True if the range contains this version.
     #[must_use]
     pub fn contains(self, version: TlsVersion) -> bool {
         (self.min..=self.max).contains(&version)
@@ -77,23 +79,23 @@ impl From<TlsVersion> for VersionRange {
     }
 }
 
-/// Why an engine, or making one, failed.
+/// An error of an engine or its creation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The configuration cannot work: a certificate, key, root or name that is not one.
+    /// The configuration is invalid: a bad certificate, key, root or name.
     #[error("TLS configuration: {0}")]
     Config(String),
-    /// A private key that cannot be used, or is not its certificate's.
+    /// A private key is unusable, or does not fit its certificate.
     #[error("TLS configuration: private key: {0}")]
     Key(String),
     /// The peer ended the handshake or the connection with this alert (RFC 8446 section 6.2).
     #[error("{}", TlsFault::Alert(*.0))]
     AlertReceived(Alert),
-    /// This side ended the handshake or the connection; its alert can still be taken and sent. Why, and what the engine
-    /// says of it besides, for people.
+    /// This side ended the handshake or the connection. Its alert can still be taken and sent. The fields are the
+    /// reason and the engine's own message.
     #[error("{0} ({1})")]
     Failed(TlsFault, String),
-    /// Asked before the handshake is complete.
+    /// The call needs a complete handshake.
     #[error("the TLS handshake is not complete")]
     Handshaking,
     /// The exporter refuses this label, context or length (RFC 5705, RFC 8446 section 7.5).
@@ -102,13 +104,13 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Whether it is about a private key, where a certificate was given with one.
+    /// True if the error concerns a private key that was given with a certificate.
     #[must_use]
     pub const fn is_of_key(&self) -> bool {
         matches!(self, Self::Key(_))
     }
 
-    /// Why, as a value.
+    /// Returns the reason as a value.
     #[must_use]
     pub fn fault(&self) -> TlsFault {
         match self {
@@ -119,20 +121,20 @@ impl TlsError {
     }
 }
 
-/// Public-key operations that an engine did: the costly part of a handshake.
+/// The number of public-key operations of an engine, the expensive part of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TlsWork {
-    /// Signatures made.
+    /// Signatures created.
     pub sign: u32,
-    /// Signatures checked: those of the certificates and that of the handshake.
+    /// Signatures verified: those of the certificates and of the handshake.
     pub verify: u32,
-    /// Diffie-Hellman exchanges completed (a new key pair and a shared secret).
+    /// Diffie-Hellman exchanges completed: a new key pair and a shared secret.
     pub key_exchange: u32,
 }
 
 impl TlsWork {
-    /// As pieces of [`usher_core::WorkRecord`], by the labels of [`work`]; kinds
-    /// that were not done are left out.
+    /// Returns the operations as [`usher_core::WorkRecord`]s, by the labels of [`work`]. Kinds with count 0 are
+    /// omitted.
     pub fn to_work_records(self) -> impl Iterator<Item = usher_core::WorkRecord> {
         [(work::SIGN, self.sign), (work::VERIFY, self.verify), (work::KEY_EXCHANGE, self.key_exchange)]
             .into_iter()
@@ -151,24 +153,24 @@ impl core::ops::AddAssign for TlsWork {
 
 /// One end of a TLS connection.
 pub trait TlsEngine: Send + Debug {
-    /// Reads octets from the peer, in order and in pieces of any length. Afterwards [`take`](Self::write_tls).
+    /// Reads octets of the peer, in order and in pieces of any length. Afterwards call [`write_tls`](Self::write_tls).
     ///
     /// # Errors
-    /// The connection is over: [`TlsError::AlertReceived`] or [`TlsError::Failed`]. An alert for the peer may
-    /// wait in [`take`](Self::write_tls). Every later call gives the same error.
+    /// If the connection is over: [`TlsError::AlertReceived`] or [`TlsError::Failed`]. An alert for the peer may wait
+    /// in [`write_tls`](Self::write_tls). Every later call returns the same error.
     fn read_tls(&mut self, bytes: &[u8]) -> Result<(), TlsError>;
 
-    /// Appends to `out` what is to be sent, if anything. A client has its first flight from the start.
+    /// Appends the octets to send to `out`, if any. A client has its first flight from the start.
     fn write_tls(&mut self, out: &mut Vec<u8>);
 
-    /// Whether the handshake is still going on; true for good once it has failed.
+    /// True until the handshake is complete. Stays true if it fails.
     fn is_handshaking(&self) -> bool;
 
-    /// Fills `out` with keying material that both ends share (RFC 5705; RFC 8446 section 7.5 for TLS 1.3).
-    /// In TLS 1.2 no context and an empty one give different material.
+    /// Fills `out` with keying material that both ends share (RFC 5705; RFC 8446 section 7.5 for TLS 1.3). In TLS 1.2
+    /// no context and an empty context yield different material.
     ///
     /// # Errors
-    /// [`TlsError::Handshaking`] before the handshake is complete, [`TlsError::Export`] when refused.
+    /// [`TlsError::Handshaking`] before the handshake is complete, [`TlsError::Export`] if the exporter refuses.
     fn export_keying_material(
         &self,
         label: &str,
@@ -176,47 +178,47 @@ pub trait TlsEngine: Send + Debug {
         out: &mut [u8],
     ) -> Result<(), TlsError>;
 
-    /// Encrypts application data, to be had from [`take`](Self::write_tls): EAP-TLS's one octet of zero that says
-    /// that the handshake is over (RFC 9190 section 2.1.1), a RADIUS packet of RadSec.
+    /// Encrypts application data, which [`write_tls`](Self::write_tls) then returns. Examples are the zero octet of
+    /// EAP-TLS after the handshake (RFC 9190 section 2.1.1), or a RADIUS packet of RadSec.
     ///
     /// # Errors
-    /// [`TlsError::Handshaking`] before the handshake is complete, otherwise why the connection is over.
+    /// [`TlsError::Handshaking`] before the handshake is complete, otherwise the reason why the connection is over.
     fn write_application(&mut self, bytes: &[u8]) -> Result<(), TlsError>;
 
-    /// Appends to `out` the application data that the peer sent.
+    /// Appends the application data of the peer to `out`.
     fn take_application(&mut self, out: &mut Vec<u8>);
 
-    /// The peer's own certificate in DER, once the handshake is complete and if it showed one.
+    /// Returns the peer's own certificate in DER, after the handshake and if the peer presented one.
     fn peer_certificate(&self) -> Option<&[u8]>;
 
-    /// All certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
+    /// Returns all certificates of the peer in DER, the leaf first; none before the handshake is complete.
     fn peer_chain(&self) -> Vec<&[u8]>;
 
-    /// The version agreed on, once it is.
+    /// Returns the negotiated version.
     fn version(&self) -> Option<TlsVersion>;
 
-    /// Whether the handshake took up an earlier session instead of showing certificates.
+    /// True if the handshake resumed an earlier session.
     fn is_resumed(&self) -> bool;
 
-    /// Has a server keep its session, with this note, for the client to take up again: from now on, and until then not.
-    /// Without resumption nothing is kept.
+    /// Makes a server keep its session, with this note, for later resumption. Before this call the client cannot resume
+    /// it. Without resumption it does nothing.
     fn keep_session(&mut self, _note: SessionNote) {}
 
-    /// The note on the session that a server's client took up.
+    /// Returns the note of the session that the server's client resumed.
     fn session_note(&self) -> Option<SessionNote> {
         None
     }
 
-    /// Ends the session that a server's client took up: it is the last time.
+    /// Ends the session that the server's client resumed, so that it cannot be resumed again.
     fn end_session(&mut self) {}
 
-    /// Why the connection is over, if it is.
+    /// Returns the reason why the connection is over, if it is.
     fn error(&self) -> Option<&TlsError>;
 
-    /// The public-key operations done since this was last asked.
+    /// Returns the public-key operations since the last call.
     fn take_work(&mut self) -> TlsWork;
 
-    /// About how many octets of memory this end holds now.
+    /// Returns the approximate memory of this end in octets.
     fn memory_octets(&self) -> usize {
         0
     }

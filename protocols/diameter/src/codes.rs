@@ -1,4 +1,4 @@
-//! Applications, commands and AVPs by name, for code; [`crate::dictionary`] holds them as data.
+//! Constants for applications, commands and AVPs. [`crate::dictionary`] has them as data.
 
 use crate::avp::AvpId;
 
@@ -121,8 +121,8 @@ avps! {
     ACCOUNTING_RECORD_NUMBER = must 485;
 }
 
-/// The AVP of a RADIUS attribute. It has the M flag where RFC 6733 or RFC 7155 defines it so; of any other attribute a
-/// Diameter client need not know anything.
+/// The AVP of a RADIUS attribute. It has the M flag if RFC 6733 or RFC 7155 sets it. A Diameter client need not know
+/// other attributes.
 #[must_use]
 pub const fn radius_avp_id(kind: u8) -> AvpId {
     let defined = matches!(
@@ -133,8 +133,7 @@ pub const fn radius_avp_id(kind: u8) -> AvpId {
     if defined { AvpId::must(kind as u32) } else { AvpId::may(kind as u32) }
 }
 
-/// The shortest data that a value of this IETF AVP can have (RFC 6733 §4.2, §4.3.1), octets; 0 where that is none, and for
-/// AVPs that are not known here.
+/// The shortest valid data of this IETF AVP (RFC 6733 §4.2, §4.3.1), octets. 0 if it may be empty or is unknown here.
 pub(crate) const fn shortest_value(code: u32) -> usize {
     match code {
         // Unsigned32, Enumerated, Time

@@ -1,5 +1,4 @@
-//! The data formats that are more than a number or bytes (RFC 6733 §4.3): Address, Time, DiameterURI,
-//! DiameterIdentity, IPFilterRule.
+//! The structured data formats of RFC 6733 §4.3: Address, Time, DiameterURI, DiameterIdentity, IPFilterRule.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -7,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 use usher_core::{TransportProtocol, WallTime};
 
-/// An Address (RFC 6733 §4.3.1): an IP address, or another family's as it came.
+/// An Address (RFC 6733 §4.3.1): an IP address, or the raw bytes of another family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AvpAddress<'a> {
     /// Families 1 and 2.
@@ -17,7 +16,7 @@ pub enum AvpAddress<'a> {
 }
 
 impl<'a> AvpAddress<'a> {
-    /// Reads the family and the address; `None` if it is cut short or of the wrong length.
+    /// Parses the family and the address. `None` if it is too short or has the wrong length.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let (family, address) = data.split_first_chunk::<2>()?;
         match u16::from_be_bytes(*family) {
@@ -26,7 +25,7 @@ impl<'a> AvpAddress<'a> {
             other => Some(Self::Other(other, address)),
         }
     }
-    /// Writes an IP address into `out` and says how many bytes it took (6 or 18); other families: 0.
+    /// Writes an IP address into `out` and returns its length (6 or 18). Returns 0 for other families.
     pub fn encode_into(&self, out: &mut [u8; 18]) -> usize {
         match self {
             Self::Ip(IpAddr::V4(a)) => {
@@ -50,25 +49,25 @@ impl From<IpAddr> for AvpAddress<'_> {
     }
 }
 
-/// Seconds since 1900 as NTP counts them (RFC 6733 §4.3.1), wrapping in 2036.
+/// Seconds since 1900 in NTP's format (RFC 6733 §4.3.1), which wraps in 2036.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AvpTime(pub u32);
 
 const UNIX_EPOCH_1900: u64 = 2_208_988_800;
 
 impl AvpTime {
-    /// From wall-clock time; past 2036 it wraps, as the format does.
+    /// Converts from wall-clock time. It wraps in 2036, as the format does.
     pub const fn from_wall(t: WallTime) -> Self {
         Self(t.unix_secs().wrapping_add(UNIX_EPOCH_1900) as u32)
     }
-    /// As wall-clock time: a clear high bit means after 7 February 2036 (RFC 5905, appendix A.4).
+    /// Converts to wall-clock time. A clear high bit means after 7 February 2036 (RFC 5905, appendix A.4).
     pub const fn to_wall(self) -> WallTime {
         let era = if self.0 & 0x8000_0000 == 0 { 1u64 << 32 } else { 0 };
         WallTime::from_unix_secs((era + self.0 as u64).saturating_sub(UNIX_EPOCH_1900))
     }
 }
 
-/// True for what can be a DiameterIdentity: 1 to 255 letters, digits, `.`, `-`, `_`.
+/// True if the name is a valid DiameterIdentity: 1 to 255 letters, digits, `.`, `-`, `_`.
 pub fn is_identity(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 255
@@ -101,7 +100,7 @@ pub struct DiameterUri {
     pub protocol: UriProtocol,
 }
 
-/// Text that does not follow the format's grammar.
+/// A text that violates the format's grammar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadFormat(pub &'static str);
@@ -137,7 +136,7 @@ impl FromStr for DiameterUri {
                 "protocol=tacacs+" => uri.protocol = UriProtocol::TacacsPlus,
                 part => {
                     let transport = part.strip_prefix("transport=").and_then(TransportProtocol::from_name);
-                    // TLS is the scheme's.
+                    // The scheme selects TLS, so `transport` does not.
                     let transport = transport.filter(|transport| *transport != TransportProtocol::Tls);
                     uri.transport = transport.ok_or(BadFormat("unknown parameter"))?;
                 }
@@ -180,10 +179,10 @@ pub struct IpFilterRule<'a> {
 }
 
 impl<'a> IpFilterRule<'a> {
-    /// Reads the rule's words; addresses are checked (`any`, `assigned`, `[!]address[/bits]`).
+    /// Parses a rule. Checks the addresses (`any`, `assigned`, `[!]address[/bits]`).
     ///
     /// # Errors
-    /// A word that the grammar does not know.
+    /// A word violates the grammar.
     pub fn parse(text: &'a str) -> Result<Self, BadFormat> {
         let (permit, rest) = split_word(text);
         let (direction, rest) = split_word(rest);
@@ -227,7 +226,7 @@ impl<'a> IpFilterRule<'a> {
     }
 }
 
-/// The first word and what follows it.
+/// Splits off the first word.
 fn split_word(s: &str) -> (&str, &str) {
     let s = s.trim_start();
     match s.split_once(' ') {

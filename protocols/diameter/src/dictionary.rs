@@ -1,5 +1,5 @@
-//! Names, types and rules of applications, AVPs, enumerations and commands, as data (`base.txt`, whose
-//! head explains its form), and the checks that follow from them.
+//! Names, types and rules of applications, AVPs, enumerations and commands as data, and the checks by them. The head of
+//! `base.txt` explains the data's format.
 
 mod check;
 mod parse;
@@ -62,7 +62,7 @@ pub enum FlagRule {
     May,
 }
 
-/// What is known of an AVP.
+/// The definition of an AVP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AvpDef {
     /// AVP Code (of the IETF).
@@ -77,18 +77,18 @@ pub struct AvpDef {
     pub values: BTreeMap<u32, String>,
 }
 
-/// How often an AVP may occur in a command.
+/// The permitted number of an AVP in a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AvpOccurrence {
     /// The AVP's code.
     pub code: u32,
-    /// At least so often.
+    /// The minimum number.
     pub min: u32,
-    /// At most so often.
+    /// The maximum number.
     pub max: u32,
 }
 
-/// What is known of a command.
+/// The definition of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandDef {
     /// Command code.
@@ -97,7 +97,7 @@ pub struct CommandDef {
     pub name: String,
     /// The application that defines it.
     pub application: u32,
-    /// Whether its P flag is set.
+    /// True if its P flag is set.
     pub proxiable: bool,
     /// Rules on the request's AVPs; others are allowed.
     pub request: Vec<AvpOccurrence>,
@@ -105,14 +105,14 @@ pub struct CommandDef {
     pub answer: Vec<AvpOccurrence>,
 }
 
-/// AVP codes below this are found by index; all of [`BASE`] are.
+/// AVP codes below this have an array of formats. All codes of [`BASE`] are below.
 const SMALL: usize = 512;
 
-/// A dictionary: look-up by number and by name.
+/// A dictionary with lookups by number and by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiameterDictionary {
     avps: BTreeMap<u32, AvpDef>,
-    /// Data formats by code, for codes below [`SMALL`]: every AVP of every request is looked up.
+    /// Data formats for codes below [`SMALL`]. An array, since every AVP of every request is looked up.
     kinds: Vec<Option<AvpDataFormat>>,
     avp_names: BTreeMap<String, u32>,
     commands: BTreeMap<u32, CommandDef>,
@@ -120,7 +120,7 @@ pub struct DiameterDictionary {
 }
 
 impl DiameterDictionary {
-    /// The built-in dictionary: RFC 6733, 7155, 4072.
+    /// Returns the built-in dictionary: RFC 6733, 7155, 4072.
     pub fn builtin() -> Self {
         Self::parse(BASE).unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl DiameterDictionary {
     pub fn commands(&self) -> impl Iterator<Item = &CommandDef> {
         self.commands.values()
     }
-    /// A message with names, for people: one line for the header, one for each AVP.
+    /// Formats a message with names: one line for the header and one for each AVP.
     pub fn display_message<'a>(&'a self, message: &'a MessageView<'a>) -> impl fmt::Display + 'a {
         DisplayMessage { dictionary: self, message }
     }

@@ -1,9 +1,10 @@
 //! The Diameter EAP application (RFC 4072): Diameter-EAP-Request and -Answer.
 //!
-//! An authenticator turns each EAP response into [`DiameterEapRequest::to_request`] and reads [`DiameterEapAnswer::parse`] from the
-//! answer's AVPs; a server reads [`DiameterEapRequest::parse`] and answers with [`DiameterEapAnswer::to_avps`] under
-//! [`ResultCode::MULTI_ROUND_AUTH`](crate::ResultCode::MULTI_ROUND_AUTH) while the method goes on, then
-//! `SUCCESS` or `AUTHENTICATION_REJECTED`.
+//! An authenticator sends each EAP response by [`DiameterEapRequest::to_request`] and parses the answer by
+//! [`DiameterEapAnswer::parse`]. A server parses by [`DiameterEapRequest::parse`] and answers with
+//! [`DiameterEapAnswer::to_avps`]. Its result code is
+//! [`ResultCode::MULTI_ROUND_AUTH`](crate::ResultCode::MULTI_ROUND_AUTH) while the method continues, then `SUCCESS` or
+//! `AUTHENTICATION_REJECTED`.
 
 use crate::avp::{AvpBuf, AvpSequence};
 use crate::codes::{self, application, command};
@@ -18,19 +19,19 @@ use alloc::vec::Vec;
 pub struct DiameterEapRequest<'a> {
     /// Auth-Request-Type.
     pub request_type: AuthRequestType,
-    /// EAP-Payload: the EAP packet from the peer; empty to ask the server to begin (EAP-Start, RFC 4072 §2.2).
+    /// EAP-Payload: the peer's EAP packet. Empty for EAP-Start, by which the server begins (RFC 4072 §2.2).
     pub eap: &'a [u8],
     /// User-Name: the identity in EAP-Response/Identity.
     pub user_name: Option<&'a str>,
-    /// State of the answer before (RFC 7155 §4.3.4: given back unchanged).
+    /// State of the previous answer, returned unchanged (RFC 7155 §4.3.4).
     pub state: Option<&'a [u8]>,
     /// The access server.
     pub nas: NasInfo<'a>,
 }
 
 impl<'a> DiameterEapRequest<'a> {
-    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`]. Every round of one session has the same
-    /// Session-Id; `host` is the Origin-Host of the first answer, so that all rounds reach one server.
+    /// Returns the request for [`crate::node::DiameterNodeCommand::Request`]. Every round of a login has the same
+    /// Session-Id. `host` is the Origin-Host of the first answer, so that all rounds reach the same server.
     pub fn to_request(
         &self,
         token: u64,
@@ -59,10 +60,10 @@ impl<'a> DiameterEapRequest<'a> {
         }
     }
 
-    /// Reads a received request.
+    /// Parses a received request.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value does not fit (5004, 5014): for
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014). The error is for
     /// [`crate::node::DiameterNodeCommand::Reject`].
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
@@ -75,35 +76,35 @@ impl<'a> DiameterEapRequest<'a> {
     }
 }
 
-/// What a Diameter-EAP-Answer (RFC 4072 §3.2) carries beside its result code.
+/// A Diameter-EAP-Answer (RFC 4072 §3.2) without its result code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiameterEapAnswer<'a> {
     /// Auth-Request-Type, as in the request.
     pub request_type: AuthRequestType,
     /// EAP-Payload: the EAP packet for the peer.
     pub eap: Option<&'a [u8]>,
-    /// EAP-Reissued-Payload: the last good request, when the peer's packet was unusable.
+    /// EAP-Reissued-Payload: the last valid request, if the peer's packet was unusable.
     pub reissued: Option<&'a [u8]>,
-    /// EAP-Master-Session-Key, with success.
+    /// EAP-Master-Session-Key, on success.
     pub msk: Option<&'a [u8]>,
-    /// EAP-Key-Name, with success.
+    /// EAP-Key-Name, on success.
     pub key_name: Option<&'a [u8]>,
-    /// Accounting-EAP-Auth-Method, one per method used.
+    /// Accounting-EAP-Auth-Method, one for each method used.
     pub methods: Vec<u64>,
-    /// User-Name as the server knows it.
+    /// User-Name in the server's spelling.
     pub user_name: Option<&'a str>,
     /// State, for a further round.
     pub state: Option<&'a [u8]>,
-    /// Session-Timeout in seconds, with success.
+    /// Session-Timeout in seconds, on success.
     pub session_timeout: Option<u32>,
-    /// Multi-Round-Time-Out, for a further round: the seconds that the user has to answer.
+    /// Multi-Round-Time-Out, for a further round: the user's time to answer, seconds.
     pub multi_round_timeout: Option<u32>,
     /// Origin-Host of the answer (read only; the node writes it).
     pub origin_host: Option<&'a str>,
 }
 
 impl<'a> DiameterEapAnswer<'a> {
-    /// An answer with this EAP packet and nothing else.
+    /// Returns an answer with this EAP packet only.
     pub const fn new(request_type: AuthRequestType, eap: &'a [u8]) -> Self {
         Self {
             request_type,
@@ -120,7 +121,7 @@ impl<'a> DiameterEapAnswer<'a> {
         }
     }
 
-    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
+    /// Returns the AVPs for [`crate::node::DiameterNodeCommand::Answer`].
     pub fn to_avps(&self) -> AvpBuf {
         let bytes = [self.eap, self.reissued, self.msk, self.key_name].into_iter().flatten().map(<[u8]>::len);
         let mut out = AvpBuf::with_capacity(128 + bytes.sum::<usize>());
@@ -155,10 +156,10 @@ impl<'a> DiameterEapAnswer<'a> {
         out
     }
 
-    /// Reads a received answer, in one pass.
+    /// Parses a received answer.
     ///
     /// # Errors
-    /// Auth-Request-Type is missing (5005) or a value does not fit (5004, 5014).
+    /// Auth-Request-Type is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         let mut dea = Self { eap: None, ..Self::new(AuthRequestType::from_avps(avps)?, &[]) };
         for a in avps.filter(|a| a.vendor == 0) {

@@ -1,4 +1,4 @@
-//! Result codes (RFC 6733 §7.1) and what is wrong with a message.
+//! Result codes (RFC 6733 §7.1) and errors of messages.
 
 use crate::avp::Avp;
 use core::fmt;
@@ -55,7 +55,7 @@ codes! {
 }
 
 impl ResultCode {
-    /// True for 1xxx: a further round is needed.
+    /// True for 1xxx: a further round follows.
     pub const fn is_informational(self) -> bool {
         self.0 / 1000 == 1
     }
@@ -78,24 +78,24 @@ impl fmt::Display for ResultCode {
     }
 }
 
-/// What is wrong with a received message, as the answer to it should say.
+/// An error of a received message, in the terms of its answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{code}: {description}")]
 pub struct DiameterError {
     /// The Result-Code for the answer.
     pub code: ResultCode,
-    /// What was wrong.
+    /// The error, for Error-Message.
     pub description: &'static str,
-    /// The AVP to put in Failed-AVP (RFC 6733 §7.5), where there is one.
+    /// The AVP for Failed-AVP (RFC 6733 §7.5), if any.
     pub avp: Option<Avp>,
 }
 
 impl DiameterError {
-    /// A fault without an AVP to blame.
+    /// Returns an error without an AVP.
     pub const fn new(code: ResultCode, what: &'static str) -> Self {
         Self { code, description: what, avp: None }
     }
-    /// A fault of this AVP.
+    /// Returns an error of this AVP.
     pub const fn with_avp(code: ResultCode, what: &'static str, avp: Avp) -> Self {
         Self { code, description: what, avp: Some(avp) }
     }

@@ -1,4 +1,4 @@
-//! What a fuzz target calls.
+//! Entry points for fuzzers.
 
 use crate::accounting::AccountingRequest;
 use crate::dictionary::DiameterDictionary;
@@ -7,11 +7,11 @@ use crate::stream::MessageFramer;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Decodes arbitrary bytes, checks, prints, re-encodes and compares; also cuts them as a stream.
+/// Parses bytes, checks and prints the message, encodes it again and compares. Also frames the bytes as a stream.
 ///
 /// # Panics
-/// When a message that was accepted does not decode to itself once re-encoded, or the framer uses more
-/// bytes than there are: a defect of the codec.
+/// If an accepted message does not survive encoding and parsing, or the framer uses more bytes than it got. Both are
+/// defects.
 pub fn fuzz_message(dictionary: &DiameterDictionary, bytes: &[u8]) {
     let mut rest = bytes;
     let mut framer = MessageFramer::new(crate::message::MAX_LEN);

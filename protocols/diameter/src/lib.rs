@@ -1,8 +1,7 @@
-//! Diameter (RFC 6733): messages, AVPs, dictionary, peer automaton, watchdog (RFC 3539), routing, and
-//! the EAP (RFC 4072), NASREQ (RFC 7155) and accounting (RFC 6733 §9) applications.
+//! Diameter (RFC 6733): messages, AVPs, dictionary, peer automaton, watchdog (RFC 3539) and routing. Its applications
+//! are EAP (RFC 4072), NASREQ (RFC 7155) and accounting (RFC 6733 §9).
 //!
-//! [`node::DiameterNode`] is the endpoint that a service drives; the other modules are its parts, each usable
-//! alone.
+//! [`node::DiameterNode`] is the machine that a service drives. Each other module is usable alone.
 
 #![cfg_attr(not(test), no_std)]
 

@@ -1,4 +1,4 @@
-//! Messages (RFC 6733 §3): a checked zero-copy view and the owned form.
+//! Messages (RFC 6733 §3): a checked view without copies and an owned form.
 
 use crate::avp::{AvpBuf, AvpSequence};
 use crate::error::{DiameterError, ResultCode};
@@ -8,7 +8,7 @@ use usher_core::{OctetReader, OctetWriter};
 
 /// Bytes of a message header.
 pub const HEADER_LEN: usize = 20;
-/// The longest message that the 24-bit length can name.
+/// The longest message of a 24-bit length.
 pub const MAX_LEN: usize = 0xff_fffc;
 
 /// Command flags (RFC 6733 §3).
@@ -22,7 +22,7 @@ impl CommandFlags {
     pub const PROXIABLE: u8 = 0x40;
     /// E: an answer that reports a protocol error.
     pub const ERROR: u8 = 0x20;
-    /// T: possibly sent before, to this or another server.
+    /// T: possibly a retransmission, to this or another server.
     pub const RETRANSMITTED: u8 = 0x10;
 
     /// The R flag.
@@ -61,21 +61,21 @@ pub struct MessageHeader {
     pub command: u32,
     /// Application-Id.
     pub application: u32,
-    /// Matches answers to requests on one connection.
+    /// The Hop-by-Hop Identifier, which matches answers to requests on a connection.
     pub hop_by_hop: u32,
-    /// With the Origin-Host, finds duplicates.
+    /// The End-to-End Identifier, which with the Origin-Host detects duplicates.
     pub end_to_end: u32,
 }
 
 impl MessageHeader {
-    /// The header of an answer to this request: same identifiers, R and T clear, P kept; E set for a
-    /// protocol error (RFC 6733 §6.2, §7.2).
+    /// Returns the header of an answer: same identifiers, R and T clear, P kept. E is set for a protocol error (RFC
+    /// 6733 §6.2, §7.2).
     pub const fn to_answer(&self, result: ResultCode) -> Self {
         let error = if result.is_protocol_error() { CommandFlags::ERROR } else { 0 };
         Self { flags: CommandFlags(self.flags.0 & CommandFlags::PROXIABLE | error), ..*self }
     }
 
-    /// Starts a message in `buf` (its length field still zero); [`Self::write_length`] ends it.
+    /// Starts a message in `buf` with a zero length. [`Self::write_length`] completes it.
     pub(crate) fn write_header(&self, buf: &mut Vec<u8>) {
         OctetWriter::new(buf)
             .write_u8(1)
@@ -86,14 +86,14 @@ impl MessageHeader {
             .write_u32(self.hop_by_hop)
             .write_u32(self.end_to_end);
     }
-    /// Writes the length of the message that starts at `start`.
+    /// Writes the length of the message that begins at `start`.
     pub(crate) fn write_length(buf: &mut [u8], start: usize) {
         let length = (buf.len() - start) as u32;
         buf[start + 1..start + 4].copy_from_slice(&length.to_be_bytes()[1..]);
     }
 }
 
-/// A received message whose header is right and whose AVPs tile it.
+/// A received message with a valid header and complete AVPs.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageView<'a> {
     header: MessageHeader,
@@ -101,8 +101,7 @@ pub struct MessageView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    /// Reads the header alone, so that even a faulty message can be answered; `None` if fewer than
-    /// 20 bytes are there.
+    /// Parses the header alone, so that even a faulty message can be answered. `None` for fewer than 20 bytes.
     pub fn header_of(bytes: &[u8]) -> Option<MessageHeader> {
         let mut r = OctetReader::new(bytes);
         r.read_u32().ok()?;
@@ -115,11 +114,13 @@ impl<'a> MessageView<'a> {
         })
     }
 
-    /// Checks one whole message.
+    /// Parses a whole message. Ignores the reserved flag bits.
     ///
     /// # Errors
-    /// 5011 other version; 5015 the length is not that of `bytes`, below 20 or not a multiple of four;
-    /// 3008 R and E together; 5014 an AVP leaves the message. The reserved flag bits are ignored.
+    /// - 5011: the version is not 1.
+    /// - 5015: the length is not that of `bytes`, below 20 or not a multiple of four.
+    /// - 3008: R and E are both set.
+    /// - 5014: an AVP exceeds the message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, DiameterError> {
         let Some(header) = Self::header_of(bytes) else {
             return Err(DiameterError::new(ResultCode::INVALID_MESSAGE_LENGTH, "shorter than a header"));
@@ -149,7 +150,7 @@ impl<'a> MessageView<'a> {
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
-    /// A copy that outlives the bytes; one allocation.
+    /// Returns an owned copy, with one allocation.
     pub fn to_owned(&self) -> DiameterMessage {
         DiameterMessage { header: self.header, avps: AvpBuf::from_checked(self.bytes[HEADER_LEN..].into()) }
     }
@@ -167,7 +168,7 @@ impl fmt::Display for MessageView<'_> {
     }
 }
 
-/// A message of its own.
+/// An owned message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiameterMessage {
     /// The header.
@@ -180,7 +181,7 @@ impl DiameterMessage {
     /// Appends the encoded message to `buf`.
     ///
     /// # Errors
-    /// It would be longer than [`MAX_LEN`] (5015); nothing is written.
+    /// The message would be longer than [`MAX_LEN`] (5015). Nothing is written then.
     pub fn encode_into(&self, buf: &mut Vec<u8>) -> Result<(), DiameterError> {
         if HEADER_LEN + self.avps.as_bytes().len() > MAX_LEN {
             return Err(DiameterError::new(

@@ -1,5 +1,4 @@
-//! The NASREQ application (RFC 7155): what an access server says about itself and its port, and the
-//! AA-Request and AA-Answer.
+//! The NASREQ application (RFC 7155): the description of an access server and its port, AA-Request and AA-Answer.
 
 use crate::avp::{AvpBuf, AvpSequence, AvpView};
 use crate::codes::{self, application, command};
@@ -34,16 +33,16 @@ impl AuthRequestType {
             )),
         }
     }
-    /// Reads the AVP of a request.
+    /// Parses the AVP of a request.
     ///
     /// # Errors
-    /// It is missing (5005) or has another value (5004).
+    /// The AVP is missing (5005) or has another value (5004).
     pub fn from_avps(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         Self::parse(avps)
     }
 }
 
-/// What a NAS tells of itself and the port in use (RFC 7155 §4.2); borrowed, all optional.
+/// The description of a NAS and the port in use (RFC 7155 §4.2). Borrowed, all optional.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NasInfo<'a> {
     /// NAS-Identifier.
@@ -102,7 +101,7 @@ impl<'a> NasInfo<'a> {
         }
     }
 
-    /// Reads the AVPs of a request.
+    /// Parses the AVPs of a request.
     ///
     /// # Errors
     /// A value does not fit its AVP's type (5004, 5014).
@@ -139,14 +138,14 @@ impl<'a> NasInfo<'a> {
     }
 }
 
-/// A CHAP response (RFC 7155 §4.3.4 to §4.3.8); borrowed.
+/// A borrowed CHAP response (RFC 7155 §4.3.4 to §4.3.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChapAuth<'a> {
     /// CHAP-Ident.
     pub identifier: u8,
     /// CHAP-Response: 16 octets.
     pub response: &'a [u8; 16],
-    /// CHAP-Challenge, beside the group.
+    /// CHAP-Challenge, which is outside the group.
     pub challenge: &'a [u8],
 }
 
@@ -154,7 +153,7 @@ pub struct ChapAuth<'a> {
 const CHAP_WITH_MD5: u32 = 5;
 
 impl<'a> ChapAuth<'a> {
-    /// Reads the AVPs; `None` where there is no CHAP-Auth.
+    /// Parses the AVPs. `None` if there is no CHAP-Auth.
     fn parse(avps: AvpSequence<'a>) -> Result<Option<Self>, DiameterError> {
         let Some(group) = avps.get(codes::CHAP_AUTH) else { return Ok(None) };
         let inner = group.as_group()?;
@@ -190,18 +189,18 @@ pub struct AaRequest<'a> {
     pub request_type: AuthRequestType,
     /// User-Name.
     pub user_name: Option<&'a str>,
-    /// User-Password, in clear: Diameter relies on the connection's protection.
+    /// User-Password in clear: the connection protects it.
     pub password: Option<&'a [u8]>,
     /// The response to a challenge.
     pub chap: Option<ChapAuth<'a>>,
-    /// State of the answer before.
+    /// State of the previous answer.
     pub state: Option<&'a [u8]>,
     /// The access server.
     pub nas: NasInfo<'a>,
 }
 
 impl<'a> AaRequest<'a> {
-    /// Makes the request for [`crate::node::DiameterNodeCommand::Request`].
+    /// Returns the request for [`crate::node::DiameterNodeCommand::Request`].
     pub fn to_request(
         &self,
         token: u64,
@@ -235,10 +234,10 @@ impl<'a> AaRequest<'a> {
         }
     }
 
-    /// Reads a received request.
+    /// Parses a received request.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
             request_type: AuthRequestType::parse(avps)?,
@@ -251,7 +250,7 @@ impl<'a> AaRequest<'a> {
     }
 }
 
-/// What an AA-Answer (RFC 7155 §3.2) carries beside its result code.
+/// An AA-Answer (RFC 7155 §3.2) without its result code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AaAnswer<'a> {
     /// Auth-Request-Type, as in the request.
@@ -265,7 +264,7 @@ pub struct AaAnswer<'a> {
 }
 
 impl<'a> AaAnswer<'a> {
-    /// The AVPs for [`crate::node::DiameterNodeCommand::Answer`].
+    /// Returns the AVPs for [`crate::node::DiameterNodeCommand::Answer`].
     pub fn to_avps(&self) -> AvpBuf {
         let mut out = AvpBuf::with_capacity(64);
         out.push_u32(codes::AUTH_REQUEST_TYPE, self.request_type as u32);
@@ -280,10 +279,10 @@ impl<'a> AaAnswer<'a> {
         }
         out
     }
-    /// Reads a received answer.
+    /// Parses a received answer.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value does not fit (5004, 5014).
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'a>) -> Result<Self, DiameterError> {
         Ok(Self {
             request_type: AuthRequestType::parse(avps)?,
@@ -343,7 +342,7 @@ mod tests {
         assert_eq!(AuthRequestType::from_avps(b.as_sequence()).unwrap_err().code.0, 5004);
     }
 
-    /// RFC 7155 §4.3.4, §4.3.5: a challenge stands beside the group, and a response of 16 octets in it.
+    /// RFC 7155 §4.3.4, §4.3.5: the challenge is outside the group, and the group has a response of 16 octets.
     #[test]
     fn a_chap_response_is_whole_or_a_fault() {
         type ChapFields = (u32, &'static [u8], Option<&'static [u8]>, Option<&'static [u8]>);

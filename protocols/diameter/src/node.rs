@@ -1,25 +1,33 @@
-//! A Diameter node: client, server, or both, over byte streams (TCP, TLS) and associations (SCTP).
+//! A Diameter node: client, server or both, over byte streams (TCP, TLS) and associations (SCTP).
 //!
-//! Drive it as any [`Machine`]. It connects to its configured peers at the first [`MachineInput::Timeout`]
-//! (which [`Machine::poll_timeout`] asks for at once) and again Tc after each loss. Every message is a
-//! transmit of its own.
+//! [`DiameterNode`] is a [`Machine`]:
 //!
-//! A client gives [`DiameterNodeCommand::Request`] and gets one [`DiameterNodeEvent::Answer`] or [`DiameterNodeEvent::Failed`] with its token.
-//! A server gets [`DiameterNodeEvent::Request`] and gives one [`DiameterNodeCommand::Answer`] or [`DiameterNodeCommand::Reject`] with that
-//! token. The node itself writes Session-Id, application, Origin-* and Destination-* AVPs, copies
-//! Proxy-Info, and keeps capabilities, watchdogs, disconnections, failover and duplicates to itself.
+//! - Getters ([`DiameterNode::peer_state`], [`DiameterNode::pending_count`], [`DiameterNode::counters`]) show its
+//!   state.
+//! - [`Machine::handle_input`] takes stream data, messages, connection events and timeouts.
+//! - [`Machine::handle_command`] takes a [`DiameterNodeCommand`].
+//! - [`Machine::poll_output`] and [`Machine::poll_timeout`] return transmissions, a [`DiameterNodeEvent`], work and the
+//!   next timeout.
 //!
-//! Over SCTP each message is one user message of payload protocol 46. Capabilities, watchdogs and
-//! disconnections go in order by stream 0; a request goes the way of its association's
-//! [`StreamPolicy`](crate::stream::StreamPolicy), an answer likewise, on [`StreamPolicy::answer_request`]'s stream.
-//! Nothing overtakes anything before the other side is known to be open, which the initiator knows by the
-//! CEA and the responder by the first message after it (RFC 6733 §2.1.1).
+//! A client sends [`DiameterNodeCommand::Request`] and gets one [`DiameterNodeEvent::Answer`] or
+//! [`DiameterNodeEvent::Failed`] with the same token. A server gets [`DiameterNodeEvent::Request`] and sends one
+//! [`DiameterNodeCommand::Answer`] or [`DiameterNodeCommand::Reject`] with the same token.
 //!
-//! [`StreamPolicy::answer_request`]: crate::stream::StreamPolicy::answer_stream
+//! The node writes the AVPs Session-Id, application, Origin-* and Destination-*, and copies Proxy-Info. It handles
+//! capabilities, watchdogs, disconnections, failover and duplicates itself.
 //!
-//! A peer that is not configured is forgotten when its connection has ended.
+//! It connects to its configured peers at the first [`MachineInput::Timeout`], which is due at once. It reconnects Tc
+//! after each loss. A peer outside the configuration is removed when its connection ends. Each message is a
+//! transmission of its own.
 //!
-//! The work that a node reports is labelled as [`crate::work`] declares.
+//! Over SCTP each message is a user message of payload protocol 46. Capabilities, watchdogs and disconnections go in
+//! order on stream 0. The association's [`StreamPolicy`](crate::stream::StreamPolicy) chooses the stream of a request
+//! and, by [`StreamPolicy::answer_stream`], that of an answer. Before the peer is known to be open, all messages go in
+//! order. The initiator knows it by the CEA, the responder by the first message after it (RFC 6733 §2.1.1).
+//!
+//! [`StreamPolicy::answer_stream`]: crate::stream::StreamPolicy::answer_stream
+//!
+//! [`crate::work`] declares the labels of the node's work.
 
 mod config;
 mod connections;
@@ -49,23 +57,23 @@ use usher_core::{
     SecureRng, StreamEvent, WorkLabel, WorkRecord,
 };
 
-/// A peer: index in [`DiameterNodeConfig::peers`]; those that connected unasked have the numbers behind, each its own
-/// for as long as it is connected, and a new one when it comes again.
+/// A peer's number: its index in [`DiameterNodeConfig::peers`], or a later number for a peer outside the configuration.
+/// Such a peer gets a new number for each connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerId(pub u32);
 
 /// A request to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiameterRequest {
-    /// Comes back with the answer.
+    /// Returns with the answer.
     pub token: u64,
-    /// Application-Id; also written as Auth-Application-Id (Acct-Application-Id for accounting, command 271).
+    /// Application-Id, also for Auth-Application-Id (Acct-Application-Id for accounting, command 271).
     pub application: u32,
     /// Command code.
     pub command: u32,
-    /// Destination-Realm, by which it is routed.
+    /// Destination-Realm, by which the node routes.
     pub destination_realm: String,
-    /// Destination-Host: goes to that server only.
+    /// Destination-Host, if only that server may answer.
     pub destination_host: Option<String>,
     /// Session-Id.
     pub session_id: String,
@@ -76,73 +84,73 @@ pub struct DiameterRequest {
 /// Disconnect-Cause (RFC 6733 §5.4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DisconnectCause {
-    /// It will be back.
+    /// The node restarts and will reconnect.
     Rebooting,
-    /// Short of resources: do not reconnect.
+    /// The node is short of resources. The peer must not reconnect.
     Busy,
-    /// No use for the connection: do not reconnect.
+    /// The node has no use for the connection. The peer must not reconnect.
     DoNotWantToTalkToYou,
 }
 
-/// What a node can be asked.
+/// A command to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiameterNodeCommand {
-    /// Send a request. `Full` when [`DiameterNodeConfig::max_pending`] are under way.
+    /// Sends a request. Fails with `Full` if [`DiameterNodeConfig::max_pending`] are pending.
     Request(DiameterRequest),
-    /// Answer the request of [`DiameterNodeEvent::Request`] with this token.
+    /// Answers the request of [`DiameterNodeEvent::Request`] with this token.
     Answer {
         /// The request's token.
         token: u64,
         /// Result-Code.
         result: ResultCode,
-        /// All AVPs but Session-Id, Result-Code, Origin-*, Auth-Application-Id and Proxy-Info.
+        /// All AVPs except Session-Id, Result-Code, Origin-*, Auth-Application-Id and Proxy-Info.
         avps: AvpBuf,
     },
-    /// Answer it with a fault: result code and Failed-AVP.
+    /// Answers a request with an error: result code and Failed-AVP.
     Reject {
         /// The request's token.
         token: u64,
-        /// What was wrong.
+        /// The error.
         fault: DiameterError,
     },
-    /// Whoever made this request wants no answer any more: it is not sent again, and an answer that comes
-    /// is counted as one that matches no request. Of several requests with this token, the last is meant.
+    /// Cancels a request. It is not retransmitted, and its answer counts as unmatched. Of several requests with this
+    /// token, the last is cancelled.
     CancelRequest {
         /// The request's token.
         token: u64,
     },
-    /// Disconnect a peer in good order (DPR) and do not reconnect until told. A connection that is not open
+    /// Disconnects a peer by DPR and does not reconnect until [`Connect`](Self::Connect). A connection that is not open
     /// yet is dropped at once.
     Disconnect {
         /// The peer.
         peer: PeerId,
-        /// Why.
+        /// The Disconnect-Cause.
         cause: DisconnectCause,
     },
-    /// Connect to a configured peer now, and again whenever the connection is lost.
+    /// Connects to a configured peer now, and again whenever the connection is lost.
     Connect {
         /// The peer.
         peer: PeerId,
     },
 }
 
-/// Why a request got no answer.
+/// The reason for which a request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FailReason {
     /// [`DiameterNodeConfig::request_timeout`] passed.
     TimedOut,
-    /// No route fits, or no peer of it speaks the application.
+    /// No route matches, or none of its peers supports the application.
     NoRoute,
-    /// The connection was lost, nobody else could take it, and it may not be sent to the same peer again.
+    /// The connection was lost. No other peer is available, and the request may not return to the same peer.
     ConnectionLost,
-    /// The answer has no Result-Code that can be read.
+    /// The answer has no valid Result-Code.
     BadAnswer,
 }
 
-/// What a node has to say.
+/// An event of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DiameterNodeEvent {
-    /// The answer to a request of ours.
+    /// The answer to our request.
     Answer {
         /// The request's token.
         token: u64,
@@ -151,21 +159,21 @@ pub enum DiameterNodeEvent {
         /// All AVPs of the answer.
         avps: AvpBuf,
     },
-    /// A request of ours came to nothing.
+    /// Our request failed.
     Failed {
         /// The request's token.
         token: u64,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// A peer's request, to be answered.
+    /// A peer's request. The service must answer it.
     Request {
-        /// For [`DiameterNodeCommand::Answer`].
+        /// The token for [`DiameterNodeCommand::Answer`].
         token: u64,
-        /// Who sent or relayed it.
+        /// The peer that sent or relayed the request.
         peer: PeerId,
-        /// Whose it is, as far as that is authenticated, in small letters: its Origin-Host, where that is the peer or one
-        /// of the peer's [`PeerConfig::origins`]; else the peer that brought it.
+        /// The authenticated origin in lower case. It is the Origin-Host if that is the peer or among its
+        /// [`PeerConfig::origins`]. Otherwise it is the peer.
         origin: Arc<str>,
         /// The request.
         message: DiameterMessage,
@@ -236,9 +244,9 @@ usher_core::counters! {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum NodeTimer {
-    /// The peer's watchdog, or Tc while it is down.
+    /// The peer's watchdog, or Tc while the peer is down.
     Watchdog(u32),
-    /// The peer stayed too long in a passing state.
+    /// The peer's transient state lasts too long.
     State(u32),
     /// A new connection sent no CER.
     Accepted(ConnId),
@@ -246,13 +254,13 @@ enum NodeTimer {
     Request(u32),
 }
 
-/// A Diameter endpoint; see the [module](self).
+/// A Diameter node; see the [module](self).
 #[derive(Debug)]
 pub struct DiameterNode {
     config: DiameterNodeConfig,
     rng: SecureRng,
     peers: PeerTable,
-    /// Peers that were not configured and whose connection may have ended.
+    /// Peers outside the configuration that may have no connection any more.
     leaving: Vec<u32>,
     conns: HashMap<ConnId, PeerConnection>,
     next_conn: u32,
@@ -266,7 +274,7 @@ pub struct DiameterNode {
 }
 
 impl DiameterNode {
-    /// A node that begins to connect at `start`.
+    /// Returns a node that starts to connect at `start`.
     pub fn new(config: DiameterNodeConfig, start: Instant, mut rng: SecureRng) -> Self {
         let state = hash_state(&mut rng);
         let mut node = Self {
@@ -294,29 +302,29 @@ impl DiameterNode {
         }
         node
     }
-    /// Our DiameterIdentity: the Origin-Host of what is sent.
+    /// Our DiameterIdentity, the Origin-Host of our messages.
     pub fn identity(&self) -> &str {
         &self.config.local.host
     }
-    /// The counts so far.
+    /// The counters.
     pub fn counters(&self) -> &DiameterNodeCounters {
         &self.counters
     }
-    /// Whether some peer may connect from an address: any other need not be heard out.
+    /// True if some peer may connect from this address. The host may close other connections at once.
     #[must_use]
     pub fn may_connect(&self, address: core::net::IpAddr) -> bool {
         self.config.accept_unknown
             || self.peers.configured_peers().iter().any(|peer| peer.authentication.may_connect(address))
     }
-    /// The state of a peer's automaton, if there is such a peer.
+    /// The state of a peer's automaton, if the peer is known.
     pub fn peer_state(&self, peer: PeerId) -> Option<automaton::State> {
         self.peers.get(peer.0).map(|p| p.state)
     }
-    /// The state of a peer's watchdog, if there is such a peer.
+    /// The state of a peer's watchdog, if the peer is known.
     pub fn watchdog_state(&self, peer: PeerId) -> Option<watchdog::State> {
         self.peers.get(peer.0).map(|p| p.watchdog.state())
     }
-    /// What a peer must call itself, or what one that was not configured did call itself.
+    /// The DiameterIdentity of a peer: the configured one, or that of its CER.
     pub fn peer_host(&self, peer: PeerId) -> Option<&str> {
         self.peers.get(peer.0).map(|p| p.host.as_str())
     }
@@ -324,19 +332,19 @@ impl DiameterNode {
     pub fn configured_peers(&self) -> impl Iterator<Item = (PeerId, &PeerConfig)> {
         self.config.peers.iter().zip(0..).map(|(peer, p)| (PeerId(p), peer))
     }
-    /// What a peer said of itself when it was last open.
+    /// The capabilities of a peer when it was last open.
     pub fn peer_capabilities(&self, peer: PeerId) -> Option<&NodeCapabilities> {
         self.peers.get(peer.0)?.remote.as_ref()
     }
-    /// Requests that wait for a connection or an answer.
+    /// The number of requests that wait for a connection or an answer.
     pub fn pending_count(&self) -> usize {
         self.client.len()
     }
-    /// Peers known now, the configured ones included.
+    /// The number of known peers, configured ones included.
     pub fn known_peers(&self) -> usize {
         self.peers.len()
     }
-    /// Connections and associations that are up, being opened, or waiting for the end of a disconnection.
+    /// The number of connections and associations that are up, opening or closing.
     pub fn connection_count(&self) -> usize {
         self.conns.len()
     }

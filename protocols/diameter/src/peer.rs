@@ -1,5 +1,5 @@
-//! One peer: the state machine of RFC 6733 §5.6 ([`automaton`]), the watchdog of RFC 3539 §3.4
-//! ([`watchdog`]) and the capabilities exchange of §5.3 ([`capabilities`]).
+//! A peer: the state machine of RFC 6733 §5.6 ([`automaton`]), the watchdog of RFC 3539 §3.4 ([`watchdog`]) and the
+//! capabilities exchange of RFC 6733 §5.3 ([`capabilities`]).
 
 pub mod automaton;
 pub mod capabilities;
@@ -7,6 +7,6 @@ pub mod watchdog;
 
 use usher_core::automaton::AutomatonDiagram;
 
-/// The two tables as they run: the peer's, and its watchdog's.
+/// The tables of the peer and of its watchdog, as diagrams.
 pub const AUTOMATA: [AutomatonDiagram; 2] =
     [automaton::PeerAutomaton::DIAGRAM, watchdog::WatchdogAutomaton::DIAGRAM];

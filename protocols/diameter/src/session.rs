@@ -12,16 +12,16 @@ pub struct SessionIds {
 }
 
 impl SessionIds {
-    /// For this DiameterIdentity, counting from a value that restarts do not repeat: the high 32 bits from
-    /// a boot counter or the boot time.
+    /// Returns a generator for this DiameterIdentity. The high 32 bits start at `boot`, a boot counter or the boot
+    /// time, which restarts must not repeat.
     pub fn with_boot(identity: &str, boot: u32) -> Self {
         Self { identity: identity.to_string(), next: u64::from(boot) << 32 }
     }
-    /// For this DiameterIdentity, counting from a random value.
+    /// Returns a generator for this DiameterIdentity that starts at a random value.
     pub fn with_random_start(identity: &str, rng: &mut SecureRng) -> Self {
         Self::with_boot(identity, rng.next_u32())
     }
-    /// The next identifier, never given before; `optional` is appended where not empty.
+    /// Returns the next unique identifier. Appends `optional` unless empty.
     pub fn next_id(&mut self, optional: &str) -> String {
         let n = self.next;
         self.next = n.wrapping_add(1);

@@ -1,23 +1,22 @@
-//! Messages out of a byte stream, and the policy that maps messages to SCTP streams.
+//! Framing of messages in a byte stream, and the policy that maps messages to SCTP streams.
 
 use alloc::vec::Vec;
 
-/// Why a stream can no longer be followed: its connection must be closed.
+/// A framing error. The connection must be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The next message claims more than the limit.
+    /// The next message exceeds the limit.
     #[error("a message of {0} bytes exceeds the limit")]
     TooLong(usize),
-    /// The next message claims less than a header, or not whole words.
+    /// The next length is shorter than a header, or not a multiple of four.
     #[error("a message length of {0} cannot be")]
     BadLength(usize),
-    /// The next message has another version, so its length cannot be trusted.
+    /// The next message has another version, so its length is unreliable.
     #[error("version {0} is not 1")]
     Version(u8),
 }
 
-/// Cuts messages out of a byte stream (RFC 6733 §2.1): whole messages inside one piece of data are given
-/// out without a copy.
+/// Frames messages of a byte stream (RFC 6733 §2.1). A message inside one piece of data is not copied.
 #[derive(Clone, Debug)]
 pub struct MessageFramer {
     partial: Vec<u8>,
@@ -25,7 +24,7 @@ pub struct MessageFramer {
 }
 
 impl MessageFramer {
-    /// A framer that refuses messages longer than `max` bytes.
+    /// Returns a framer with a maximum message length, bytes.
     pub const fn new(max: usize) -> Self {
         Self { partial: Vec::new(), max }
     }
@@ -45,11 +44,11 @@ impl MessageFramer {
         Ok(Some(n))
     }
 
-    /// Takes the next whole message from what was kept and `data`, advancing `data`; the message is
-    /// `FramedMessage::Borrowed` (inside `data`) or `FramedMessage::Joined`. `None`: all of `data` is used up.
+    /// Returns the next whole message of the kept data and `data`, and advances `data`. The message is
+    /// `FramedMessage::Borrowed` (inside `data`) or `FramedMessage::Joined`. `None` if all of `data` is consumed.
     ///
     /// # Errors
-    /// The stream cannot be followed any more.
+    /// The framing is lost.
     pub fn next_message<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<FramedMessage<'a>>, FrameError> {
         if self.partial.is_empty() {
             if let Some(n) = self.message_length(data)?
@@ -78,9 +77,9 @@ impl MessageFramer {
 /// A whole message from a [`MessageFramer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FramedMessage<'a> {
-    /// It lies inside the data given.
+    /// A message inside the given data.
     Borrowed(&'a [u8]),
-    /// It had to be put together from pieces.
+    /// A message joined from several pieces.
     Joined(Vec<u8>),
 }
 
@@ -96,27 +95,27 @@ impl FramedMessage<'_> {
 
 /// The payload protocol identifier of Diameter in clear over SCTP (RFC 6733 §2.1.1).
 pub const SCTP_PPID: u32 = 46;
-/// What nodes put there before Diameter had an identifier of its own (RFC 3588); taken, never sent.
+/// The payload protocol of nodes before RFC 6733 (RFC 3588). Accepted, never sent.
 pub const SCTP_PPID_UNSPECIFIED: u32 = 0;
 
-/// Which SCTP stream a message goes by. RFC 6733 §2.1.1 recommends [`StreamPolicy::Unordered`], allows any
-/// other way around head-of-line blocking, and lets an answer go by another stream than its request.
+/// The choice of a message's SCTP stream. RFC 6733 §2.1.1 recommends [`StreamPolicy::Unordered`]. It allows other means
+/// against head-of-line blocking, and an answer on another stream than its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StreamPolicy {
-    /// All on stream 0, in order.
+    /// All messages on stream 0, in order.
     #[default]
     SingleStream,
-    /// The session's number modulo the number of streams: order within a session. Where a Session-Id ends
-    /// in a number, as RFC 6733 §8.8 recommends, that is it, so that sessions numbered one after the other
-    /// share no stream until there are more of them than streams; else it is a hash.
+    /// The session's number modulo the number of streams, which keeps the order within a session. The number is that at
+    /// the end of the Session-Id (RFC 6733 §8.8), so that consecutive sessions have different streams. Otherwise it is
+    /// a hash.
     BySession,
     /// Stream 0, unordered.
     Unordered,
 }
 
 impl StreamPolicy {
-    /// Stream and unordered flag for a request of this Session-Id (base messages have none and go in
-    /// order on stream 0) over `streams` streams.
+    /// Returns stream and unordered flag for a request of this Session-Id over `streams` streams. Base messages have no
+    /// Session-Id and go in order on stream 0.
     pub fn request_stream(self, session: Option<&[u8]>, streams: u16) -> (u16, bool) {
         match (self, session) {
             (Self::BySession, Some(session)) => {
@@ -127,9 +126,9 @@ impl StreamPolicy {
         }
     }
 
-    /// Stream and unordered flag for the answer to a request of a session that came by stream `came_by`:
-    /// with [`StreamPolicy::BySession`] the same one, so that the asking side's map holds both ways; modulo
-    /// the number of our streams, where we have fewer.
+    /// Returns stream and unordered flag for the answer to a request on stream `came_by`. With
+    /// [`StreamPolicy::BySession`] it is the same stream, so that the client's mapping holds in both directions. With
+    /// fewer streams of our own it is taken modulo their number.
     pub fn answer_stream(self, came_by: u16, streams: u16) -> (u16, bool) {
         match self {
             Self::SingleStream => (0, false),
@@ -142,7 +141,7 @@ impl StreamPolicy {
 fn session_number(session: &[u8]) -> u64 {
     let last = session.rsplit(|&b| b == b';').next().unwrap_or_default();
     let number = core::str::from_utf8(last).ok().and_then(|n| n.parse().ok());
-    // FNV-1a: stable across builds, since the choice shows on the wire.
+    // FNV-1a is stable across builds; the choice of stream is visible on the wire.
     let hash = |h: u64, &b: &u8| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3);
     number.unwrap_or_else(|| session.iter().fold(0xcbf2_9ce4_8422_2325, hash))
 }

@@ -1,5 +1,5 @@
-//! The state tables as their standards print them: RFC 6733 section 5.6, RFC 3539 appendix A. A line is state, event,
-//! actions and next state, as [`Line`](usher_core::automaton::DiagramLine) shows itself.
+//! The state tables as printed in RFC 6733 section 5.6 and RFC 3539 appendix A. A line is state, event, actions and
+//! next state, in the format of [`DiagramLine`](usher_core::automaton::DiagramLine).
 
 /// The peer state machine (RFC 6733 section 5.6).
 pub const PEER: &str = "\
@@ -47,7 +47,7 @@ Closing; Timeout; Error; Closed
 Closing; I-Peer-Disc; I-Disc; Closed
 Closing; R-Peer-Disc; R-Disc; Closed";
 
-/// The watchdog algorithm (RFC 3539 section 3.4.1, appendix A), with what its conditions test beside the event.
+/// The watchdog algorithm (RFC 3539 section 3.4.1, appendix A), with the conditions of each line.
 pub const WATCHDOG: &str = "\
 OKAY; Receive DWA; Pending = FALSE, SetWatchdog(); OKAY
 OKAY; Receive non-DWA; SetWatchdog(); OKAY

@@ -1,54 +1,55 @@
-//! The pass-through authenticator (RFC 4137 §7, figures 6 and 7): asks who the peer is, then hands packets
-//! between the peer and an AAA server that it neither understands nor needs to.
+//! The pass-through authenticator (RFC 4137 §7, figures 6 and 7). It requests the peer's identity, then forwards EAP
+//! packets between the peer and an AAA server without reading the method.
 
 use crate::packet::{self, EapCode, EapPacket, EapType};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, automaton, names};
 
-/// When a request to the peer is sent again (RFC 3748 §4.3).
+/// The retransmission of requests to the peer (RFC 3748 §4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EapRetransmission {
-    /// The first wait; each further one is twice as long.
+    /// The first timeout. Each further timeout is twice as long.
     pub initial: Duration,
-    /// The longest wait.
+    /// The longest timeout.
     pub max: Duration,
-    /// How often one request is sent again at most (MaxRetrans); RFC 3748: 3 to 5.
+    /// The maximum number of retransmissions of a request (MaxRetrans). RFC 3748 §4.3 suggests 3 to 5.
     pub count: u32,
 }
 
 impl Default for EapRetransmission {
-    /// After 3 s, 6 s, 12 s, … up to 20 s; four times.
+    /// Timeouts of 3 s, 6 s, 12 s, … up to 20 s; four retransmissions.
     fn default() -> Self {
         Self { initial: Duration::from_secs(3), max: Duration::from_secs(20), count: 4 }
     }
 }
 
-/// What an AAA server says to a conversation.
+/// The AAA server's reply in a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AaaReply<'a> {
     /// aaaEapReq: a request for the peer.
     Request(&'a [u8]),
-    /// aaaEapNoReq: the peer's packet was discarded; wait for another.
+    /// aaaEapNoReq: the server discarded the peer's packet and waits for another.
     NoRequest,
-    /// aaaSuccess: with its EAP-Success, or empty where the server sent none: one is made. Where the packet is another,
-    /// the server contradicts itself, and the peer hears nothing (RFC 3579 §2.6.3, RFC 4072 §2.8.2).
+    /// aaaSuccess, with the server's EAP-Success. If it is empty, the authenticator makes one. If it is another packet,
+    /// the peer gets none: the server contradicts itself (RFC 3579 §2.6.3, RFC 4072 §2.8.2).
     Success(&'a [u8]),
-    /// aaaFail: with its EAP-Failure, or empty where the server sent none: one is made. Of another packet as above.
+    /// aaaFail, with the server's EAP-Failure. Empty and contradicting packets are treated as for success.
     Failure(&'a [u8]),
-    /// aaaTimeout: no answer. The peer hears nothing (RFC 3579 §2.1).
+    /// aaaTimeout: the server did not answer. The peer gets no packet (RFC 3579 §2.1).
     Timeout,
 }
 
-/// How a conversation ended.
+/// The outcome of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConversationOutcome {
-    /// The AAA server lets the peer in; EAP-Success is polled, unless the server contradicted itself.
+    /// The AAA server accepted. [`EapAuthenticator::poll_transmit`] returns EAP-Success, unless the server contradicted
+    /// itself.
     Success,
-    /// The AAA server turns the peer away; EAP-Failure is polled, likewise.
+    /// The AAA server rejected. EAP-Failure is returned likewise.
     Failure,
-    /// The peer fell silent (TIMEOUT_FAILURE, TIMEOUT_FAILURE2).
+    /// The peer did not respond (TIMEOUT_FAILURE, TIMEOUT_FAILURE2).
     PeerTimeout,
-    /// The AAA server fell silent.
+    /// The AAA server did not respond.
     AaaTimeout,
 }
 
@@ -88,19 +89,20 @@ names! {
 }
 
 automaton! {
-    /// Figure 7, and of figure 6 what comes before it: INITIALIZE, SELECT_ACTION and INITIALIZE_PASSTHROUGH are
-    /// INITIALIZE here, and the Identity request's method part (PROPOSE_METHOD to METHOD_RESPONSE) is IDENTITY; that
-    /// request is sent, sent again and answered by figure 7's boxes, which are figure 6's own. What differs:
+    /// Figure 7 and the part of figure 6 before it. INITIALIZE stands for INITIALIZE, SELECT_ACTION and
+    /// INITIALIZE_PASSTHROUGH. IDENTITY stands for the Identity request's method states, PROPOSE_METHOD to
+    /// METHOD_RESPONSE. Figure 7's states send, retransmit and receive the Identity request, as figure 6's do.
+    /// Differences:
     ///
-    /// - No arrow leads from INITIALIZE to AAA_IDLE (`currentId == NONE`): the AAA server is never asked before
-    ///   somebody has said who the peer is.
-    /// - In IDLE2 eapResp is looked at first; where both hold the figure leaves it open (§3.1).
-    /// - IDLE2 knows no methodTimeout: Session-Timeout in a challenge (RFC 3579 §2.3) is not read.
-    /// - DISCARD2 leaves retransWhile alone where the peer's packet is discarded: IDLE2 would start it anew, and whoever
-    ///   can send packets that fit nothing would keep the request from being sent again.
-    /// - SUCCESS2 and FAILURE2 make their packet where the AAA server sent none, since the peer would wait for nothing.
-    ///   One that contradicts the server's answer is neither sent nor put right (RFC 3579 §2.6.3).
-    /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
+    /// - No arrow leads from INITIALIZE to AAA_IDLE (`currentId == NONE`). The AAA server gets no request before the
+    ///   peer's identity is known.
+    /// - IDLE2 tests eapResp first. The figure gives no order if both conditions hold (§3.1).
+    /// - IDLE2 has no methodTimeout: Session-Timeout in a challenge (RFC 3579 §2.3) is ignored.
+    /// - DISCARD2 does not restart retransWhile after a discarded packet. Otherwise an attacker's unfitting packets
+    ///   would prevent retransmission.
+    /// - SUCCESS2 and FAILURE2 make a packet if the AAA server sent none, since the peer waits for one.
+    ///   A packet that contradicts the server's reply is neither sent nor corrected (RFC 3579 §2.6.3).
+    /// - DISABLED and eapRestart are left to the owner, which drops the conversation and starts another.
     pub(crate) PassThrough("eap-pass-through", "RFC 4137, figures 6 and 7"): State from Initialize, when Condition;
     Initialize {
         KnowsPeer => AaaRequest;
@@ -147,20 +149,20 @@ enum AaaState {
     Timeout,
 }
 
-/// One conversation of an authenticator.
+/// A conversation of a pass-through authenticator.
 #[derive(Clone, Debug)]
 pub struct EapAuthenticator {
     state: State,
     now: Instant,
     policy: Option<EapRetransmission>,
-    /// How long the peer may be silent where nothing is sent again.
+    /// The peer's response timeout without retransmission.
     idle_timeout: Duration,
     current_id: u8,
-    /// The peer's last response, which the AAA server shall see.
+    /// The peer's last response, for the AAA server.
     response: Vec<u8>,
     received: bool,
     is_peer_identified: bool,
-    /// The request that is with the peer.
+    /// The request to the peer, or the packet that ends the conversation.
     request: Vec<u8>,
     aaa: AaaState,
     retransmissions: u32,
@@ -172,7 +174,7 @@ pub struct EapAuthenticator {
 }
 
 impl EapAuthenticator {
-    /// Takes arrows until none fits.
+    /// Follows arrows until none applies.
     fn run_automaton(&mut self) {
         while let Some(arrow) = PassThrough::step(self.state, |condition| self.evaluate_condition(condition))
         {
@@ -244,8 +246,8 @@ impl EapAuthenticator {
         }
     }
 
-    /// A conversation that begins with an Identity request of this identifier. Without a policy nothing is
-    /// sent again, as on links that lose nothing, and a peer silent for `patience` is given up.
+    /// Starts a conversation with an Identity request of this identifier. Without a policy there is no retransmission,
+    /// as on lossless links. The peer then times out after `patience` without a response.
     #[must_use]
     pub fn new(identifier: u8, policy: Option<EapRetransmission>, patience: Duration, now: Instant) -> Self {
         let mut a = Self::new_idle(identifier, policy, patience, now);
@@ -253,8 +255,8 @@ impl EapAuthenticator {
         a
     }
 
-    /// A conversation with a peer whose identity another protocol gave already (RFC 7296 §3.16): the AAA
-    /// server is asked at once.
+    /// Starts a conversation with an identity from another protocol (RFC 7296 §3.16). The AAA server gets the first
+    /// request.
     #[must_use]
     pub fn with_identity(
         identity: &[u8],
@@ -291,8 +293,8 @@ impl EapAuthenticator {
         }
     }
 
-    /// Takes a packet from the peer; false where it was discarded: malformed, no response, not to the
-    /// request that is open, or while the AAA server is being asked.
+    /// Takes a packet from the peer. Returns false if it is discarded: it is malformed, not a response, not to the open
+    /// request, or the AAA server's reply is pending.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = now;
         if self.state != State::Idle2 {
@@ -311,8 +313,8 @@ impl EapAuthenticator {
         !self.discarded
     }
 
-    /// Takes the AAA server's answer to what [`poll_aaa`](Self::poll_aaa) gave; false where none is open, or
-    /// where the request in it is none: it then counts as [`AaaReply::NoRequest`].
+    /// Takes the AAA server's reply to [`poll_aaa`](Self::poll_aaa). Returns false if no reply is pending. Also returns
+    /// false if the reply's packet is not a request, and treats it as [`AaaReply::NoRequest`].
     pub fn handle_aaa_reply(&mut self, now: Instant, answer: AaaReply<'_>) -> bool {
         self.now = now;
         if self.state != State::AaaIdle {
@@ -344,8 +346,8 @@ impl EapAuthenticator {
         sound
     }
 
-    /// The packet that ends the conversation: the server's, our own where it sent none, and none where its packet says
-    /// something else than it does.
+    /// Sets the packet that ends the conversation: the server's, or a new one if the server sent none. Sets none if the
+    /// server's packet contradicts its reply.
     fn set_final_packet(&mut self, packet: &[u8], success: bool) {
         self.request.clear();
         if packet.is_empty() {
@@ -355,7 +357,7 @@ impl EapAuthenticator {
         }
     }
 
-    /// Tells it that time has passed.
+    /// Advances the time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         self.run_automaton();
@@ -367,25 +369,25 @@ impl EapAuthenticator {
         (self.state == State::Idle2 && self.due != Instant::FAR_FUTURE).then_some(self.due)
     }
 
-    /// The packet that is to be sent to the peer, once.
+    /// Returns the packet to send to the peer, once.
     #[must_use]
     pub fn poll_transmit(&mut self) -> Option<&[u8]> {
         core::mem::take(&mut self.send).then_some(&self.request[..])
     }
 
-    /// The peer's packet that the AAA server is to see, once.
+    /// Returns the peer's packet to forward to the AAA server, once.
     #[must_use]
     pub fn poll_aaa(&mut self) -> Option<&[u8]> {
         core::mem::take(&mut self.is_response_pending).then_some(&self.response[..])
     }
 
-    /// How often the open request was sent again.
+    /// The number of retransmissions of the open request.
     #[must_use]
     pub const fn retransmission_count(&self) -> u32 {
         self.retransmissions
     }
 
-    /// How the conversation ended, once it has.
+    /// Returns the outcome of the conversation, once.
     #[must_use]
     pub fn poll_end(&mut self) -> Option<ConversationOutcome> {
         let end = match self.state {

@@ -3,27 +3,27 @@
 use alloc::vec::Vec;
 use usher_core::{OctetReader, TruncatedError};
 
-/// EtherType of EAPOL.
+/// The EtherType of EAPOL.
 pub const ETHERTYPE: u16 = 0x888e;
-/// The address that bridges do not forward: where a wired station's EAPOL frames go (802.1X §7.8).
+/// The destination of a wired station's EAPOL frames. Bridges do not forward it (802.1X §7.8).
 pub const PAE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x03];
-/// The protocol version that we write (802.1X-2004); any is read (§7.5.5).
+/// The protocol version that is sent (802.1X-2004). Any version is accepted (§7.5.5).
 pub const VERSION: u8 = 2;
 /// Octets of the Ethernet header and the EAPOL header.
 const HEADERS: usize = 18;
 
-/// What an EAPOL frame is.
+/// The type of an EAPOL packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PacketType {
-    /// It carries an EAP packet.
+    /// Carries an EAP packet.
     EapPacket,
-    /// A station asks to be authenticated.
+    /// A station requests authentication.
     Start,
-    /// A station leaves.
+    /// A station logs off.
     Logoff,
-    /// A key of the link layer.
+    /// Carries a key of the link layer.
     Key,
-    /// A type that this implementation does not know.
+    /// An unknown type.
     Other(u8),
 }
 
@@ -53,17 +53,17 @@ impl PacketType {
 pub struct EapolPacket<'a> {
     /// The sender's protocol version.
     pub version: u8,
-    /// What it is.
+    /// The packet's type.
     pub kind: PacketType,
     /// The body.
     pub body: &'a [u8],
 }
 
 impl<'a> EapolPacket<'a> {
-    /// Checks octets.
+    /// Parses a packet.
     ///
     /// # Errors
-    /// They end before the header or the body that it announces.
+    /// The octets end before the header or the announced body does.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
         let mut r = OctetReader::new(bytes);
         let (version, kind, length) = (r.read_u8()?, r.read_u8()?, r.read_u16()?);
@@ -78,17 +78,17 @@ pub struct EthernetFrame<'a> {
     pub destination: [u8; 6],
     /// Source address.
     pub source: [u8; 6],
-    /// What it carries.
+    /// The protocol of the payload.
     pub ethertype: u16,
-    /// What follows the EtherType.
+    /// The octets after the EtherType.
     pub payload: &'a [u8],
 }
 
 impl<'a> EthernetFrame<'a> {
-    /// Checks octets.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// They are fewer than a header.
+    /// The octets are fewer than a header.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TruncatedError> {
         let mut r = OctetReader::new(bytes);
         Ok(Self {
@@ -100,8 +100,7 @@ impl<'a> EthernetFrame<'a> {
     }
 }
 
-/// Appends an Ethernet II frame with an EAPOL packet. A body beyond 65535 octets is cut off; no EAP packet
-/// is longer.
+/// Appends an Ethernet II frame with an EAPOL packet. Truncates a body to 65535 octets, the longest EAP packet.
 pub fn emit_frame(out: &mut Vec<u8>, destination: [u8; 6], source: [u8; 6], kind: PacketType, body: &[u8]) {
     let body = &body[..body.len().min(usize::from(u16::MAX))];
     let mut header = [0; HEADERS];

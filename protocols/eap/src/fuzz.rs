@@ -1,4 +1,4 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false if it finds a defect.
 
 #[cfg(feature = "tls")]
 mod tunnel;
@@ -11,7 +11,7 @@ use crate::{eapol, packet::EapType};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// Parses octets; what is a packet is printed, written again and must be the same.
+/// Parses a packet, prints it, writes it again and compares the octets.
 pub fn fuzz_packet(bytes: &[u8]) -> bool {
     let Ok(p) = EapPacket::parse(bytes) else { return true };
     let mut out = Vec::new();
@@ -25,7 +25,7 @@ pub fn fuzz_packet(bytes: &[u8]) -> bool {
     !p.to_string().is_empty() && EapPacket::parse(&out) == Ok(p)
 }
 
-/// Parses octets as an Ethernet frame with EAPOL; what is one is written again and must be the same.
+/// Parses an Ethernet frame with EAPOL, writes it again and compares the octets.
 pub fn fuzz_eapol(bytes: &[u8]) -> bool {
     let Ok(frame) = eapol::EthernetFrame::parse(bytes) else { return true };
     let Ok(e) = eapol::EapolPacket::parse(frame.payload) else { return true };

@@ -1,14 +1,20 @@
-//! EAP (RFC 3748): packets, EAPOL, the automata of RFC 4137 and the methods that run in them: MD5, GTC and MSCHAPv2,
-//! and on TLS, EAP-TLS, PEAP and EAP-TTLS.
+//! EAP (RFC 3748): packets, EAPOL, the automata of RFC 4137 and their methods.
+//! The methods are MD5, GTC, MSCHAPv2, EAP-TLS, PEAP and EAP-TTLS.
 //!
 //! ```text
-//! peer::Peer ◀─ requests, responses ─▶ authenticator::Authenticator ◀─ AAA ─▶ server::Server
-//!     └─ method::PeerMethod                (pass-through)                        └─ method::ServerMethod
+//! peer::EapPeer ◀─ requests, responses ─▶ authenticator::EapAuthenticator ◀─ AAA ─▶ server::EapServer
+//!     └─ method::PeerMethod                   (pass-through)                            └─ method::ServerMethod
 //! ```
-//! Each automaton belongs to one conversation. It is fed packets and the time, and polled for what it wants
-//! sent, for events and for when it wants to be woken; it knows no port and no AAA protocol. What a server's method has
-//! to know of a user it asks for by an event, and the automaton stands still until the answer. Bad packets are
-//! discarded and say so; nothing here panics on what comes from outside.
+//! An automaton runs one conversation. It has no socket, clock or AAA protocol:
+//!
+//! - Getters (`identity`, `fault`, `retransmission_count`) show its state.
+//! - Handlers (`handle_packet`, `handle_aaa_reply`, `handle_timeout`) take packets and the time.
+//! - The command [`EapServer::apply_answer`](server::EapServer::apply_answer) answers a query about a user.
+//! - Polls (`poll_transmit`, `poll_event`, `poll_timeout`, `poll_work`) return packets, events, the next timeout and
+//!   work.
+//!
+//! A server's method queries its host about a user by an event. The conversation waits for the answer.
+//! Malformed packets are discarded, and the handler returns false. No input panics.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -27,7 +33,7 @@ use alloc::vec::Vec;
 use usher_core::automaton::AutomatonDiagram;
 use usher_crypto::SecretValue;
 
-/// The automata as they run: the peer, the pass-through authenticator, the backend.
+/// The automata of the peer, the pass-through authenticator and the backend, as diagrams.
 pub const AUTOMATA: [AutomatonDiagram; 3] =
     [peer::PeerAutomaton::DIAGRAM, authenticator::PassThrough::DIAGRAM, server::Backend::DIAGRAM];
 
@@ -38,6 +44,6 @@ pub struct EapKeys {
     pub msk: SecretValue<[u8; 64]>,
     /// Extended master session key.
     pub emsk: SecretValue<[u8; 64]>,
-    /// Session-Id (RFC 5247 §1.4), of the methods that have one.
+    /// Session-Id (RFC 5247 §1.4), if the method defines one.
     pub session_id: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! EAP methods: what runs inside the automata of peer and server, behind two small traits.
+//! EAP methods: the traits by which the automata of peer and server run them, and their implementations.
 
 #[cfg(feature = "tls")]
 pub(crate) mod connection;
@@ -26,33 +26,33 @@ use usher_crypto::digest::constant_time_eq;
 use usher_crypto::fault::TlsFault;
 use usher_crypto::legacy::nt_hash;
 
-/// What a peer's method makes of a request: `methodState` and `decision` of RFC 4137 §4.2 in one.
+/// The result of a request in a peer's method: `methodState` and `decision` of RFC 4137 §4.2 in one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerVerdict {
-    /// The request is not for this state: it is discarded, as if it never came.
+    /// The request does not fit the state and is discarded.
     Ignore,
-    /// The method goes on; a Success now would be premature (CONT, FAIL).
+    /// The method continues, and a Success now would be premature (CONT, FAIL).
     Continue,
-    /// The method goes on, or the server refuses; a Success now would be premature (MAY_CONT, FAIL).
+    /// The method continues or the server rejects. A Success now would be premature (MAY_CONT, FAIL).
     MayFail,
-    /// The method may end here, as the server decides (MAY_CONT, COND_SUCC).
+    /// The server decides whether the method ends here (MAY_CONT, COND_SUCC).
     MayEnd,
-    /// The method is done and the peer content: Success is expected (DONE, UNCOND_SUCC).
+    /// The method is complete, and the peer expects Success (DONE, UNCOND_SUCC).
     Done,
-    /// The method failed; what follows can only be Failure (DONE, FAIL).
+    /// The method failed, and only Failure can follow (DONE, FAIL).
     Failed,
 }
 
-/// One run of a method in a peer.
+/// A run of a method in a peer.
 pub trait PeerMethod: fmt::Debug + Send {
-    /// Takes the data of a request of this method's type, and appends the data of the response unless it
-    /// answers [`PeerVerdict::Ignore`].
+    /// Takes the type data of a request and appends the type data of the response. On [`PeerVerdict::Ignore`] there is
+    /// no response.
     fn handle_request(&mut self, identifier: u8, data: &[u8], out: &mut Vec<u8>) -> PeerVerdict;
-    /// The keys, once there are some.
+    /// The exported keys, once derived.
     fn keys(&self) -> Option<EapKeys> {
         None
     }
-    /// Why TLS came to its end before its time, where it did, and what its engine says of that, for people.
+    /// The fault by which TLS ended early, if it did, and the TLS engine's description.
     fn tls_fault(&self) -> Option<(TlsFault, String)> {
         None
     }
@@ -62,20 +62,20 @@ pub trait PeerMethod: fmt::Debug + Send {
     }
 }
 
-/// What a host knows of a user's password.
+/// The form in which the host has a user's password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum UserSecret {
     /// The password itself.
     Clear(SecretValue),
-    /// MD4 of the password in UTF-16, little endian (RFC 2759 §8.3): enough for MS-CHAP, and to compare a
-    /// password with.
+    /// MD4 of the password in UTF-16, little endian (RFC 2759 §8.3). It suffices for MS-CHAP and for comparing a clear
+    /// password.
     NtHash(SecretValue<[u8; 16]>),
-    /// A hash that only the host can compare a password with: a method that has the password asks
-    /// [`UserQuery::Password`], any other fails.
+    /// A hash against which only the host can compare a password. A method that receives the password sends
+    /// [`UserQuery::Password`]. Any other method fails.
     Hashed,
 }
 impl UserSecret {
-    /// Whether a password that came in clear is the user's; `None` where only the host can compare.
+    /// Whether a clear password is the user's. `None` if only the host can compare.
     #[must_use]
     pub fn matches_password(&self, password: &[u8]) -> Option<bool> {
         match self {
@@ -84,7 +84,7 @@ impl UserSecret {
             Self::Hashed => None,
         }
     }
-    /// The NT hash of the password, as MS-CHAP needs it; `None` where only the host can compare.
+    /// The NT hash of the password, for MS-CHAP. `None` if only the host can compare.
     #[must_use]
     pub fn nt_hash(&self) -> Option<SecretValue<[u8; 16]>> {
         match self {
@@ -96,7 +96,7 @@ impl UserSecret {
 }
 
 impl fmt::Debug for UserSecret {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Clear(_) => "Clear(..)",
@@ -106,47 +106,46 @@ impl fmt::Debug for UserSecret {
     }
 }
 
-/// What a server's method has to ask its host before it can go on.
+/// A query of a server's method to its host.
 #[derive(Clone, PartialEq, Eq)]
 pub enum UserQuery {
-    /// Who is this? The name is the one given inside a tunnel, as it came. Answered by [`UserAnswer::User`] or
-    /// [`UserAnswer::Restricted`].
+    /// Looks up the user. The name is the one inside a tunnel. The host answers with [`UserAnswer::User`],
+    /// [`UserAnswer::Restricted`] or [`UserAnswer::Refused`].
     User {
-        /// Octets as the peer sent them; nothing is known of them yet.
+        /// The unverified octets that the peer sent.
         name: Vec<u8>,
     },
-    /// Is this the password of the user asked for last? Answered by [`UserAnswer::Password`].
+    /// Compares a password with that of the user last looked up. The host answers with [`UserAnswer::Password`].
     Password {
-        /// In clear.
+        /// The password in clear.
         password: SecretValue,
     },
-    /// May a TLS session, which the peer has taken up, admit again whom it admitted before? Answered by
-    /// [`UserAnswer::Resume`].
+    /// Asks whether a resumed TLS session may admit its user again. The host answers with [`UserAnswer::Resume`].
     Resume(SessionUser),
 }
 
-/// A digest of what a user proves to be the user by; the host makes it, and compares it.
+/// A digest of a user's credential. The host computes and compares it.
 pub type CredentialDigest = [u8; 32];
 
-/// Whom a TLS session has admitted ([`ServerMethod::allow_resumption`]).
+/// The user that a TLS session has admitted ([`ServerMethod::allow_resumption`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionUser {
-    /// As the host called the user then.
+    /// The host's name for the user at that login.
     pub name: Vec<u8>,
-    /// As it was then.
+    /// The digest of the credential at that login.
     pub credential: CredentialDigest,
-    /// The method inside a tunnel.
+    /// The inner method, if there was a tunnel.
     pub inner: Option<InnerMethod>,
 }
 impl fmt::Debug for SessionUser {
-    /// Without the digest.
+    /// Omits the digest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Remembered({})", self.name.escape_ascii())
     }
 }
 
 impl fmt::Debug for UserQuery {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User { name } => write!(f, "User({})", name.escape_ascii()),
@@ -156,26 +155,26 @@ impl fmt::Debug for UserQuery {
     }
 }
 
-/// What the host answers.
+/// The host's answer to a [`UserQuery`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum UserAnswer {
-    /// To [`UserQuery::User`]: the user's secret; `None` for nobody, or for one who may not log in.
+    /// To [`UserQuery::User`]: the user's secret. `None` if the user is unknown or may not log in.
     User(Option<UserSecret>),
-    /// To [`UserQuery::User`]: the secret of a user whom these methods alone may admit.
+    /// To [`UserQuery::User`]: the secret, and the only methods that may admit the user.
     Restricted(UserSecret, Vec<InnerMethod>),
-    /// To [`UserQuery::User`]: nobody, or one who may not log in. The proof is asked for and weighed as if the user had
-    /// this secret, which nobody knows, and these methods alone where there are some, so that the peer cannot tell; the
-    /// run fails whatever it proves. A resumed session, whose peer was let in under that name before, fails at once.
+    /// To [`UserQuery::User`]: the user is unknown or may not log in, and the peer must not see that early. The method
+    /// verifies a proof as if the user had this random secret, by these methods if given. The run then fails in any
+    /// case. A resumed session under that name fails at once.
     Refused(UserSecret, Option<Vec<InnerMethod>>),
-    /// To [`UserQuery::Password`]: whether it is right.
+    /// To [`UserQuery::Password`]: true if the password is right.
     Password(bool),
-    /// To [`UserQuery::Resume`]: whether it may. If not, the session is ended; with [`Self::Unavailable`] it is not.
+    /// To [`UserQuery::Resume`]: true if the session may be resumed. False also ends the TLS session.
     Resume(bool),
-    /// To any: the host cannot say now. The run fails.
+    /// To any query: the host cannot answer now. The run fails, and a TLS session remains valid.
     Unavailable,
 }
 
-/// The method inside a tunnel.
+/// An authentication method inside a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InnerMethod {
     /// A password in clear (RFC 5281 §11.2.5).
@@ -201,98 +200,98 @@ impl fmt::Display for InnerMethod {
     }
 }
 
-/// Why a server's method fails.
+/// The reason for which a server's method fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MethodFault {
-    /// What the peer proves does not convince: the password is wrong.
+    /// The peer's proof is wrong, such as a wrong password.
     Proof,
-    /// What the host knows of the password does not do for the peer's proof: a hash where it takes the password itself.
+    /// The stored form of the secret does not suit the peer's proof: a hash for a method that needs the clear password.
     Secret,
-    /// No method inside the tunnel that server, user and peer have in common.
+    /// Server, user and peer have no inner method in common.
     NoInner,
-    /// The peer breaks the rules of the method.
+    /// The peer violates the method's protocol.
     Rules,
     /// The tunnel's ends are not bound to the same keys (PEAP's cryptobinding, MS-PEAP 3.1.5.5).
     Binding,
-    /// The host does not let the user in, or cannot say.
+    /// The host rejects the user or cannot answer.
     Host,
-    /// TLS came to its end.
+    /// TLS failed.
     Tls(TlsFault),
 }
 
-/// What a server's method makes of a response.
+/// The result of a response in a server's method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerVerdict {
-    /// The response is not for this state: it is discarded, as if it never came.
+    /// The response does not fit the state and is discarded.
     Ignore,
-    /// The method goes on with another request.
+    /// The method continues with another request.
     Continue,
-    /// The peer is who it says.
+    /// The peer is authenticated.
     Success,
-    /// It is not.
+    /// The authentication failed.
     Failure,
-    /// The host has to answer first: it takes [`ServerMethod::take_query`] and comes back with
+    /// The method waits for its host, which takes [`ServerMethod::take_query`] and calls
     /// [`ServerMethod::apply_answer`].
     QueryPending,
 }
 
-/// One run of a method in a server.
+/// A run of a method in a server.
 pub trait ServerMethod: fmt::Debug + Send {
-    /// Appends the data of the next request, which will have this identifier.
+    /// Appends the type data of the next request, which will have this identifier.
     fn build_request(&mut self, identifier: u8, out: &mut Vec<u8>);
-    /// Takes the data of a response of this method's type to the last request.
+    /// Takes the type data of a response to the last request.
     fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict;
-    /// What is asked, once for each [`ServerVerdict::QueryPending`].
+    /// Returns the pending query, once for each [`ServerVerdict::QueryPending`].
     fn take_query(&mut self) -> Option<UserQuery> {
         None
     }
-    /// Takes the answer to the question; the verdict is on the response that led to it, and may be to ask
-    /// again.
+    /// Takes the answer to the query. Returns the verdict on the response that caused the query, possibly another
+    /// query.
     fn apply_answer(&mut self, _answer: UserAnswer) -> ServerVerdict {
         ServerVerdict::Failure
     }
-    /// Whether the peer is being told that it did not convince, so that the run can only fail. The peer knows then, and may
-    /// never come back to be turned away.
+    /// True if the method is sending a reject to the peer, so that the run can only fail. The peer may not respond to
+    /// it.
     fn is_refusing(&self) -> bool {
         false
     }
-    /// Why the run fails; of use only once it has failed, or [`refuses`](Self::is_refusing).
+    /// The reason for the failure, valid once the run has failed or [`is_refusing`](Self::is_refusing) is true.
     fn fault(&self) -> MethodFault {
         MethodFault::Proof
     }
-    /// What is known of that besides, for people.
+    /// A description of the failure, for logs.
     fn fault_detail(&self) -> Option<String> {
         None
     }
-    /// The keys, once there are some.
+    /// The exported keys, once derived.
     fn keys(&self) -> Option<EapKeys> {
         None
     }
-    /// Whom the peer says it is inside a tunnel, once it has said so; octets as they came.
+    /// The identity inside a tunnel as unverified octets, once received.
     fn identity(&self) -> Option<&[u8]> {
         None
     }
-    /// The method inside a tunnel, once it is known.
+    /// The inner method of a tunnel, once known.
     fn inner_method(&self) -> Option<InnerMethod> {
         None
     }
-    /// Whether the run took up an earlier TLS session.
+    /// True if the run resumed an earlier TLS session.
     fn is_resumed(&self) -> bool {
         false
     }
-    /// Has the run, which has succeeded, admit this user again without a proof, by its TLS session; the host is asked
-    /// then ([`UserQuery::Resume`]). A session that nobody is remembered with is never taken up.
+    /// Lets the TLS session of a successful run admit this user again without a proof. At resumption the host gets
+    /// [`UserQuery::Resume`]. A session without this call is never resumed.
     fn allow_resumption(&mut self, _name: &[u8], _credential: &CredentialDigest) {}
-    /// The certificates that the peer showed, in DER, the leaf first; none before the handshake is complete.
+    /// The peer's certificates in DER, leaf first. Empty before the handshake is complete.
     fn peer_certificates(&self) -> &[Vec<u8>] {
         &[]
     }
-    /// Whether taking this data of a response would cost public-key operations: a host with many peers may let it
-    /// wait behind what costs less.
+    /// True if this response data would cost public-key operations. A host with many peers may queue it behind cheaper
+    /// work.
     fn is_costly(&self, _data: &[u8]) -> bool {
         false
     }
-    /// About how many octets of memory the run holds now.
+    /// The approximate memory of the run, octets.
     fn memory_octets(&self) -> usize {
         0
     }
@@ -302,34 +301,35 @@ pub trait ServerMethod: fmt::Debug + Send {
     }
 }
 
-/// What a method may need that only its host has.
+/// The resources that a method needs from its host.
 #[derive(Debug)]
 pub struct MethodContext<'a> {
-    /// The session's chance.
+    /// The session's random numbers.
     pub rng: &'a mut SecureRng,
     /// The time of day, for certificates.
     pub wall: WallTime,
-    /// The longest EAP packet that the link takes, octets, where it says so (RADIUS's Framed-MTU, RFC 3579
-    /// §2.4). A method that is told to cut shorter does.
+    /// The longest EAP packet of the link, octets, if known (Framed-MTU, RFC 3579 §2.4). A method's own fragment limit
+    /// applies if it is shorter.
     pub mtu: Option<usize>,
-    /// With TLS 1.2, whether a peer is taken that lacks the Extended Master Secret (RFC 7627).
+    /// True if TLS 1.2 accepts a peer without the Extended Master Secret (RFC 7627).
     pub without_extended_master_secret: bool,
 }
 
-/// A method that a peer can do, and how to begin one run of it.
+/// A method that a peer supports. It starts the method's runs.
 pub trait PeerOffer: fmt::Debug + Send + Sync {
-    /// Its type.
+    /// The method's type.
     fn kind(&self) -> EapType;
-    /// Begins a run.
+    /// Starts a run.
     fn start_peer_method(&self, context: MethodContext<'_>) -> Box<dyn PeerMethod>;
 }
 
-/// A method that a server can do, and how to begin one run of it.
+/// A method that a server supports. It starts the method's runs.
 pub trait ServerOffer: fmt::Debug + Send + Sync {
-    /// Its type.
+    /// The method's type.
     fn kind(&self) -> EapType;
-    /// Begins a run.
+    /// Starts a run.
     fn start_server_method(&self, context: MethodContext<'_>) -> Box<dyn ServerMethod>;
-    /// Ends the TLS sessions by which those users, named as in [`ServerMethod::allow_resumption`], could be admitted again.
+    /// Ends the TLS sessions of the users for whom the predicate is true, by their names in
+    /// [`ServerMethod::allow_resumption`].
     fn end_sessions(&self, _whose: &dyn Fn(&[u8]) -> bool) {}
 }

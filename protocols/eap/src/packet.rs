@@ -6,19 +6,19 @@ use core::fmt;
 /// Octets of the header that every packet has.
 pub const HEADER: usize = 4;
 
-/// Octets that hold most packets of short methods, so that a buffer which serves them all grows once.
+/// Octets that hold most packets of short methods. A reused buffer then grows once.
 const USUAL: usize = 32;
 
-/// What a packet is (RFC 3748 §4).
+/// The code of a packet (RFC 3748 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EapCode {
     /// From authenticator to peer.
     Request,
     /// From peer to authenticator.
     Response,
-    /// The peer is let in.
+    /// The authentication succeeded.
     Success,
-    /// The peer is turned away.
+    /// The authentication failed.
     Failure,
 }
 
@@ -38,11 +38,11 @@ impl EapCode {
 pub struct EapType(pub u8);
 
 impl EapType {
-    /// Who are you?
+    /// Asks for or carries the peer's identity.
     pub const IDENTITY: Self = Self(1);
-    /// Something to show to the user.
+    /// A message to show to the user.
     pub const NOTIFICATION: Self = Self(2);
-    /// Another method, please.
+    /// The peer's request for another method.
     pub const NAK: Self = Self(3);
     /// EAP-MD5-Challenge.
     pub const MD5: Self = Self(4);
@@ -58,7 +58,7 @@ impl EapType {
     pub const MSCHAPV2: Self = Self(26);
     /// EAP-TLV extensions inside PEAP (draft-hiller-eap-tlv).
     pub const TLV: Self = Self(33);
-    /// A vendor's type in three more octets.
+    /// A type with a vendor, in seven more octets (RFC 3748 §5.7).
     pub const EXPANDED: Self = Self(254);
 }
 
@@ -86,16 +86,16 @@ impl fmt::Debug for EapType {
     }
 }
 
-/// Why octets are no EAP packet (RFC 3748 §4.1: it is discarded without a word).
+/// A parse error of a packet. The receiver silently discards the packet (RFC 3748 §4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
-    /// Fewer octets than the header, or than its Length says.
+    /// Fewer octets than the header or its Length.
     #[error("truncated: Length says more than the {0} octets that came")]
     Truncated(usize),
     /// A Length too short for the packet's code.
     #[error("a Length of {0} is too short")]
     ShortLength(u16),
-    /// A code that is not 1 to 4.
+    /// The code is not 1 to 4.
     #[error("unknown code {0}")]
     UnknownCode(u8),
 }
@@ -105,15 +105,15 @@ pub enum PacketError {
 pub struct EapPacket<'a> {
     code: EapCode,
     identifier: u8,
-    /// Type and what follows; empty for Success and Failure.
+    /// Type and type data. Empty for Success and Failure.
     body: &'a [u8],
 }
 
 impl<'a> EapPacket<'a> {
-    /// Checks octets.
+    /// Parses a packet.
     ///
     /// # Errors
-    /// They are no EAP packet.
+    /// The octets are not an EAP packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let truncated = PacketError::Truncated(bytes.len());
         let Some((&[code, identifier, high, low], rest)) = bytes.split_first_chunk() else {
@@ -137,23 +137,23 @@ impl<'a> EapPacket<'a> {
         Ok(Self { code, identifier, body })
     }
 
-    /// What it is.
+    /// The packet's code.
     pub const fn code(&self) -> EapCode {
         self.code
     }
-    /// Which request it is or answers.
+    /// The identifier, which a response copies from its request.
     pub const fn identifier(&self) -> u8 {
         self.identifier
     }
-    /// Its type; `None` for Success and Failure.
+    /// The type. `None` for Success and Failure.
     pub fn kind(&self) -> Option<EapType> {
         self.body.first().copied().map(EapType)
     }
-    /// What follows the type.
+    /// The type data.
     pub fn data(&self) -> &'a [u8] {
         self.body.get(1..).unwrap_or_default()
     }
-    /// The types that a legacy Nak asks for instead (RFC 3748 §5.3.1); empty for "none", and for all other
+    /// The types that a legacy Nak asks for (RFC 3748 §5.3.1). Empty for the value 0 ("none") and for all other
     /// packets.
     pub fn wanted_types(&self) -> impl Iterator<Item = EapType> + 'a {
         let list = if self.kind() == Some(EapType::NAK) { self.data() } else { &[] };
@@ -162,7 +162,7 @@ impl<'a> EapPacket<'a> {
 }
 
 impl fmt::Display for EapPacket<'_> {
-    /// `Request 7 MD5-Challenge, 17 octets`.
+    /// Formats as `Request 7 MD5-Challenge, 17 octets`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}", self.code, self.identifier)?;
         if let Some(kind) = self.kind() {
@@ -177,8 +177,8 @@ impl fmt::Debug for EapPacket<'_> {
     }
 }
 
-/// Appends a request or response of this type. The data beyond what Length can say is cut off; no method
-/// here comes near.
+/// Appends a request or response of this type. Truncates data that Length cannot represent, which no method here
+/// produces.
 pub fn emit_packet(out: &mut Vec<u8>, code: EapCode, identifier: u8, kind: EapType, data: &[u8]) {
     let data = &data[..data.len().min(usize::from(u16::MAX) - HEADER - 1)];
     let [high, low] = ((HEADER + 1 + data.len()) as u16).to_be_bytes();

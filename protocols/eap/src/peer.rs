@@ -10,30 +10,30 @@ use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkRecord, automaton, names};
 use usher_crypto::fault::TlsFault;
 
-/// Whom a peer says it is and how it can prove it.
+/// The identity and methods of a peer.
 #[derive(Clone, Debug)]
 pub struct EapPeerConfig {
-    /// Answered to an Identity request.
+    /// The answer to an Identity request.
     pub identity: Vec<u8>,
-    /// What it can do, the preferred method first: a Nak names them in this order.
+    /// The supported methods, preferred first. A Nak lists them in this order.
     pub methods: Arc<[Box<dyn PeerOffer>]>,
-    /// ClientTimeout: how long it waits for the next request.
+    /// ClientTimeout: the wait for the next request.
     pub timeout: Duration,
-    /// The time of day at the conversation's beginning, for certificates.
+    /// The time of day at the start of the conversation, for certificates.
     pub wall: WallTime,
 }
 
-/// What a peer has to say, once.
+/// An event of a peer, once per conversation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EapPeerEvent {
-    /// Let in, with the keys where the method gives some.
+    /// The authentication succeeded.
     Success {
-        /// The method's keys.
+        /// The method's keys, if it derives some.
         keys: Option<EapKeys>,
     },
-    /// Turned away, or the peer's own method failed.
+    /// The server rejected the peer, or the peer's method failed.
     Failure,
-    /// Nothing came for ClientTimeout.
+    /// No request came for ClientTimeout.
     Timeout,
 }
 
@@ -74,12 +74,12 @@ names! {
 }
 
 automaton! {
-    /// Figure 3. INITIALIZE is [`EapPeer::new`]; what differs:
+    /// Figure 3, with [`EapPeer::new`] as INITIALIZE. Differences:
     ///
-    /// - DISABLED and eapRestart are their owner's, who drops a conversation and begins another.
-    /// - altAccept and altReject are not there: no lower layer of ours tells a peer how it ends but by EAP.
+    /// - DISABLED and eapRestart are left to the owner, which drops the conversation and starts another.
+    /// - altAccept and altReject are absent: every lower layer here ends a conversation by EAP.
     /// - allowNotifications is `methodState != DONE`: no method here forbids Notification (§4.2, last paragraph).
-    /// - An identifier after lastId ends nothing: the workaround of §8.3 is not recommended, and left out.
+    /// - An identifier after lastId ends nothing: RFC 4137 §8.3 does not recommend that workaround.
     pub(crate) PeerAutomaton("eap-peer", "RFC 4137, figure 3"): State from Idle, when Condition;
     Idle {
         Request => Received;
@@ -131,7 +131,7 @@ enum PeerMethodState {
     Done,
 }
 
-/// A packet as `parseEapReq` sees it.
+/// A packet in the terms of `parseEapReq`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct ReceivedPacket {
     code: EapCode,
@@ -139,13 +139,13 @@ struct ReceivedPacket {
     kind: Option<EapType>,
 }
 
-/// One conversation of a peer.
+/// A conversation of a peer.
 #[derive(Debug)]
 pub struct EapPeer {
     config: EapPeerConfig,
     rng: SecureRng,
     state: State,
-    /// eapReq with what came; the data of a request.
+    /// eapReq: the received packet. The data of a request is apart.
     incoming: Option<ReceivedPacket>,
     data: Vec<u8>,
     last_id: Option<u8>,
@@ -162,7 +162,7 @@ pub struct EapPeer {
 }
 
 impl EapPeer {
-    /// Takes arrows until none fits.
+    /// Follows arrows until none applies.
     fn run_automaton(&mut self) {
         while let Some(arrow) =
             PeerAutomaton::step(self.state, |condition| self.evaluate_condition(condition))
@@ -255,7 +255,7 @@ impl EapPeer {
         }
     }
 
-    /// A peer that waits for its first request.
+    /// Returns a peer that waits for its first request.
     #[must_use]
     pub fn new(config: EapPeerConfig, rng: SecureRng, now: Instant) -> Self {
         let idle_at = now + config.timeout;
@@ -279,7 +279,7 @@ impl EapPeer {
         }
     }
 
-    /// Takes a packet from the authenticator; false where it was discarded.
+    /// Takes a packet from the authenticator. Returns false if it is discarded.
     pub fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> bool {
         self.now = now;
         let Ok(p) = EapPacket::parse(packet) else { return false };
@@ -294,7 +294,7 @@ impl EapPeer {
         !self.discarded
     }
 
-    /// Tells it that time has passed.
+    /// Advances the time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         self.run_automaton();
@@ -306,7 +306,7 @@ impl EapPeer {
         (self.state == State::Idle).then_some(self.idle_at)
     }
 
-    /// Puts the response that is to be sent into `out`, which is cleared; false when there is none.
+    /// Clears `out` and puts the pending response into it. Returns false if there is none.
     #[must_use]
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
@@ -317,26 +317,25 @@ impl EapPeer {
         true
     }
 
-    /// Whether a Success would be believed now.
+    /// True if the peer would accept a Success now.
     #[cfg(feature = "tls")]
     pub(crate) fn accepts_success(&self) -> bool {
         self.decision != PeerDecision::Fail
     }
 
-    /// The keys of the method that runs, once it has some.
+    /// The keys of the current method, once derived.
     #[cfg(feature = "tls")]
     pub(crate) fn method_keys(&self) -> Option<EapKeys> {
         self.selected.as_ref().and_then(|(_, method)| method.keys())
     }
 
-    /// Why TLS of the method that runs came to its end before its time, where it did, and what its engine says of that,
-    /// for people.
+    /// The fault by which TLS of the current method ended early, if it did, and the TLS engine's description.
     #[must_use]
     pub fn tls_fault(&self) -> Option<(TlsFault, String)> {
         self.selected.as_ref()?.1.tls_fault()
     }
 
-    /// How the conversation ended, once it has.
+    /// Returns the end of the conversation, once.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<EapPeerEvent> {
         if self.is_end_reported || !matches!(self.state, State::Success | State::Failure) {
@@ -372,7 +371,7 @@ impl EapPeer {
             PeerVerdict::MayFail => (PeerMethodState::MayContinue, PeerDecision::Fail),
             PeerVerdict::MayEnd => (PeerMethodState::MayContinue, PeerDecision::Conditional),
             PeerVerdict::Done => (PeerMethodState::Done, PeerDecision::Unconditional),
-            // A method that failed may still have an alert to send before it hears Failure.
+            // A failed method may send an alert before it gets Failure.
             PeerVerdict::Failed if !data.is_empty() => (PeerMethodState::MayContinue, PeerDecision::Fail),
             PeerVerdict::Failed => (PeerMethodState::Done, PeerDecision::Fail),
         };
@@ -380,8 +379,8 @@ impl EapPeer {
         packet::emit_packet(&mut self.last_response, EapCode::Response, identifier, *kind, &data);
     }
 
-    /// GET_METHOD: begins the method that is asked for, or asks for others by Nak (RFC 3748 §5.3.1; an
-    /// expanded method is answered likewise, which §5.3.2 allows only for want of expanded methods).
+    /// GET_METHOD: starts the requested method, or sends a Nak with the supported types (RFC 3748 §5.3.1). A request of
+    /// an expanded type gets the legacy Nak too, which §5.3.2 allows to peers without expanded methods.
     fn select_method(&mut self, identifier: u8, wanted: EapType) {
         if let Some(offer) = self.config.methods.iter().find(|m| m.kind() == wanted) {
             let context = MethodContext {

@@ -1,5 +1,5 @@
-//! The backend authenticator (RFC 4137 §6, figure 5): the automaton that an AAA server runs for each
-//! conversation. It has no timer: its AAA client repeats what is lost.
+//! The backend authenticator (RFC 4137 §6, figure 5), one per conversation of an AAA server. It has no timer: the AAA
+//! client retransmits.
 
 use crate::EapKeys;
 use crate::method::{
@@ -12,21 +12,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::{SecureRng, WallTime, WorkRecord, automaton, names};
 
-/// What a conversation has to say: what it has to know, and how it ended.
+/// A query of a conversation to its host, or the conversation's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EapServerEvent {
-    /// The method asks its host: nothing goes on until [`EapServer::apply_answer`].
+    /// A query to the host. The conversation waits for [`EapServer::apply_answer`].
     Query(UserQuery),
-    /// The peer is who it says; the packet to send is a Success.
+    /// The peer is authenticated. The packet to send is a Success.
     Success {
-        /// How it proved that.
+        /// The method that authenticated the peer.
         method: EapType,
-        /// The method's keys.
+        /// The method's keys, if it derives some.
         keys: Option<EapKeys>,
     },
-    /// It is not, or no method is left; the packet to send is a Failure.
+    /// The authentication failed, or no method is left. The packet to send is a Failure.
     Failure {
-        /// The method that it failed by; `None` where there was none in common.
+        /// The failed method. `None` if peer and server have none in common.
         method: Option<EapType>,
     },
 }
@@ -66,15 +66,15 @@ names! {
 }
 
 automaton! {
-    /// Figure 5. What differs:
+    /// Figure 5. Differences:
     ///
-    /// - INITIALIZE and PICK_UP_METHOD are [`EapServer::new`]: the peer's Identity, which the caller has read, is picked
-    ///   up and done with, and no other method is. DISABLED is their owner's, who drops a conversation.
-    /// - RECEIVED knows no EXPANDED_NAK: it answers a request of type 254 only (RFC 3748 §5.3.2, which goes before
-    ///   RFC 4137, §3.3), and none is proposed here.
-    /// - INTEGRITY_CHECK asks the method for `m.check` and `m.process` at once.
-    /// - ASKED is ours: METHOD_RESPONSE's `m.process` waits there for what the host knows (§8.1 foresees that it may
-    ///   block).
+    /// - [`EapServer::new`] stands for INITIALIZE and PICK_UP_METHOD. It picks up the peer's Identity, which the caller
+    ///   has read, and no other method. DISABLED is left to the owner, which drops the conversation.
+    /// - RECEIVED has no EXPANDED_NAK, which answers only a request of type 254. The server proposes none (RFC 3748
+    ///   §5.3.2, which takes precedence over RFC 4137, §3.3).
+    /// - INTEGRITY_CHECK calls the method once for both `m.check` and `m.process`.
+    /// - ASKED is an addition: METHOD_RESPONSE's `m.process` waits there for the host's answer. §8.1 foresees that it
+    ///   may block.
     pub(crate) Backend("eap-backend", "RFC 4137, figure 5"): State from SelectAction, when Condition;
     Idle {
         Response => Received;
@@ -119,16 +119,16 @@ enum ServerMethodState {
     End(bool),
 }
 
-/// One conversation of a server.
+/// A conversation of a server.
 #[derive(Debug)]
 pub struct EapServer {
     state: State,
-    /// Methods that are still to be proposed, the next one last.
+    /// Methods still to propose, the next one last.
     offers: Vec<Box<dyn ServerOffer>>,
     current: Option<(EapType, Box<dyn ServerMethod>)>,
     progress: ServerMethodState,
     current_id: u8,
-    /// What came: identifier, type and data of a response.
+    /// The received response: identifier and type. Its type data is in `data`.
     incoming: Option<(u8, EapType)>,
     data: Vec<u8>,
     out: Vec<u8>,
@@ -136,11 +136,11 @@ pub struct EapServer {
     verdict: ServerVerdict,
     discarded: bool,
     is_end_reported: bool,
-    /// What the host has still to be asked.
+    /// The pending query to the host.
     question: Option<UserQuery>,
-    /// The types that the peer wished for when it turned down what was proposed.
+    /// The types in the peer's last Nak.
     desired_types: Vec<u8>,
-    /// Of the chance of methods that are proposed later.
+    /// Seeds the random numbers of methods that are proposed later.
     seed: [u8; 32],
     wall: WallTime,
     mtu: Option<usize>,
@@ -148,7 +148,7 @@ pub struct EapServer {
 }
 
 impl EapServer {
-    /// Takes arrows until none fits.
+    /// Follows arrows until none applies.
     fn run_automaton(&mut self) {
         while let Some(arrow) = Backend::step(self.state, |condition| self.evaluate_condition(condition)) {
             self.enter_state(arrow.to);
@@ -199,7 +199,7 @@ impl EapServer {
                 };
             }
             State::Nak => {
-                // The peer's wishes, in its order, decide among what is left.
+                // The peer's order of preference applies among the remaining methods.
                 let wishes = core::mem::take(&mut self.data);
                 self.offers.retain(|o| wishes.contains(&o.kind().0));
                 let place = |o: &dyn ServerOffer| wishes.iter().position(|w| *w == o.kind().0);
@@ -239,9 +239,8 @@ impl EapServer {
         }
     }
 
-    /// A conversation that begins with the peer's response to an Identity request of this identifier, which
-    /// the caller has read. The first of `offers` is proposed at once: poll for it. The context is that of
-    /// every method proposed.
+    /// Starts a conversation after the peer's response to an Identity request of this identifier. Proposes the first of
+    /// `offers` at once, for [`poll_transmit`](Self::poll_transmit). The context applies to every proposed method.
     #[must_use]
     pub fn new(mut offers: Vec<Box<dyn ServerOffer>>, identifier: u8, context: MethodContext<'_>) -> Self {
         let MethodContext { rng, wall, mtu, without_extended_master_secret } = context;
@@ -272,7 +271,7 @@ impl EapServer {
         if server.offers.is_empty() {
             server.run_automaton();
         } else {
-            // The first arrow, taken here, where the caller's stream is at hand.
+            // Takes the first arrow here, where the caller's random numbers are available.
             server.state = State::ProposeMethod;
             server.propose_method(rng);
             server.run_automaton();
@@ -280,7 +279,7 @@ impl EapServer {
         server
     }
 
-    /// Begins the next method.
+    /// Starts the next method.
     fn propose_method(&mut self, rng: &mut SecureRng) {
         if let Some(offer) = self.offers.pop() {
             let context = MethodContext {
@@ -294,20 +293,20 @@ impl EapServer {
         }
     }
 
-    /// Gives the request that is out another identifier: that of the packet which carries it, where it travels
-    /// without a header of its own (PEAP).
+    /// Changes the identifier of the open request to that of the packet that carries it. PEAP's inner packets have no
+    /// header.
     #[cfg(feature = "tls")]
     pub(crate) fn set_request_identifier(&mut self, identifier: u8) {
         self.current_id = identifier;
     }
 
-    /// The type of the method that runs.
+    /// The type of the current method.
     #[must_use]
     pub fn method_type(&self) -> Option<EapType> {
         self.current.as_ref().map(|(kind, _)| *kind)
     }
 
-    /// Takes what the method has to ask; one without a question has failed.
+    /// Takes the method's query. Without one, the method fails.
     fn take_method_query(&mut self) {
         self.question = self.current.as_mut().and_then(|(_, method)| method.take_query());
         if self.question.is_none() {
@@ -315,7 +314,7 @@ impl EapServer {
         }
     }
 
-    /// Takes the answer to the question that is open; false where none is.
+    /// Answers the open query. Returns false if there is none.
     pub fn apply_answer(&mut self, answer: UserAnswer) -> bool {
         let (State::Asked, Some((_, method))) = (self.state, &mut self.current) else { return false };
         self.verdict = method.apply_answer(answer);
@@ -326,50 +325,49 @@ impl EapServer {
         true
     }
 
-    /// Whom the peer says it is inside a tunnel, once it has said so; octets as they came.
+    /// The identity inside a tunnel as unverified octets, once received.
     #[must_use]
     pub fn identity(&self) -> Option<&[u8]> {
         self.current.as_ref()?.1.identity()
     }
 
-    /// The method inside a tunnel, once it is known.
+    /// The inner method of a tunnel, once known.
     #[must_use]
     pub fn inner_method(&self) -> Option<InnerMethod> {
         self.current.as_ref()?.1.inner_method()
     }
 
-    /// Why the conversation failed, once it has: of its method; `None` where none was left to propose.
+    /// The reason for the failure, once failed. `None` if no method was left to propose.
     #[must_use]
     pub fn fault(&self) -> Option<MethodFault> {
         self.current.as_ref().map(|(_, method)| method.fault())
     }
 
-    /// What is known of that besides, for people.
+    /// A description of the failure, for logs.
     #[must_use]
     pub fn fault_detail(&self) -> Option<String> {
         self.current.as_ref()?.1.fault_detail()
     }
 
-    /// The types that the peer wished for when it last turned down what was proposed (RFC 3748 §5.3.1), as they came;
-    /// empty where it never did.
+    /// The types in the peer's last Nak (RFC 3748 §5.3.1), unchecked. Empty without a Nak.
     #[must_use]
     pub fn wanted_types(&self) -> &[u8] {
         &self.desired_types
     }
 
-    /// Whether the method that runs is telling the peer that it did not convince ([`ServerMethod::is_refusing`]).
+    /// True if the current method is sending a reject to the peer ([`ServerMethod::is_refusing`]).
     #[must_use]
     pub fn is_refusing(&self) -> bool {
         self.current.as_ref().is_some_and(|(_, method)| method.is_refusing())
     }
 
-    /// Whether the method that runs took up an earlier TLS session.
+    /// True if the current method resumed an earlier TLS session.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.current.as_ref().is_some_and(|(_, method)| method.is_resumed())
     }
 
-    /// Has the method, which has succeeded, admit this user again by its TLS session, where it has one
+    /// Lets the TLS session of the successful method, if any, admit this user again
     /// ([`ServerMethod::allow_resumption`]).
     pub fn allow_resumption(&mut self, name: &[u8], credential: &CredentialDigest) {
         if let Some((_, method)) = &mut self.current {
@@ -377,13 +375,13 @@ impl EapServer {
         }
     }
 
-    /// The certificates that the peer showed, in DER, the leaf first.
+    /// The peer's certificates in DER, leaf first.
     #[must_use]
     pub fn peer_certificates(&self) -> &[Vec<u8>] {
         self.current.as_ref().map_or(&[], |(_, method)| method.peer_certificates())
     }
 
-    /// Whether taking this packet would cost public-key operations ([`ServerMethod::is_costly`]).
+    /// True if this packet would cost public-key operations ([`ServerMethod::is_costly`]).
     #[must_use]
     pub fn is_costly(&self, packet: &[u8]) -> bool {
         let Ok(p) = EapPacket::parse(packet) else { return false };
@@ -394,7 +392,7 @@ impl EapServer {
         p.identifier() == self.current_id && p.kind() == Some(*kind) && method.is_costly(p.data())
     }
 
-    /// About how many octets of memory the conversation holds now.
+    /// The approximate memory of the conversation, octets.
     #[must_use]
     pub fn memory_octets(&self) -> usize {
         let method = self.current.as_ref().map_or(0, |(_, method)| method.memory_octets());
@@ -405,8 +403,8 @@ impl EapServer {
             + method
     }
 
-    /// Takes a packet from the peer; false where it was discarded. While a question is open every packet is:
-    /// the peer repeats it.
+    /// Takes a packet from the peer. Returns false if it is discarded. All packets are discarded while a query is open;
+    /// the peer retransmits.
     pub fn handle_packet(&mut self, packet: &[u8]) -> bool {
         let Ok(p) = EapPacket::parse(packet) else { return false };
         let (EapCode::Response, Some(kind), State::Idle) = (p.code(), p.kind(), self.state) else {
@@ -420,14 +418,14 @@ impl EapServer {
         !self.discarded
     }
 
-    /// The request that the peer has still to answer: to be sent again where what the peer sent was passed over, and its
-    /// authenticator wants to be told so (RFC 4072 §2.4, RFC 3579 §2.2).
+    /// The peer's open request. After a discarded packet, some authenticators need it again (RFC 4072 §2.4, RFC 3579
+    /// §2.2).
     #[must_use]
     pub fn open_request(&self) -> Option<&[u8]> {
         matches!(self.state, State::Idle | State::Asked).then_some(&self.out[..])
     }
 
-    /// Puts the packet that is to be sent into `out`, which is cleared; false when there is none.
+    /// Clears `out` and puts the pending packet into it. Returns false if there is none.
     #[must_use]
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
@@ -438,7 +436,7 @@ impl EapServer {
         true
     }
 
-    /// What the host is asked, once for each question; how the conversation ended, once it has.
+    /// Returns each query to the host once, and the conversation's end once.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<EapServerEvent> {
         if let Some(question) = self.question.take() {

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters of a data plane.
 
 usher_core::counters! {
     /// What became of packets. All but the first four are packets that went no further.

@@ -1,4 +1,4 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false for a defect.
 
 use crate::ip::IpPacket;
 use crate::plane::{
@@ -16,7 +16,7 @@ use usher_core::{Instant, SecureRng};
 use usher_crypto::cipher::CipherAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 
-/// Reads octets as an IP packet: all that is said of it lies within it.
+/// Parses octets as an IP packet. All offsets must lie within it.
 pub fn check_ip(octets: &[u8]) -> bool {
     IpPacket::parse(octets)
         .is_ok_and(|packet| {
@@ -41,7 +41,7 @@ fn fuzz_transforms() -> [EspTransform; 4] {
     ]
 }
 
-/// A pair of either end, with itself: what one end seals the other opens.
+/// A pair of one host that matches the other host's.
 fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> SaPair {
     let length = transform.cipher.map_or(Some(0), |cipher| cipher.key_len(128).or(cipher.key_len(0)));
     let integrity = transform.integrity.map_or(0, |integrity| integrity.mac.output_len());
@@ -72,8 +72,8 @@ fn fuzz_pair(n: u8, transform: EspTransform, mode: IpsecMode, first: bool) -> Sa
     }
 }
 
-/// Two hosts whose SAs carry these octets, as packets and as what an authentic peer may not send: whatever comes is within
-/// what came, and what is kept stays bounded. Some octets of each packet may be altered on its way.
+/// Two hosts carry these octets in their SAs, as packets and as the invalid contents of an authentic peer. Some
+/// octets are altered on the way. All results must lie within the input, and memory must stay bounded.
 pub fn check_plane(octets: &[u8]) -> bool {
     let [which, how, rest @ ..] = octets else { return true };
     let transform = fuzz_transforms()[usize::from(which % 4)];
@@ -95,7 +95,7 @@ pub fn check_plane(octets: &[u8]) -> bool {
     let (inbound, arrival) =
         (0x1000, PacketArrival { outer: fuzz_pair(0, transform, mode, false).outer, traffic_class: *how });
     for piece in rest.chunks(97) {
-        // Octets as they are, as a peer that has the keys might send them.
+        // The octets unchanged, as a peer with the keys may send them.
         let mut buf = vec![0; transform.packet_len(piece.len())];
         let at = transform.headroom();
         buf[at..at + piece.len()].copy_from_slice(piece);
@@ -114,7 +114,7 @@ pub fn check_plane(octets: &[u8]) -> bool {
         if !within || b.open(Instant::ZERO, &arrival, &mut strange).is_some() {
             return false;
         }
-        // And as packets that a policy holds.
+        // And as packets that a policy queues.
         let policy = SecurityPolicy {
             id: PolicyId(1),
             local: fuzz_pair(0, transform, mode, true).local,

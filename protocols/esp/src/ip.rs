@@ -1,4 +1,4 @@
-//! What IPsec has to know of an IP packet: to whom it is, and where what is to be protected begins and ends.
+//! IP packets as far as IPsec needs them: addresses, ports, and the offsets of headers and payload.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,13 +9,13 @@ pub const IPV4_HEADER: usize = 20;
 /// Octets of an IPv6 header.
 pub const IPV6_HEADER: usize = 40;
 
-/// IP protocols that are looked into.
+/// IP protocol numbers.
 pub mod protocol {
-    /// IPv6's options for all routers.
+    /// IPv6 hop-by-hop options.
     pub const HOP_BY_HOP: u8 = 0;
     /// ICMP.
     pub const ICMP: u8 = 1;
-    /// IPv4 within IP: what a packet of a tunnel holds.
+    /// IPv4 in IP, the contents of a tunnel.
     pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
@@ -23,45 +23,45 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// DCCP.
     pub const DCCP: u8 = 33;
-    /// IPv6 within IP.
+    /// IPv6 in IP.
     pub const IPV6: u8 = 41;
-    /// IPv6's routing header.
+    /// IPv6 routing header.
     pub const ROUTING: u8 = 43;
-    /// IPv6's fragment header.
+    /// IPv6 fragment header.
     pub const FRAGMENT: u8 = 44;
-    /// ICMP of IPv6.
+    /// ICMPv6.
     pub const ICMPV6: u8 = 58;
-    /// Nothing: a dummy packet (RFC 4303 §2.6).
+    /// No next header: a dummy packet (RFC 4303 §2.6).
     pub const NO_NEXT_HEADER: u8 = 59;
-    /// IPv6's options for the destination.
+    /// IPv6 destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
     /// SCTP.
     pub const SCTP: u8 = 132;
-    /// IPv6's mobility header.
+    /// IPv6 mobility header.
     pub const MOBILITY: u8 = 135;
     /// UDP-Lite.
     pub const UDP_LITE: u8 = 136;
 }
 
-/// Extension headers that are passed over at most.
+/// Most extension headers of a packet.
 const EXTENSIONS: usize = 8;
 
-/// To what selectors apply (RFC 4301 §4.4.1.1).
+/// The fields that selectors match (RFC 4301 §4.4.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PacketFlow {
-    /// The IP protocol, of IPv6 behind its extension headers.
+    /// The IP protocol, in IPv6 after the extension headers.
     pub protocol: u8,
-    /// From whom.
+    /// The source address.
     pub source: IpAddr,
-    /// To whom.
+    /// The destination address.
     pub destination: IpAddr,
-    /// Source and destination port. Of ICMP both are type and code, of a mobility header its type (RFC 7296 §3.13.1). `None`:
-    /// the protocol has none, or the packet is a fragment without them.
+    /// Source and destination port. For ICMP, both are type and code; for a mobility header, its type (RFC 7296
+    /// §3.13.1). `None` if the protocol has no ports, or for a fragment without them.
     pub ports: Option<(u16, u16)>,
 }
 
 impl PacketFlow {
-    /// The flow of answers.
+    /// Returns the flow of the opposite direction.
     #[must_use]
     pub const fn reverse_flow(&self) -> Self {
         let ports = match self.ports {
@@ -72,35 +72,35 @@ impl PacketFlow {
     }
 }
 
-/// An IP packet, as far as it is looked into.
+/// A parsed IP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpPacket {
-    /// To what selectors apply.
+    /// The fields that selectors match.
     pub flow: PacketFlow,
-    /// Octets of the packet: what follows is none of it.
+    /// Octets of the packet, without anything after it.
     pub length: usize,
-    /// Octets of the header without IPv6's extensions.
+    /// Octets of the header, without IPv6 extension headers.
     pub header: usize,
-    /// What follows it.
+    /// The protocol after the header.
     pub next_header: u8,
-    /// Where the header of `flow.protocol` begins; for a fragment that is not the first, where its data begins.
+    /// The offset of the header of `flow.protocol`. For a later fragment, the offset of its data.
     pub upper: usize,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// It is a fragment.
+    /// True for a fragment.
     pub fragment: bool,
 }
 
-/// It is no IP packet.
+/// An invalid IP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotIp {
-    /// Shorter than it says, or than a header is.
+    /// Shorter than its length, or than a header.
     #[error("the packet is shorter than its header says")]
     Short,
-    /// Of another version.
+    /// An unknown version.
     #[error("the packet is of no known version of IP")]
     Version,
-    /// A header's length cannot be, or there are more extension headers than anybody needs.
+    /// An impossible header length, or too many extension headers.
     #[error("a header of the packet has a length that cannot be")]
     Header,
 }
@@ -112,10 +112,10 @@ impl From<TruncatedError> for NotIp {
 }
 
 impl IpPacket {
-    /// Reads a packet; octets behind it are left alone.
+    /// Parses a packet and ignores octets after it.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no IP packet.
     pub fn parse(octets: &[u8]) -> Result<Self, NotIp> {
         match octets.first().ok_or(NotIp::Short)? >> 4 {
             4 => Self::parse_v4(octets),
@@ -173,7 +173,7 @@ impl IpPacket {
                 return Err(NotIp::Header);
             }
             protocol = rest.read_bytes(octets)?[0];
-            // What follows the first header of a later fragment is data.
+            // A later fragment has data after its first header.
             if later {
                 break;
             }
@@ -185,7 +185,7 @@ impl IpPacket {
     }
 }
 
-/// The ports of a packet whose protocol begins with these octets.
+/// Returns the ports from the first octets of a protocol's header.
 pub(crate) fn parse_ports(protocol: u8, octets: &[u8]) -> Option<(u16, u16)> {
     let &[a, b, ..] = octets else { return None };
     let first = u16::from_be_bytes([a, b]);
@@ -200,18 +200,18 @@ pub(crate) fn parse_ports(protocol: u8, octets: &[u8]) -> Option<(u16, u16)> {
     }
 }
 
-/// Adds octets to a sum for the Internet checksum (RFC 1071): an odd last one counts as if a zero followed.
+/// Adds octets to a sum for the Internet checksum (RFC 1071). An odd last octet is padded with zero.
 #[must_use]
 pub fn sum_octets(octets: &[u8], initial: u64) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let mut tail = [0; 4];
     tail[..rest.len()].copy_from_slice(rest);
-    // Of the order of octets in memory, which the end puts right.
+    // In native byte order, which folding corrects.
     let all: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     initial + all + u64::from(u32::from_ne_bytes(tail))
 }
 
-/// The Internet checksum of what was summed, as two octets of a header.
+/// Returns the Internet checksum of a sum, as the two octets of a header.
 #[must_use]
 pub fn fold_checksum(sum: u64) -> [u8; 2] {
     let mut sum = sum;
@@ -221,7 +221,7 @@ pub fn fold_checksum(sum: u64) -> [u8; 2] {
     (!(sum as u16)).to_ne_bytes()
 }
 
-/// The sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 §3.1, RFC 8200 §8.1).
+/// Returns the sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 §3.1, RFC 8200 §8.1).
 #[must_use]
 pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usize) -> u64 {
     let ends = match (source, destination) {
@@ -233,8 +233,8 @@ pub fn pseudo_sum(source: IpAddr, destination: IpAddr, protocol: u8, length: usi
     sum_octets(&[0, 0, 0, protocol], sum_octets(&length, ends))
 }
 
-/// Writes the header of a packet that holds so many octets of a protocol. IPv4 packets are not to be fragmented, and so need
-/// no identification (RFC 6864 §4.1).
+/// Writes an IP header for this many octets of a protocol. IPv4 packets have DF set, so they need no identification
+/// (RFC 6864 §4.1).
 pub fn write_header(
     buf: &mut Vec<u8>,
     source: IpAddr,
@@ -293,8 +293,7 @@ pub fn write_header(
 /// Explicit congestion notification: the low two bits of the traffic class (RFC 3168 §5).
 const ECN: u8 = 3;
 
-/// Takes over into the header of a packet that congestion was met by what carried it (RFC 4301 §5.1.2.1): where both ends of
-/// the packet know what that means.
+/// RFC 4301 5.1.2.1: copies the congestion mark of the outer header to an inner packet whose ends support ECN.
 pub(crate) fn copy_congestion(packet: &mut [u8], outer: u8) {
     let v4 = packet.first().is_some_and(|octet| octet >> 4 == 4);
     let Some(head) = packet.first_chunk_mut::<IPV4_HEADER>().filter(|_| outer & ECN == ECN) else { return };
@@ -309,17 +308,17 @@ pub(crate) fn copy_congestion(packet: &mut [u8], outer: u8) {
     let before = u16::from_ne_bytes([head[0], head[1]]);
     head[1] |= ECN;
     let after = u16::from_ne_bytes([head[0], head[1]]);
-    // RFC 1624: the complement of the checksum is a sum from which the old word is taken and to which the new is added.
+    // RFC 1624: the checksum is the complement of a sum; subtract the old word and add the new one.
     let code = u16::from_ne_bytes([head[10], head[11]]);
     let code = fold_checksum(u64::from(!code) + u64::from(!before) + u64::from(after));
     head[10..12].copy_from_slice(&code);
 }
 
-/// Computes the checksum of TCP or UDP anew: addresses have changed on the way (RFC 3948 §3.1.2).
+/// Recomputes the checksum of TCP or UDP after a NAT has changed addresses (RFC 3948 §3.1.2).
 pub(crate) fn renew_checksum(protocol: u8, source: IpAddr, destination: IpAddr, octets: &mut [u8]) {
     let at = match protocol {
         protocol::TCP => 16,
-        // None was computed.
+        // The sender computed no checksum.
         protocol::UDP if octets.get(6..8).is_some_and(|code| code == [0, 0]) => return,
         protocol::UDP => 6,
         _ => return,
@@ -393,12 +392,12 @@ mod tests {
         assert_eq!(of(protocol::ICMP, &[8, 0, 9, 9]), Some((0x800, 0x800)));
         assert_eq!(of(protocol::MOBILITY, &[59, 0, 5, 0]), Some((0x500, 0x500)));
         assert_eq!(of(50, &[0; 8]), None);
-        // A fragment that is not the first has data where the ports would be.
+        // A later fragment has data at the place of the ports.
         let mut later = test_packet(ipv4_address(1), ipv4_address(2), protocol::TCP, &[0, 1, 0, 2]);
         later[7] = 1;
         let read = IpPacket::parse(&later).unwrap();
         assert_eq!((read.flow.ports, read.fragment), (None, true));
-        // The first has them.
+        // The first fragment has them.
         (later[6], later[7]) = (0x20, 0);
         let read = IpPacket::parse(&later).unwrap();
         assert_eq!((read.flow.ports, read.fragment), (Some((1, 2)), true));
@@ -419,7 +418,7 @@ mod tests {
         later[40 + 16 + 3] = 8;
         let read = IpPacket::parse(&later).unwrap();
         assert_eq!((read.flow.protocol, read.flow.ports), (17, None));
-        // A header that leads out of the packet, and one header after another.
+        // A header that exceeds the packet, and too many headers.
         let mut long = octets;
         long[41] = 9;
         assert_eq!(IpPacket::parse(&long), Err(NotIp::Short));

@@ -1,19 +1,19 @@
-//! ESP (RFC 4303) and what decides on it (RFC 4301): packets, security associations, their databases.
+//! ESP (RFC 4303) and the IPsec databases (RFC 4301): packets, security associations, policies.
 //!
 //! ```text
 //!        packet ── Plane::outbound ──▶ Discard, Forward, Hold, or Protect by an SA ── Plane::seal ──▶ ESP
 //!        ESP ── Plane::open ──▶ packet that is of its SA's traffic
 //! IKE ── Operation: Install, Remove, Move, Policies ──▶ Plane ── Event: Acquire, Expire, Removed ──▶ IKE
 //! ```
-//! A [`EspDataPlane`] has the SAs and policies of a host, and is told of changes by [`IpsecOperation`]s in their order. It knows no socket:
-//! whoever hosts it reads packets, asks what becomes of each, and gives it buffers to seal and open in place. Packets of ESP do
-//! not pass through a [`Machine`](usher_core::Machine): there are too many of them.
+//! An [`EspDataPlane`] has the SAs and policies of a host. [`IpsecOperation`]s change them in order. It has no
+//! sockets: its owner reads packets, asks for the decision on each, and provides buffers that are sealed and opened
+//! in place. ESP packets do not pass through a [`Machine`](usher_core::Machine), because there are too many of them.
 //!
-//! [`OutboundSa`] and [`InboundSa`] stand by themselves for whoever has keys and no policies. Reading is total and bounded: a
-//! packet that is none is a drop, counted by its kind ([`EspCounters`]).
+//! [`OutboundSa`] and [`InboundSa`] also work alone, with keys and without policies. Parsers accept any octets and
+//! are bounded: an invalid packet is dropped and counted by its kind ([`EspCounters`]).
 //!
-//! Against whom: somebody on the way who reads, drops, delays, alters, repeats and makes up packets. What that comes to is a
-//! counted drop, and a little memory for none of it.
+//! Threat model: an attacker on the path reads, drops, delays, alters, replays and forges packets. The result is a
+//! counted drop, and forged packets take no memory.
 
 #![cfg_attr(not(test), no_std)]
 

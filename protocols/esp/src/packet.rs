@@ -1,4 +1,4 @@
-//! ESP packets as they are on the wire (RFC 4303 §2), and datagrams of port 4500 that hold them (RFC 3948 §2).
+//! ESP packets on the wire (RFC 4303 §2), and datagrams of UDP port 4500 that hold them (RFC 3948 §2).
 
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
@@ -6,35 +6,35 @@ use usher_core::{OctetReader, OctetWriter, TruncatedError};
 /// Octets of SPI and sequence number.
 pub const HEADER_LEN: usize = 8;
 
-/// Octets of pad length and next header, behind the padding.
+/// Octets of pad length and next header, after the padding.
 pub const TRAILER_LEN: usize = 2;
 
-/// SPIs below are reserved (RFC 4303 §2.1).
+/// Lower SPIs are reserved (RFC 4303 §2.1).
 pub const FIRST_SPI: u32 = 256;
 
 /// The IP protocol of ESP.
 pub const PROTOCOL: u8 = 50;
 
-/// The UDP port of packets within UDP (RFC 3948 §2.1).
+/// The UDP port of encapsulated packets (RFC 3948 §2.1).
 pub const NAT_PORT: u16 = 4500;
 
-/// What stands before a message of IKE on port 4500, where a packet of ESP has its SPI (RFC 3948 §2.2).
+/// The marker of an IKE message on port 4500, at the place of ESP's SPI (RFC 3948 §2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
-/// What is sent to keep a NAT's mapping (RFC 3948 §2.3).
+/// A NAT keepalive (RFC 3948 §2.3).
 pub const KEEPALIVE: [u8; 1] = [0xff];
 
-/// The head of a packet.
+/// The ESP header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EspHeader {
-    /// Of which SA it is, among those of who receives it.
+    /// The SPI of the SA, among those of the receiver.
     pub spi: u32,
     /// The low 32 bits of its sequence number.
     pub sequence: u32,
 }
 
 impl EspHeader {
-    /// Reads the head of a packet.
+    /// Parses the header of a packet.
     ///
     /// # Errors
     /// The packet is shorter.
@@ -46,7 +46,7 @@ impl EspHeader {
     pub fn emit(&self, writer: &mut OctetWriter<'_>) {
         writer.write_u32(self.spi).write_u32(self.sequence);
     }
-    /// As it is on the wire.
+    /// Returns it as on the wire.
     #[must_use]
     pub fn to_octets(&self) -> [u8; HEADER_LEN] {
         (u64::from(self.spi) << 32 | u64::from(self.sequence)).to_be_bytes()
@@ -59,21 +59,21 @@ impl fmt::Display for EspHeader {
     }
 }
 
-/// What a datagram of port 4500 is.
+/// The contents of a datagram on port 4500.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EncapsulatedDatagram<'a> {
-    /// A packet of ESP.
+    /// An ESP packet.
     Esp(&'a [u8]),
-    /// A message of IKE, without its marker.
+    /// An IKE message, without its marker.
     Ike(&'a [u8]),
-    /// A keepalive, which nobody answers.
+    /// A keepalive, which needs no response.
     Keepalive,
-    /// Neither: too short for all three.
+    /// Too short for all of these.
     Other,
 }
 
 impl<'a> EncapsulatedDatagram<'a> {
-    /// Tells them apart.
+    /// Classifies a datagram.
     #[must_use]
     pub fn from_datagram(datagram: &'a [u8]) -> Self {
         if datagram == KEEPALIVE {

@@ -1,4 +1,4 @@
-//! The databases of a host (RFC 4301 §4.4), and what becomes of each packet by them (§5).
+//! The IPsec databases of a host (RFC 4301 §4.4), and the processing of each packet (§5).
 
 mod database;
 mod held;
@@ -20,25 +20,26 @@ use held::PacketQueue;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
 
-/// How much a [`EspDataPlane`] keeps, and what becomes of what no policy and no SA is for.
+/// The limits of an [`EspDataPlane`], and its default action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EspDataPlaneConfig {
-    /// What becomes of packets that no policy and no SA is for.
+    /// The action for packets without a matching policy and SA.
     pub otherwise: PolicyAction,
-    /// Flows whose way is remembered, so that policies are not gone through for each packet.
+    /// Flows with a cached decision, so that policies are not searched for each packet.
     pub flows: usize,
-    /// Packets that wait for an SA, at most.
+    /// Most packets that wait for an SA.
     pub max_queued_packets: usize,
-    /// Octets of all of them, at most.
+    /// Most octets of all waiting packets.
     pub max_queued_octets: usize,
-    /// How long a packet waits at most.
+    /// The longest wait of a packet.
     pub queue_timeout: Duration,
-    /// After how long an SA is asked for again that has not come.
+    /// The interval at which an SA that has not come is requested again.
     pub acquire_interval: Duration,
 }
 
 impl Default for EspDataPlaneConfig {
-    /// What nothing is for is dropped; 65,536 flows; 256 packets of 256 KiB in all wait for 30 s; asked again after 5 s.
+    /// Discards packets without a policy. 65,536 flows. 256 packets of 256 KiB in all wait for 30 s. Requests an SA
+    /// again after 5 s.
     fn default() -> Self {
         Self {
             otherwise: PolicyAction::Discard,
@@ -51,201 +52,203 @@ impl Default for EspDataPlaneConfig {
     }
 }
 
-/// Whether packets are carried whole or only what they hold (RFC 4301 §4.1).
+/// Tunnel or transport mode (RFC 4301 §4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IpsecMode {
-    /// Whole packets between gateways.
+    /// SAs carry whole packets, between gateways.
     #[default]
     Tunnel,
-    /// The payloads of packets between the two ends.
+    /// SAs carry the payloads of packets, between the two ends.
     Transport,
 }
 
-/// From where to where packets of ESP go.
+/// The outer addresses of ESP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OuterPath {
-    /// Our address. The port is that of packets within UDP.
+    /// The local address. The port applies to UDP encapsulation.
     pub local: SocketAddr,
-    /// The other side's.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// They are within UDP (RFC 3948).
+    /// True with UDP encapsulation (RFC 3948).
     pub encapsulated: bool,
 }
 
-/// Two SAs, of either direction: what a CHILD_SA of IKE is, or what both sides were told by hand.
+/// A pair of SAs, one per direction: a CHILD_SA of IKE, or a manual configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaPair {
-    /// The SPI of packets that come: by it the pair is named.
+    /// The SPI of inbound packets, which identifies the pair.
     pub inbound: u32,
-    /// The SPI of packets that go.
+    /// The SPI of outbound packets.
     pub outbound: u32,
     /// How packets are protected.
     pub transform: EspTransform,
-    /// The keys of packets that come.
+    /// The keys of inbound packets.
     pub inbound_keys: EspKeys,
-    /// The keys of packets that go.
+    /// The keys of outbound packets.
     pub outbound_keys: EspKeys,
     /// Its mode.
     pub mode: IpsecMode,
-    /// Traffic of this side.
+    /// The local traffic selectors.
     pub local: Vec<TrafficSelector>,
-    /// Traffic of the other side.
+    /// The peer's traffic selectors.
     pub remote: Vec<TrafficSelector>,
-    /// From where to where packets go.
+    /// The outer addresses.
     pub outer: OuterPath,
-    /// The policy that it is for. `None`: what no policy is for and is of its traffic goes by it.
+    /// Its policy. `None`: it carries matching traffic that has no policy.
     pub policy: Option<PolicyId>,
-    /// How much either SA may carry.
+    /// The limits of each SA.
     pub lifetime: SaLifetime,
-    /// Numbers of the window against replays, for [`ReplayWindow::new`].
+    /// The size of the anti-replay window, for [`ReplayWindow::new`].
     pub window: u32,
-    /// The pair that it takes the place of.
+    /// The pair that it replaces, by its inbound SPI.
     pub replaces: Option<u32>,
-    /// Nothing goes by it while the pair that it replaces is there and nothing has come by it: the other side, which asked for
-    /// it, may not have it yet (RFC 7296 §2.8).
+    /// True if it must not send before the peer has sent on it, while the pair that it replaces exists. The peer
+    /// requested it and may not have installed it yet (RFC 7296 §2.8).
     pub after_peer: bool,
-    /// The other side is behind a NAT, which may give it another address: it is followed to where authentic packets come from
-    /// (RFC 7296 §2.23). Not with MOBIKE, which tells of addresses itself (RFC 4555 §3.8).
+    /// True if the peer is behind a NAT. Packets then go to the source of its last authentic packet (RFC 7296 §2.23).
+    /// False with MOBIKE, which reports moves itself (RFC 4555 §3.8).
     pub follow: bool,
 }
 
 impl SaPair {
-    /// The window that is usual.
+    /// The default size of the window.
     pub const WINDOW: u32 = ReplayWindow::DEFAULT;
 }
 
-/// What a [`EspDataPlane`] is told.
+/// A change of an [`EspDataPlane`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IpsecOperation {
-    /// Two SAs are there.
+    /// Installs a pair.
     Install(alloc::boxed::Box<SaPair>),
-    /// The pair that receives at this SPI is there no more.
+    /// Removes the pair with this inbound SPI.
     Remove {
-        /// Its SPI of packets that come.
+        /// Its inbound SPI.
         inbound: u32,
     },
-    /// Packets of the pair that receives at this SPI go another way (RFC 4555).
+    /// Changes the outer addresses of a pair (RFC 4555).
     Move {
-        /// Its SPI of packets that come.
+        /// Its inbound SPI.
         inbound: u32,
-        /// The new way.
+        /// The new outer addresses.
         outer: OuterPath,
     },
-    /// All policies, in their order. SAs of policies that are no more stay until they are removed, and carry nothing that goes.
+    /// Replaces all policies, in order. SAs of removed policies stay until they are removed, but send nothing.
     Policies(Vec<SecurityPolicy>),
-    /// There will be no SA for this policy: what waits for it is dropped, and one is asked for with the next packet.
+    /// Reports that a policy will get no SA. Its waiting packets are dropped, and the next packet requests an SA
+    /// again.
     Abandon(PolicyId),
 }
 
-/// Why an operation was not done: the caller's mistake.
+/// The reason why an operation failed: the caller's mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OperationError {
-    /// Another pair receives at this SPI.
+    /// Another pair has this inbound SPI.
     #[error("another SA receives at SPI {0:08x}: let IKE choose another")]
     SpiTaken(u32),
-    /// No pair receives at this SPI.
+    /// No pair has this inbound SPI.
     #[error("no SA receives at SPI {0:08x}")]
     UnknownSpi(u32),
     /// An SPI is reserved (RFC 4303 §2.1).
     #[error("SPI {0} is reserved: 256 is the first")]
     ReservedSpi(u32),
-    /// A pair has no traffic, or a way between two families of addresses.
+    /// A pair has no traffic selectors, or outer addresses of two families.
     #[error("SA {0:08x} has no traffic, or its two ends are not of one family of addresses")]
     UnusablePair(u32),
-    /// There is no such transform, or its keys do not fit.
+    /// The transform is invalid, or its keys do not fit.
     #[error("SA {0:08x}: {1}")]
     Transform(u32, TransformError),
 }
 
-/// What a [`EspDataPlane`] says.
+/// An event of an [`EspDataPlane`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EspEvent {
-    /// A packet needs an SA of a policy that has none. [`IpsecOperation::Install`] or [`IpsecOperation::Abandon`] is hoped for.
+    /// A packet needs an SA of a policy without one. Reply with [`IpsecOperation::Install`] or
+    /// [`IpsecOperation::Abandon`].
     Acquire {
         /// The policy.
         policy: PolicyId,
-        /// Of which flow the packet is: a narrower SA may do.
+        /// The flow of the packet, for which a narrower SA may suffice.
         flow: PacketFlow,
     },
-    /// A pair has carried nearly all that it may, or all.
+    /// A pair is near its limit, or at it.
     Expire {
-        /// Its SPI of packets that come.
+        /// Its inbound SPI.
         inbound: u32,
-        /// Whether it carries on.
+        /// Near the limit, or at it.
         expiry: SaExpiry,
     },
-    /// The other side's NAT has given it another address, and packets go there from now on.
+    /// The peer's NAT has changed its address. Packets go to the new one from now on.
     Roamed {
-        /// Its SPI of packets that come.
+        /// Its inbound SPI.
         inbound: u32,
-        /// The address.
+        /// The new address.
         remote: SocketAddr,
     },
     /// A pair was removed.
     Removed {
-        /// Its SPI of packets that come.
+        /// Its inbound SPI.
         inbound: u32,
-        /// What it carried.
+        /// The traffic that it has carried.
         usage: SaUsage,
     },
 }
 
-/// What a pair has carried.
+/// The traffic of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SaUsage {
-    /// From the other side.
+    /// From the peer.
     pub received: TrafficVolume,
-    /// To the other side.
+    /// To the peer.
     pub sent: TrafficVolume,
-    /// When the last authentic packet came from the other side.
+    /// The time of the peer's last authentic packet.
     pub last_received: Option<Instant>,
 }
 
-/// What becomes of a packet that goes.
+/// The decision on an outbound packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutboundDecision {
-    /// It is dropped.
+    /// Drop it.
     Discard,
-    /// It goes on as it is.
+    /// Send it in the clear.
     Forward,
-    /// It goes by the pair that receives at this SPI.
+    /// Protect it by the pair with this inbound SPI.
     Protect(u32),
-    /// It waits for an SA of this policy: [`EspDataPlane::queue_packet`].
+    /// Queue it until this policy has an SA: [`EspDataPlane::queue_packet`].
     Queue(PolicyId),
 }
 
-/// What of a packet an SA carries.
+/// The part of a packet that an SA carries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutboundPayload {
-    /// These octets of it.
+    /// The octets of the packet.
     pub payload: Range<usize>,
-    /// Of this protocol.
+    /// The protocol of these octets.
     pub next_header: u8,
-    /// DSCP and ECN of the packet around it (RFC 4301 §5.1.2.1).
+    /// DSCP and ECN of the outer packet (RFC 4301 §5.1.2.1).
     pub traffic_class: u8,
-    /// From where to where.
+    /// The outer addresses.
     pub outer: OuterPath,
 }
 
-/// From where a packet of ESP came.
+/// The outer addresses of a received ESP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketArrival {
-    /// To which of our addresses, from which of the other side's, within UDP or not.
+    /// The local and the peer's address, and whether UDP encapsulates it.
     pub outer: OuterPath,
-    /// DSCP and ECN of the packet around it.
+    /// DSCP and ECN of the outer packet.
     pub traffic_class: u8,
 }
 
-/// What came by an SA, and is of its traffic.
+/// The decrypted contents of an ESP packet that match its SA's selectors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReceivedPacket {
-    /// A whole packet, at these octets of the packet of ESP.
+    /// A whole packet, at these octets of the ESP packet.
     Packet(Range<usize>),
-    /// The payload of a packet, at these octets; [`ip::write_header`] makes the packet.
+    /// The payload of a packet. [`ip::write_header`] makes its header.
     Payload {
-        /// Where it is.
+        /// Its octets in the ESP packet.
         payload: Range<usize>,
-        /// Of which protocol.
+        /// Its protocol.
         protocol: u8,
         /// The packet's source.
         source: IpAddr,
@@ -263,7 +266,7 @@ pub struct EspDataPlane {
     rng: SecureRng,
     policies: PolicyDatabase,
     sas: SaDatabase,
-    /// What became of flows since the last operation.
+    /// Decisions on flows since the last operation.
     flows: HashMap<PacketFlow, OutboundDecision>,
     queued_packets: PacketQueue,
     events: VecDeque<EspEvent>,
@@ -271,7 +274,7 @@ pub struct EspDataPlane {
 }
 
 impl EspDataPlane {
-    /// One without SAs and policies.
+    /// Creates a data plane without SAs and policies.
     #[must_use]
     pub fn new(config: EspDataPlaneConfig, mut rng: SecureRng) -> Self {
         Self {
@@ -285,22 +288,22 @@ impl EspDataPlane {
             rng,
         }
     }
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &EspCounters {
         &self.counters
     }
-    /// What the pair that receives at this SPI has carried.
+    /// Returns the traffic of the pair with this inbound SPI.
     #[must_use]
     pub fn pair_usage(&self, inbound: u32) -> Option<SaUsage> {
         self.sas.get(inbound).map(SaPairEntry::usage)
     }
-    /// What all pairs have carried, by their SPIs of packets that come, in their order.
+    /// Returns the traffic of all pairs, in order of their inbound SPIs.
     #[must_use]
     pub fn all_usages(&self) -> Vec<(u32, SaUsage)> {
         self.sas.usages(false)
     }
-    /// The same of those alone that have carried something since this was asked last.
+    /// Returns the traffic of those pairs that carried some since the last call.
     pub fn take_changed_usages(&mut self) -> Vec<(u32, SaUsage)> {
         let changed = self.sas.usages(true);
         for (spi, usage) in &changed {
@@ -310,16 +313,17 @@ impl EspDataPlane {
         }
         changed
     }
-    /// The SPIs at which pairs receive, in their order.
+    /// Returns the inbound SPIs of all pairs, in order.
     #[must_use]
     pub fn inbound_spis(&self) -> Vec<u32> {
         self.sas.inbound_spis()
     }
-    /// What it has to say, in its order.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<EspEvent> {
         self.events.pop_front()
     }
-    /// A packet that waited and has an SA now, or is another policy's: it is to be treated as if it came now.
+    /// Returns the next packet that need not wait any more: its policy has an SA, or it has another policy now.
+    /// Decide on it again.
     pub fn poll_released(&mut self) -> Option<Vec<u8>> {
         self.queued_packets.released.pop_front()
     }
@@ -370,7 +374,7 @@ impl EspDataPlane {
         Ok(())
     }
 
-    /// Lets go what waits and would not have to any more.
+    /// Releases queued packets that need not wait any more.
     fn release_queued(&mut self, now: Instant) {
         let waiting = self.queued_packets.take_packets(now, &mut self.counters);
         for (policy, at, packet) in waiting {
@@ -387,7 +391,7 @@ impl EspDataPlane {
     fn decide_flow(&self, flow: &PacketFlow) -> OutboundDecision {
         let action = match self.policies.first_match(flow) {
             Some(policy) if policy.action == PolicyAction::Protect => {
-                // One of no policy has been agreed on with somebody who may have this traffic, and does as well.
+                // A pair without a policy may serve as well: its peer has agreed to this traffic.
                 let sa = self.sas.find_pair(flow, Some(policy.id)).or_else(|| self.sas.find_pair(flow, None));
                 return sa.map_or(OutboundDecision::Queue(policy.id), OutboundDecision::Protect);
             }
@@ -399,12 +403,12 @@ impl EspDataPlane {
         };
         match action {
             PolicyAction::Forward => OutboundDecision::Forward,
-            // To protect without a policy means by an SA that there is, and there is none.
+            // The default action Protect means an existing SA, and there is none.
             PolicyAction::Discard | PolicyAction::Protect => OutboundDecision::Discard,
         }
     }
 
-    /// What becomes of a packet that is to go. Of one that waits, [`EspEvent::Acquire`] is said, not too often.
+    /// Decides on an outbound packet. If it has to wait, gives [`EspEvent::Acquire`] at a limited rate.
     pub fn decide_outbound(&mut self, now: Instant, packet: &IpPacket) -> OutboundDecision {
         let flow = packet.flow;
         let decision = match self.flows.get(&flow) {
@@ -433,7 +437,7 @@ impl EspDataPlane {
         decision
     }
 
-    /// Keeps a packet until there is an SA for it. Of too many the oldest is dropped.
+    /// Queues a packet until its policy has an SA. Beyond the limits, the oldest is dropped.
     pub fn queue_packet(&mut self, now: Instant, policy: PolicyId, packet: &[u8]) {
         debug_assert!(self.policies.has_policy(policy));
         self.counters.held += 1;
@@ -442,8 +446,8 @@ impl EspDataPlane {
         self.queued_packets.drop_excess(&mut self.counters);
     }
 
-    /// What of a packet goes by the pair that receives at this SPI, as [`outbound`](Self::decide_outbound) has said. `None`: its mode
-    /// cannot carry the packet.
+    /// Returns the part of a packet that this pair carries, after [`decide_outbound`](Self::decide_outbound). `None`
+    /// if its mode cannot carry the packet.
     pub fn outbound_payload(&mut self, inbound: u32, packet: &IpPacket) -> Option<OutboundPayload> {
         let entry = self.sas.get(inbound)?;
         let (outer, traffic_class) = (entry.outer, packet.traffic_class);
@@ -453,7 +457,7 @@ impl EspDataPlane {
                 (0..packet.length, version)
             }
             IpsecMode::Transport => {
-                // Fragments are put together before (RFC 4301 §7), and headers for routers stay in front (RFC 4303 §3.1.1).
+                // Fragments are reassembled first (RFC 4301 §7). Headers for routers stay in front (RFC 4303 §3.1.1).
                 let routers = packet.flow.source.is_ipv6()
                     && matches!(packet.next_header, protocol::HOP_BY_HOP | protocol::ROUTING);
                 if packet.fragment || routers {
@@ -466,13 +470,14 @@ impl EspDataPlane {
         Some(OutboundPayload { payload, next_header, traffic_class, outer })
     }
 
-    /// How the pair that receives at this SPI protects.
+    /// Returns the transform of the pair with this inbound SPI.
     #[must_use]
     pub fn transform(&self, inbound: u32) -> Option<&EspTransform> {
         self.sas.get(inbound).map(|entry| entry.outbound.transform())
     }
 
-    /// Makes a packet of ESP in place, as [`OutboundSa::seal`](crate::OutboundSa::seal). `None`: the SA is there no more, or has carried all that it may.
+    /// Seals an ESP packet in place, as [`OutboundSa::seal`](crate::OutboundSa::seal). `None` if the SA has been
+    /// removed or is at its limit.
     pub fn seal(&mut self, inbound: u32, buf: &mut [u8], payload: usize, next_header: u8) -> Option<usize> {
         let entry = self.sas.get_mut(inbound)?;
         let sealed = entry.outbound.seal(buf, payload, next_header);
@@ -495,7 +500,7 @@ impl EspDataPlane {
         }
     }
 
-    /// Opens a packet of ESP in place. `None`: it was dropped, and counted.
+    /// Opens an ESP packet in place. `None` if it was dropped and counted.
     pub fn open(
         &mut self,
         now: Instant,
@@ -546,7 +551,7 @@ impl EspDataPlane {
                 counters.selectors += 1;
                 None
             }
-            // What may not go to somebody is not taken from him either, whoever has agreed on an SA that is wider.
+            // Inbound traffic obeys the discard policies of the opposite flow, even if an SA is wider.
             Some((_, reversed)) if self.policies.discards_flow(&reversed) => {
                 counters.discarded += 1;
                 None
@@ -563,7 +568,7 @@ impl EspDataPlane {
         received
     }
 
-    /// Tells a datagram of port 4500 that is no packet of ESP, and counts it: a message of IKE is given back.
+    /// Handles a datagram of port 4500 that is no ESP packet, and counts it. Returns an IKE message.
     pub fn handle_non_esp<'a>(&mut self, datagram: &'a [u8]) -> Option<&'a [u8]> {
         match EncapsulatedDatagram::from_datagram(datagram) {
             EncapsulatedDatagram::Ike(message) => return Some(message),
@@ -574,7 +579,7 @@ impl EspDataPlane {
     }
 }
 
-/// What came, if it is of its SA's traffic (RFC 4301 §5.2, step 4), and the flow of what would go the other way.
+/// Returns the contents if they match the SA's selectors (RFC 4301 §5.2, step 4), and the opposite flow.
 fn match_received(
     entry: &SaPairEntry,
     arrival: &PacketArrival,

@@ -1,39 +1,39 @@
-//! The security policy database (RFC 4301 §4.4.1): what becomes of which traffic, in an order.
+//! The security policy database (RFC 4301 §4.4.1): an ordered list of policies.
 
 use crate::ip::PacketFlow;
 use crate::selector::TrafficSelector;
 use alloc::vec::Vec;
 
-/// A policy's name: the caller's.
+/// A policy's id, chosen by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PolicyId(pub u32);
 
-/// What becomes of a packet (RFC 4301 §4.4.1).
+/// The action for a packet (RFC 4301 §4.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PolicyAction {
-    /// It is dropped.
+    /// Drop it.
     #[default]
     Discard,
-    /// It goes on as it is: BYPASS.
+    /// Send it in the clear: BYPASS.
     Forward,
-    /// It is carried by an SA of the policy. Where there is none, one is asked for, and the packet waits.
+    /// Protect it by an SA of the policy. Without one, an SA is requested and the packet waits.
     Protect,
 }
 
-/// What becomes of some traffic.
+/// A security policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SecurityPolicy {
-    /// Its name.
+    /// Its id.
     pub id: PolicyId,
-    /// Traffic of this side: of packets that go the source.
+    /// Local traffic selectors: the source of outbound packets.
     pub local: Vec<TrafficSelector>,
-    /// Traffic of the other side: of packets that go the destination.
+    /// The peer's traffic selectors: the destination of outbound packets.
     pub remote: Vec<TrafficSelector>,
-    /// What becomes of it.
+    /// The action.
     pub action: PolicyAction,
 }
 
-/// Whether a packet that goes is of this traffic.
+/// True if an outbound packet matches.
 #[must_use]
 pub fn selects_flow(local: &[TrafficSelector], remote: &[TrafficSelector], flow: &PacketFlow) -> bool {
     let ports = flow.ports;
@@ -44,7 +44,7 @@ pub fn selects_flow(local: &[TrafficSelector], remote: &[TrafficSelector], flow:
         && is(remote, flow.destination, ports.map(|ports| ports.1))
 }
 
-/// All policies in their order.
+/// All policies, in order.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyDatabase {
     policies: Vec<SecurityPolicy>,
@@ -54,11 +54,11 @@ impl PolicyDatabase {
     pub(crate) fn set_policies(&mut self, policies: Vec<SecurityPolicy>) {
         self.policies = policies;
     }
-    /// The first that a packet that goes is of.
+    /// Returns the first policy that an outbound packet matches.
     pub(crate) fn first_match(&self, flow: &PacketFlow) -> Option<&SecurityPolicy> {
         self.policies.iter().find(|policy| selects_flow(&policy.local, &policy.remote, flow))
     }
-    /// Whether a packet that goes is dropped by a policy.
+    /// True if a policy discards an outbound packet.
     pub(crate) fn discards_flow(&self, flow: &PacketFlow) -> bool {
         self.first_match(flow).is_some_and(|policy| policy.action == PolicyAction::Discard)
     }

@@ -1,18 +1,18 @@
-//! The window that drops what came before (RFC 4303 §3.4.3, appendix A2).
+//! The anti-replay window (RFC 4303 §3.4.3, appendix A2).
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Why a sequence number is not taken.
+/// The reason why a sequence number is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplayError {
-    /// It was taken before.
+    /// It was already received.
     Replayed,
     /// It is left of the window.
     BelowWindow,
 }
 
-/// The sequence numbers that were received, as far back as the window reaches.
+/// The received sequence numbers, as far back as the window reaches.
 ///
 /// ```text
 ///        B = T - W + 1            T
@@ -20,23 +20,23 @@ pub enum ReplayError {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
-    /// T: the highest number that was authenticated.
+    /// T: the highest authenticated number.
     highest: u64,
-    /// W.
+    /// W: the size.
     size: u64,
     extended: bool,
-    /// A ring of bits: that of a number is at the number modulo their count, which is above W by a word, so that a whole word
-    /// can be cleared before its first bit comes into the window.
+    /// A ring of bits, indexed by the number modulo their count. The count exceeds W by a word, so that a whole word
+    /// can be cleared before its first bit enters the window.
     bits: Box<[u64]>,
 }
 
 impl ReplayWindow {
     /// The default size.
     pub const DEFAULT: u32 = 1024;
-    /// The smallest size (RFC 4303 §3.4.3), and the largest that is kept: 8 KiB of bits.
+    /// The smallest size (RFC 4303 §3.4.3) and the largest: 8 KiB of bits.
     pub const BOUNDS: (u32, u32) = (32, 65_536);
 
-    /// A window of so many numbers, within [`BOUNDS`](Self::BOUNDS); with extended sequence numbers, or without.
+    /// Creates a window of this size, limited to [`BOUNDS`](Self::BOUNDS), with or without extended sequence numbers.
     #[must_use]
     pub fn new(size: u32, extended: bool) -> Self {
         let size = u64::from(size.clamp(Self::BOUNDS.0, Self::BOUNDS.1));
@@ -44,13 +44,13 @@ impl ReplayWindow {
         Self { highest: 0, size, extended, bits: vec![0; words as usize].into() }
     }
 
-    /// The highest number that was authenticated.
+    /// The highest authenticated number.
     #[must_use]
     pub const fn highest_sequence(&self) -> u64 {
         self.highest
     }
 
-    /// The whole sequence number of which these are the low 32 bits (appendix A2.2).
+    /// Returns the whole sequence number for its low 32 bits (appendix A2.2).
     #[must_use]
     pub fn infer_sequence(&self, low: u32) -> u64 {
         if !self.extended {
@@ -62,17 +62,17 @@ impl ReplayWindow {
         let high = match (within, low >= left) {
             (true, true) | (false, false) => Some(high),
             (true, false) => high.checked_add(1).filter(|high| *high <= u64::from(u32::MAX)),
-            // The window reaches into the subspace before, which the first one has not: nothing of it is taken.
+            // The window reaches into the previous subspace. The first subspace has none, so the number is rejected.
             (false, true) => high.checked_sub(1),
         };
-        // Without extension nothing follows after the last number, and 0 is never one.
+        // Without extension, no number follows the last one. Number 0 is never valid.
         high.map_or(0, |high| high << 32 | u64::from(low))
     }
 
-    /// Whether a number may be new. It is said before the packet is known to be authentic, and changes nothing.
+    /// Checks that a number may be new. It changes nothing, since the packet is not yet authenticated.
     ///
     /// # Errors
-    /// It is not.
+    /// The number is not acceptable.
     pub fn check_sequence(&self, sequence: u64) -> Result<(), ReplayError> {
         if sequence > self.highest {
             return Ok(());
@@ -85,7 +85,8 @@ impl ReplayWindow {
         if self.bits[word] & bit == 0 { Ok(()) } else { Err(ReplayError::Replayed) }
     }
 
-    /// Takes the number of an authentic packet, which [`check`](Self::check_sequence) has let pass. True: it is the highest so far.
+    /// Records the number of an authentic packet that [`check_sequence`](Self::check_sequence) has accepted. True if
+    /// it is the highest so far.
     pub fn accept_sequence(&mut self, sequence: u64) -> bool {
         let newest = sequence > self.highest;
         if newest {
@@ -116,7 +117,7 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
-    /// What the window must do, in the words of the RFC: a set of all numbers that were taken.
+    /// A model of the window in the RFC's terms: the set of all received numbers.
     struct WindowModel {
         accepted_numbers: BTreeSet<u64>,
         size: u64,
@@ -150,7 +151,7 @@ mod tests {
                 let sequence = highest.saturating_add_signed(step);
                 prop_assert_eq!(window.check_sequence(sequence), model.check_sequence(sequence), "{} at {}", sequence, highest);
                 if window.check_sequence(sequence).is_ok() {
-                    // The receiver learns the low half alone.
+                    // The receiver gets only the low half.
                     prop_assert_eq!(window.infer_sequence(sequence as u32), sequence);
                     prop_assert_eq!(window.accept_sequence(sequence), sequence > highest);
                     model.accepted_numbers.insert(sequence);
@@ -168,12 +169,12 @@ mod tests {
         for (low, high) in [(937, 5), (1000, 5), (u32::MAX, 5), (936, 6), (0, 6)] {
             assert_eq!(window.infer_sequence(low), high << 32 | u64::from(low), "{low}");
         }
-        // Case B: it reaches into the one before.
+        // Case B: it reaches into the previous subspace.
         window.accept_sequence(6 << 32 | 10);
         for (low, high) in [(u32::MAX - 52, 5), (u32::MAX, 5), (u32::MAX - 53, 6), (0, 6), (10, 6), (11, 6)] {
             assert_eq!(window.infer_sequence(low), high << 32 | u64::from(low), "{low}");
         }
-        // Without extension the number is what it says.
+        // Without extension, the low half is the number.
         let mut window = ReplayWindow::new(64, false);
         window.accept_sequence(u64::from(u32::MAX));
         assert_eq!((window.infer_sequence(3), window.check_sequence(3)), (3, Err(ReplayError::BelowWindow)));

@@ -1,4 +1,4 @@
-//! Security associations (RFC 4301 §4.4.2): one for packets that go, one for packets that come.
+//! Security associations (RFC 4301 §4.4.2), outbound and inbound.
 
 use crate::ip::protocol::NO_NEXT_HEADER;
 use crate::packet::{EspHeader, HEADER_LEN, TRAILER_LEN};
@@ -8,45 +8,45 @@ use alloc::boxed::Box;
 use core::ops::Range;
 use usher_core::SecureRng;
 
-/// How much an SA may carry (RFC 4301 §4.4.2.1). `None`: as much as its sequence numbers allow.
+/// The volume limits of an SA (RFC 4301 §4.4.2.1). `None`: as much as its sequence numbers allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SaLifetime {
-    /// Octets that are carried, after which it should be replaced.
+    /// Payload octets after which it should be replaced.
     pub soft_octets: Option<u64>,
-    /// Octets after which it carries nothing more.
+    /// Payload octets after which it carries no more.
     pub hard_octets: Option<u64>,
     /// Packets after which it should be replaced.
     pub soft_packets: Option<u64>,
-    /// Packets after which it carries nothing more.
+    /// Packets after which it carries no more.
     pub hard_packets: Option<u64>,
 }
 
-/// That an SA's time is near its end, or at it.
+/// An SA that is near its limit, or at it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum SaExpiry {
     /// It should be replaced.
     Soft,
-    /// It carries nothing more.
+    /// It carries no more packets.
     Hard,
 }
 
-/// What an SA has carried, and what became of that.
+/// The traffic that an SA has carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TrafficVolume {
     /// Packets.
     pub packets: u64,
-    /// Octets of what they carried: in tunnel mode whole packets.
+    /// Payload octets: in tunnel mode, whole inner packets.
     pub octets: u64,
 }
 
-/// How much is carried, held against a lifetime.
+/// Counts traffic against a lifetime.
 #[derive(Debug)]
 struct LifetimeMeter {
     volume: TrafficVolume,
     lifetime: SaLifetime,
-    /// What was told.
+    /// The last reported expiry.
     reported_expiry: Option<SaExpiry>,
-    /// To be told.
+    /// The expiry to report.
     expiry: Option<SaExpiry>,
 }
 
@@ -59,7 +59,7 @@ impl LifetimeMeter {
             (self.reported_expiry, self.expiry) = (Some(expiry), Some(expiry));
         }
     }
-    /// Whether so many octets more may be carried.
+    /// True if this many more octets may be carried.
     fn allows_octets(&mut self, octets: usize) -> bool {
         let (packets, octets) = (self.volume.packets + 1, self.volume.octets + octets as u64);
         let beyond = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
@@ -83,7 +83,7 @@ impl LifetimeMeter {
     }
 }
 
-/// Why a packet was not sealed.
+/// The reason why a packet was not sealed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SealError {
     /// The caller's buffer is shorter than [`EspTransform::packet_len`].
@@ -94,20 +94,20 @@ pub enum SealError {
         /// How long the buffer is.
         is: usize,
     },
-    /// The SA has carried all that it may, or all numbers have been used (RFC 4303 §3.3.3).
+    /// The SA is at its limit, or its sequence numbers are used up (RFC 4303 §3.3.3).
     #[error("the SA has carried as much as it may")]
     Expired,
 }
 
-/// An SA for packets that go.
+/// An outbound SA.
 pub struct OutboundSa {
     spi: u32,
     transform: EspTransform,
     keyed: KeyedTransform,
-    /// The last number that was used.
+    /// The last used sequence number.
     sequence: u64,
     account: LifetimeMeter,
-    /// For initialization vectors that must not be foreseen (RFC 3602 §3, RFC 2451 §3).
+    /// For initialization vectors that must be unpredictable (RFC 3602 §3, RFC 2451 §3).
     rng: Option<Box<SecureRng>>,
 }
 
@@ -117,14 +117,14 @@ impl core::fmt::Debug for OutboundSa {
     }
 }
 
-/// Of the last sequence number, where the SA should be replaced.
+/// The sequence number at which the SA should be replaced, from the last one.
 const NEAR_THE_LAST: fn(u64) -> u64 = |last| last - last / 16;
 
 impl OutboundSa {
-    /// An SA that has carried nothing. The seed is for initialization vectors of CBC, and must not be guessed.
+    /// Creates an SA. The seed is for CBC's initialization vectors and must be unpredictable.
     ///
     /// # Errors
-    /// There is no such transform, or the keys do not fit it.
+    /// The transform is invalid, or a key does not fit it.
     pub fn new(
         spi: u32,
         transform: EspTransform,
@@ -137,22 +137,22 @@ impl OutboundSa {
         let rng = chained.then(|| Box::new(SecureRng::from_seed(seed)));
         Ok(Self { spi, transform, keyed, sequence: 0, account: LifetimeMeter::new(lifetime), rng })
     }
-    /// Its SPI, which the other side chose.
+    /// Its SPI, chosen by the peer.
     #[must_use]
     pub const fn spi(&self) -> u32 {
         self.spi
     }
-    /// How it protects.
+    /// Its transform.
     #[must_use]
     pub const fn transform(&self) -> &EspTransform {
         &self.transform
     }
-    /// What it has carried.
+    /// The traffic that it has carried.
     #[must_use]
     pub const fn volume(&self) -> TrafficVolume {
         self.account.volume
     }
-    /// That it nears its end, once each.
+    /// Returns each expiry once.
     pub fn poll_expiry(&mut self) -> Option<SaExpiry> {
         self.account.expiry.take()
     }
@@ -161,8 +161,9 @@ impl OutboundSa {
         if self.transform.extended_sequence_numbers { u64::MAX } else { u32::MAX.into() }
     }
 
-    /// Makes a packet in place: what is carried stands in `buf` from [`EspTransform::headroom`] on and has `payload` octets of the
-    /// protocol `next_header`. Gives the packet's length, [`EspTransform::packet_len`]; what is behind it in `buf` stays.
+    /// Seals a packet in place. The payload is in `buf` from [`EspTransform::headroom`] on, with `payload` octets of
+    /// the protocol `next_header`. Returns the packet's length, [`EspTransform::packet_len`]. Octets after it in
+    /// `buf` stay.
     ///
     /// # Errors
     /// [`SealError`]; the buffer is as it was.
@@ -181,7 +182,7 @@ impl OutboundSa {
         let iv = &mut iv[..self.transform.iv_len()];
         match &mut self.rng {
             Some(rng) => rng.fill_bytes(iv),
-            // A number is used once, and so is a vector of the same octets (RFC 4106 §3.1, RFC 7634 §2).
+            // A sequence number is unique, and so is an IV of the same octets (RFC 4106 §3.1, RFC 7634 §2).
             None => iv.iter_mut().zip(self.sequence.to_be_bytes()).for_each(|(iv, octet)| *iv = octet),
         }
         write_packet(self, packet, payload, next_header, self.sequence, iv);
@@ -192,7 +193,7 @@ impl OutboundSa {
         Ok(needed)
     }
 
-    /// Makes a packet that carries nothing (RFC 4303 §2.6), with so many octets of padding in its place.
+    /// Makes a dummy packet (RFC 4303 §2.6) with this many octets of padding as its payload.
     ///
     /// # Errors
     /// As [`seal`](Self::seal).
@@ -201,7 +202,7 @@ impl OutboundSa {
     }
 }
 
-/// Writes all but what is carried, and enciphers.
+/// Writes all but the payload, and encrypts.
 fn write_packet(
     sa: &OutboundSa,
     packet: &mut [u8],
@@ -216,7 +217,7 @@ fn write_packet(
     let high = sa.transform.extended_sequence_numbers.then_some((sequence >> 32) as u32);
     let Some(mut parts) = PacketParts::from_packet(packet, &sa.transform) else { return };
     let padding = parts.body.len() - payload - TRAILER_LEN;
-    // 1, 2, 3, … (RFC 4303 §2.4).
+    // RFC 4303 2.4: the padding is 1, 2, 3, …
     for (n, octet) in (1..).zip(&mut parts.body[payload..payload + padding]) {
         *octet = n;
     }
@@ -227,7 +228,7 @@ fn write_packet(
 
 #[cfg(test)]
 impl OutboundSa {
-    /// A packet of this number and initialization vector, for vectors that were published.
+    /// Seals a packet with this sequence number and IV, for published test vectors.
     pub(crate) fn seal_as(
         &mut self,
         buf: &mut [u8],
@@ -240,52 +241,52 @@ impl OutboundSa {
         write_packet(self, &mut buf[..needed], payload, next, sequence, iv);
         needed
     }
-    /// As if it had sent so much.
+    /// Sets the sequence number, as if it had sent so many packets.
     pub(crate) fn set_sequence(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 }
 
-/// Why a packet was not opened.
+/// The reason why a packet was not opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenError {
-    /// It is too short for what its SA puts around what it carries, or not a whole number of blocks.
+    /// It is too short for its transform, or not a whole number of blocks.
     Length,
-    /// Its sequence number was taken before.
+    /// Its sequence number was already received.
     Replayed,
     /// Its sequence number is left of the window.
     BelowWindow,
-    /// Its ICV is not that of its octets.
+    /// Its ICV does not match.
     Integrity,
-    /// Its padding is not as it must be.
+    /// Its padding is invalid.
     Padding,
-    /// It carries nothing on purpose.
+    /// It is a dummy packet.
     Dummy,
-    /// The SA has carried as much as it may.
+    /// The SA is at its limit.
     Expired,
 }
 
-/// What a packet carried.
+/// The contents of an opened packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenedPacket {
-    /// Where it stands in the packet. In tunnel mode octets behind the inner packet are padding (RFC 4303 §2.7).
+    /// The payload's place in the packet. In tunnel mode, octets after the inner packet are padding (RFC 4303 §2.7).
     pub payload: Range<usize>,
-    /// Of which protocol it is.
+    /// The protocol of the payload.
     pub next_header: u8,
     /// Its whole sequence number.
     pub sequence: u64,
-    /// No packet before had a higher one.
+    /// True if no earlier packet had a higher one.
     pub newest: bool,
 }
 
-/// An SA for packets that come.
+/// An inbound SA.
 pub struct InboundSa {
     spi: u32,
     transform: EspTransform,
     keyed: KeyedTransform,
     window: ReplayWindow,
     account: LifetimeMeter,
-    /// Packets one after another that were not authentic.
+    /// Number of consecutive packets that were not authentic.
     failures: u32,
 }
 
@@ -295,17 +296,17 @@ impl core::fmt::Debug for InboundSa {
     }
 }
 
-/// After so many packets one after another that are not authentic, as many have perhaps been lost as the low half of a number
-/// can say, and higher halves are tried (RFC 4303 appendix A3).
+/// After this many consecutive failures, more packets may be lost than the low half of a sequence number can count.
+/// Higher halves are then tried (RFC 4303 appendix A3).
 const LOST_SYNCHRONIZATION: u32 = 64;
-/// How many higher halves are tried.
+/// Number of higher halves to try.
 const TRIED_AHEAD: u64 = 4;
 
 impl InboundSa {
-    /// An SA that has carried nothing, with a window of so many numbers.
+    /// Creates an SA with an anti-replay window of this size.
     ///
     /// # Errors
-    /// There is no such transform, or the keys do not fit it.
+    /// The transform is invalid, or a key does not fit it.
     pub fn new(
         spi: u32,
         transform: EspTransform,
@@ -317,30 +318,30 @@ impl InboundSa {
         let window = ReplayWindow::new(window, transform.extended_sequence_numbers);
         Ok(Self { spi, transform, keyed, window, account: LifetimeMeter::new(lifetime), failures: 0 })
     }
-    /// Its SPI, which this side chose.
+    /// Its SPI, chosen by this side.
     #[must_use]
     pub const fn spi(&self) -> u32 {
         self.spi
     }
-    /// How it protects.
+    /// Its transform.
     #[must_use]
     pub const fn transform(&self) -> &EspTransform {
         &self.transform
     }
-    /// What it has carried.
+    /// The traffic that it has carried.
     #[must_use]
     pub const fn volume(&self) -> TrafficVolume {
         self.account.volume
     }
-    /// That it nears its end, once each.
+    /// Returns each expiry once.
     pub fn poll_expiry(&mut self) -> Option<SaExpiry> {
         self.account.expiry.take()
     }
 
-    /// Opens a packet in place, whose SPI is this one's: number, ICV, deciphering, padding.
+    /// Opens a packet of this SPI in place: checks sequence number and ICV, decrypts, checks the padding.
     ///
     /// # Errors
-    /// [`OpenError`]; what the packet holds then means nothing.
+    /// [`OpenError`]; the octets of the packet are then meaningless.
     pub fn open(&mut self, packet: &mut [u8]) -> Result<OpenedPacket, OpenError> {
         let header = EspHeader::parse(packet).map_err(|_| OpenError::Length)?;
         let (headroom, length) = (self.transform.headroom(), packet.len());
@@ -356,7 +357,7 @@ impl InboundSa {
         }
         let extended = self.transform.extended_sequence_numbers;
         let high = |sequence: u64| extended.then_some((sequence >> 32) as u32);
-        // A cipher that authenticates spoils what it does not open.
+        // An AEAD cipher destroys a packet that it does not open.
         let spare = (extended && self.failures >= LOST_SYNCHRONIZATION).then(|| parts.body.to_vec());
         if !self.keyed.open(&mut parts, high(sequence)) {
             self.failures += 1;

@@ -1,14 +1,15 @@
-//! Selectors (RFC 4301 §4.4.1.1), in the form in which IKE negotiates them (RFC 7296 §3.13.1).
+//! Traffic selectors (RFC 4301 §4.4.1.1), as IKE negotiates them (RFC 7296 §3.13.1).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Some traffic: a range of addresses, and of it a protocol and a range of ports.
+/// A range of addresses, with a protocol and a range of ports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TrafficSelector {
-    /// The IP protocol; 0: any.
+    /// The IP protocol; 0 for any.
     pub protocol: u8,
-    /// The first port; of ICMP type and code. 65535 with an end of 0 means packets whose ports cannot be seen.
+    /// The first port, or ICMP type and code. 65535 with a last port of 0 means OPAQUE: packets without visible
+    /// ports.
     pub start_port: u16,
     /// The last port.
     pub end_port: u16,
@@ -19,13 +20,14 @@ pub struct TrafficSelector {
 }
 
 impl TrafficSelector {
-    /// All ports and protocols of a range of addresses. `None`: they are not of one family, or the first is after the last.
+    /// Creates one for all ports and protocols of a range of addresses. `None` if the families differ, or if the
+    /// first is after the last.
     #[must_use]
     pub fn from_range(start: IpAddr, end: IpAddr) -> Option<Self> {
         let fits = start.is_ipv4() == end.is_ipv4() && start <= end;
         fits.then_some(Self { protocol: 0, start_port: 0, end_port: u16::MAX, start, end })
     }
-    /// All ports and protocols of a network. `None`: it has not so long a prefix.
+    /// Creates one for all ports and protocols of a network. `None` if the prefix is too long.
     #[must_use]
     pub fn from_network(address: IpAddr, prefix: u8) -> Option<Self> {
         match address {
@@ -45,12 +47,12 @@ impl TrafficSelector {
             }
         }
     }
-    /// All traffic of one address.
+    /// Creates one for all traffic of one address.
     #[must_use]
     pub const fn from_address(address: IpAddr) -> Self {
         Self { protocol: 0, start_port: 0, end_port: u16::MAX, start: address, end: address }
     }
-    /// What both have in common; `None`: nothing.
+    /// Returns the intersection; `None` if it is empty.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         if self.start.is_ipv4() != other.start.is_ipv4() {
@@ -64,7 +66,7 @@ impl TrafficSelector {
         };
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         let (start_port, end_port) = match (self.is_opaque(), other.is_opaque()) {
-            // All ports have those that cannot be seen among them (RFC 7296 §3.13.1).
+            // All ports include OPAQUE (RFC 7296 §3.13.1).
             (true, true) => (u16::MAX, 0),
             (true, false) if other.has_all_ports() => (u16::MAX, 0),
             (false, true) if self.has_all_ports() => (u16::MAX, 0),
@@ -79,29 +81,29 @@ impl TrafficSelector {
         };
         (start <= end).then_some(Self { protocol, start_port, end_port, start, end })
     }
-    /// Whether all that is the other's is this one's too.
+    /// True if it covers all of the other.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.intersection(other) == Some(*other)
     }
-    /// Whether it is of such a packet, by the address and port of one of its ends. `None`: the port cannot be seen.
+    /// True if it matches a packet by the address and port of one end. `port` is `None` if it is not visible.
     #[must_use]
     pub fn matches(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
         let ports = match port {
             Some(port) => (self.start_port..=self.end_port).contains(&port),
             None => self.has_all_ports() || self.is_opaque(),
         };
-        // IPv4 addresses are before all IPv6 addresses.
+        // All IPv4 addresses order before IPv6 addresses.
         ports
             && (self.protocol == 0 || self.protocol == protocol)
             && (self.start..=self.end).contains(&address)
     }
-    /// Whether it is of packets whose ports cannot be seen.
+    /// True for OPAQUE: packets without visible ports.
     #[must_use]
     pub const fn is_opaque(&self) -> bool {
         self.start_port == u16::MAX && self.end_port == 0
     }
-    /// Whether it is of all ports.
+    /// True if it covers all ports.
     #[must_use]
     pub const fn has_all_ports(&self) -> bool {
         self.start_port == 0 && self.end_port == u16::MAX
@@ -109,7 +111,7 @@ impl TrafficSelector {
 }
 
 impl fmt::Display for TrafficSelector {
-    /// `10.1.0.0/16`, `10.1.0.7`, `10.1.0.1-10.1.0.9`, with `[6/80]` or `[6/80-90]` behind it: protocol and ports.
+    /// `10.1.0.0/16`, `10.1.0.7`, `10.1.0.1-10.1.0.9`, followed by protocol and ports: `[6/80]` or `[6/80-90]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32),

@@ -15,7 +15,7 @@ pub(crate) fn octets_from_hex(text: &str) -> Vec<u8> {
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// All that are written of: cipher, bits of its key, code, how much of it is sent.
+/// All documented transforms: cipher, bits of its key, integrity algorithm, length of the ICV.
 pub(crate) fn all_transforms() -> Vec<(EspTransform, usize)> {
     use CipherAlgorithm::{AesCbc, AesGcm, ChaCha20Poly1305, TripleDesCbc};
     use MacAlgorithm::{AesXcbc, HmacSha1, HmacSha256, HmacSha384, HmacSha512};
@@ -58,7 +58,7 @@ pub(crate) fn network_selector(text: &str) -> TrafficSelector {
     TrafficSelector::from_network(address.parse().unwrap(), prefix.parse().unwrap()).unwrap()
 }
 
-/// The pair of one end; that of the other has all the other way round.
+/// The pair of one end; the pair of the other end is its mirror.
 pub(crate) fn test_pair(first: bool, transform: EspTransform, cipher_key: usize) -> SaPair {
     let end = |n| SocketAddr::from((Ipv4Addr::new(192, 0, 2, n), 4500));
     let one = SaPair {
@@ -94,7 +94,7 @@ pub(crate) fn mirror_pair(pair: &SaPair) -> SaPair {
     }
 }
 
-/// A packet of UDP between two addresses and ports.
+/// A UDP packet between two addresses and ports.
 pub(crate) fn udp_packet(source: &str, destination: &str, ports: (u16, u16), data: &[u8]) -> Vec<u8> {
     let (source, destination): (IpAddr, IpAddr) = (source.parse().unwrap(), destination.parse().unwrap());
     let mut packet = Vec::new();

@@ -1,4 +1,4 @@
-//! How packets of an SA are protected (RFC 8221), and what does it under its keys.
+//! The transform of an SA (RFC 8221): its algorithms, and their use with keys.
 
 use crate::packet::{HEADER_LEN, TRAILER_LEN};
 use alloc::boxed::Box;
@@ -7,39 +7,39 @@ use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::mac::{KeyedMac, MacAlgorithm};
 
-/// A code of which a part is sent.
+/// An integrity algorithm with a truncated ICV.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IntegrityAlgorithm {
-    /// The code. Its key is as long as its output.
+    /// The MAC. Its key is as long as its output.
     pub mac: MacAlgorithm,
-    /// How many of its octets are sent.
+    /// Octets of the ICV.
     pub len: usize,
 }
 
-/// How packets are protected.
+/// The algorithms that protect packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EspTransform {
-    /// The cipher; `None`: packets are not enciphered (RFC 2410).
+    /// The cipher; `None`: packets are not encrypted (RFC 2410).
     pub cipher: Option<CipherAlgorithm>,
-    /// The code; `None` where the cipher authenticates.
+    /// The integrity algorithm; `None` if the cipher authenticates.
     pub integrity: Option<IntegrityAlgorithm>,
-    /// Sequence numbers have 64 bits.
+    /// True if sequence numbers have 64 bits.
     pub extended_sequence_numbers: bool,
 }
 
 /// The keys of packets in one direction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EspKeys {
-    /// Of the cipher, with its salt.
+    /// The key of the cipher, with its salt.
     pub cipher: SecretValue,
-    /// Of the code; empty where the cipher authenticates.
+    /// The key of the integrity algorithm. Empty if the cipher authenticates.
     pub integrity: SecretValue,
 }
 
-/// Why there can be no such SA: the caller's mistake.
+/// An invalid transform or key: the caller's mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TransformError {
-    /// Nothing authenticates, or both the cipher and a code would.
+    /// Packets must be authenticated exactly once: by the cipher or by an integrity algorithm.
     #[error(
         "packets are to be authenticated once: by the cipher or by a code, not by both and not by neither"
     )]
@@ -47,7 +47,7 @@ pub enum TransformError {
     /// The cipher has no keys of this length.
     #[error("the cipher {0} has no key of {1} octets")]
     CipherKey(CipherAlgorithm, usize),
-    /// The code has no keys of this length, or is not as long as what is to be sent of it.
+    /// The integrity algorithm has no keys of this length, or its output is shorter than the ICV.
     #[error("the code {0} takes a key as long as its output, of which 12 octets or more are sent")]
     IntegrityKey(MacAlgorithm),
 }
@@ -61,10 +61,10 @@ impl EspTransform {
     pub fn iv_len(&self) -> usize {
         self.cipher.map_or(0, CipherAlgorithm::iv_len)
     }
-    /// What is enciphered has a multiple of so many octets.
+    /// The size whose multiple the plaintext is.
     #[must_use]
     pub fn block_len(&self) -> usize {
-        // Pad length and next header end at a multiple of four octets (RFC 4303 §2.4).
+        // RFC 4303 2.4: pad length and next header end at a multiple of four octets.
         self.cipher.map_or(1, CipherAlgorithm::block_len).max(4)
     }
     /// Octets of the ICV.
@@ -72,24 +72,24 @@ impl EspTransform {
     pub fn icv_len(&self) -> usize {
         self.integrity.map_or(16, |integrity| integrity.len)
     }
-    /// Octets in front of what is carried.
+    /// Octets in front of the payload.
     #[must_use]
     pub fn headroom(&self) -> usize {
         HEADER_LEN + self.iv_len()
     }
-    /// Octets of a packet that carries so many.
+    /// Octets of a packet with this payload length.
     #[must_use]
     pub fn packet_len(&self, payload: usize) -> usize {
         self.headroom() + (payload + TRAILER_LEN).next_multiple_of(self.block_len()) + self.icv_len()
     }
-    /// The most octets that are carried by a packet of so many; `None`: it is too short for any.
+    /// The longest payload of a packet of this length; `None` if the packet is too short for any.
     #[must_use]
     pub fn payload_len(&self, packet: usize) -> Option<usize> {
         let body = packet.checked_sub(self.headroom() + self.icv_len())?;
         (body / self.block_len() * self.block_len()).checked_sub(TRAILER_LEN)
     }
 
-    /// What protects packets under these keys.
+    /// Prepares the transform with keys.
     pub(crate) fn with_keys(&self, keys: &EspKeys) -> Result<KeyedTransform, TransformError> {
         let authenticates = self.cipher.is_some_and(|cipher| cipher.tag_len() > 0);
         if authenticates == self.integrity.is_some() {
@@ -114,7 +114,7 @@ impl EspTransform {
     }
 }
 
-/// A transform under its keys.
+/// A transform with its keys.
 #[derive(Debug)]
 pub(crate) struct KeyedTransform {
     cipher: Option<Box<dyn KeyedCipher>>,
@@ -130,7 +130,7 @@ pub(crate) struct PacketParts<'a> {
 }
 
 impl<'a> PacketParts<'a> {
-    /// `None`: the packet is too short to have all of them.
+    /// Splits a packet; `None` if it is too short.
     pub(crate) fn from_packet(packet: &'a mut [u8], transform: &EspTransform) -> Option<Self> {
         let (head, rest) = packet.split_at_mut_checked(HEADER_LEN)?;
         let (iv, rest) = rest.split_at_mut_checked(transform.iv_len())?;
@@ -139,7 +139,7 @@ impl<'a> PacketParts<'a> {
     }
 }
 
-/// What stands for the sequence number where a cipher authenticates: SPI and whole number (RFC 4106 §5, RFC 7634 §2.1).
+/// Returns the AAD of an AEAD cipher: SPI and whole sequence number (RFC 4106 §5, RFC 7634 §2.1).
 fn associated_data(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
     let mut all = [0; 12];
     let (spi, low) = head.split_at(4);
@@ -158,8 +158,8 @@ fn associated_data(head: &[u8], high: Option<u32>) -> ([u8; 12], usize) {
 }
 
 impl KeyedTransform {
-    /// Enciphers the body and writes the ICV. `high`: of an extended sequence number. False: the parts do not fit, which they
-    /// always do where they are of [`EspTransform::packet_len`].
+    /// Encrypts the body and writes the ICV. `high` is the upper half of an extended sequence number. False if the
+    /// parts do not fit, which never happens with [`EspTransform::packet_len`].
     pub(crate) fn seal(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
         let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
@@ -176,7 +176,7 @@ impl KeyedTransform {
             (None, None) => false,
         }
     }
-    /// Checks the ICV and deciphers the body; false: it is not that of the packet.
+    /// Checks the ICV and decrypts the body. False if the ICV does not match.
     pub(crate) fn open(&self, parts: &mut PacketParts<'_>, high: Option<u32>) -> bool {
         let (associated, length) = associated_data(parts.head, high);
         match (&self.cipher, &self.mac) {
@@ -198,7 +198,7 @@ impl KeyedTransform {
         high: Option<u32>,
         then: impl FnOnce(&mut PacketParts<'a>, &[u8]) -> T,
     ) -> T {
-        // The high half follows the body, as if it were sent (RFC 4303 §2.2.1).
+        // RFC 4303 2.2.1: the high half follows the body, as if it were sent.
         let high = high.map(u32::to_be_bytes);
         let high = high.as_ref().map_or(&[][..], |high| &high[..]);
         let mut code = [0; LONGEST_ICV];

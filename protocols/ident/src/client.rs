@@ -1,4 +1,4 @@
-//! The asker's side: each question by a connection of its own.
+//! The client, which sends each query on a connection of its own.
 
 use crate::line::{LineBuffer, LineTooLong};
 use crate::message::{IdentResponse, PortPair, ReplyError, ResponseBody};
@@ -12,77 +12,77 @@ use usher_core::{
     OutputQueue, StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
-/// What is asked, and whom.
+/// A query and its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdentQuery {
-    /// The server: the host whose user is wanted, mostly at port [`PORT`](crate::PORT).
+    /// The server: the host of the connection's owner, usually at port [`PORT`](crate::PORT).
     pub server: SocketAddr,
-    /// The address of ours that the connection in question has; the query must come from there. `None` leaves the choice
-    /// to the host.
+    /// The local address of the connection in question, from which the query must come. `None` leaves the choice to
+    /// the host.
     pub local: Option<IpAddr>,
-    /// The connection's port on the server's side and on ours.
+    /// The connection's port on the server and the local port.
     pub ports: PortPair,
 }
 
-/// What a [`IdentClient`] allows.
+/// The limits of an [`IdentClient`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientConfig {
-    /// How long a reply may take, the connection included (§2: at least 30 s).
+    /// Maximum time until the response, connection setup included (§2: at least 30 s).
     pub response_timeout: Duration,
-    /// Questions under way at a time.
+    /// Maximum pending queries.
     pub questions: usize,
 }
 
 impl Default for ClientConfig {
-    /// 30 s, 1024 questions.
+    /// 30 s, 1024 queries.
     fn default() -> Self {
         Self { response_timeout: Duration::from_secs(30), questions: 1024 }
     }
 }
 
-/// What a [`IdentClient`] is told.
+/// A command of an [`IdentClient`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCommand {
-    /// Ask. [`CommandError::Full`] where as many questions as may be are under way.
+    /// Sends a query. [`CommandError::Full`] if the limit of pending queries is reached.
     Query {
-        /// Comes back with the answer.
+        /// Returned with the result.
         token: u64,
-        /// What, and whom.
+        /// The query and its server.
         question: IdentQuery,
     },
 }
 
-/// What a [`IdentClient`] says.
+/// An event of an [`IdentClient`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
-    /// A question is over.
+    /// A query has ended.
     Answered {
-        /// Of the question.
+        /// The token of the query.
         token: u64,
-        /// The answer, or why there is none.
+        /// The response, or why there is none.
         answer: Result<ResponseBody, QueryFailure>,
     },
 }
 
-/// Why a question has no answer.
+/// Why a query has no response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum QueryFailure {
-    /// The server's host refuses connections.
+    /// The server refused the connection.
     #[error("the connection was refused: no IDENT server listens there")]
     Refused,
-    /// No connection or no reply came in time.
+    /// No connection or no response in time.
     #[error("no reply in time")]
     Silence,
-    /// The server closed the connection without a reply, which means the same as UNKNOWN-ERROR (§5).
+    /// The server closed the connection without a response, which means the same as UNKNOWN-ERROR (§5).
     #[error("the server closed the connection without a reply, as it may where it does not want to answer")]
     Closed,
-    /// The reply is none.
+    /// The response is malformed.
     #[error("the reply is none by RFC 1413: {0}")]
     Reply(#[from] ReplyError),
-    /// The reply has no end.
+    /// The response has no line end.
     #[error("the reply is none by RFC 1413: {0}")]
     LineTooLong(#[from] LineTooLong),
-    /// The reply is about another connection.
+    /// The response is about another connection.
     #[error("the reply is about the ports {0}, which were not asked for")]
     PortMismatch(PortPair),
 }
@@ -115,7 +115,7 @@ struct PendingQuery {
     until: Instant,
 }
 
-/// An IDENT client: a [`Machine`] that opens a connection for each question.
+/// An IDENT client: a [`Machine`] that opens a connection for each query.
 #[derive(Debug, Default)]
 pub struct IdentClient {
     config: ClientConfig,
@@ -127,17 +127,17 @@ pub struct IdentClient {
 }
 
 impl IdentClient {
-    /// A client that allows this much.
+    /// Creates a client with these limits.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
         Self { config, ..Self::default() }
     }
-    /// What it has done.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &ClientCounters {
         &self.counters
     }
-    /// Questions under way.
+    /// Returns the number of pending queries.
     #[must_use]
     pub fn query_count(&self) -> usize {
         self.pending_queries.len()
@@ -171,7 +171,7 @@ impl IdentClient {
         self.send_stream_op(conn, StreamOp::Shutdown);
     }
 
-    /// A question is over.
+    /// Ends a query.
     fn finish_query(&mut self, conn: ConnId, answer: Result<ResponseBody, QueryFailure>) {
         let Some(asking) = self.pending_queries.remove(&conn) else { return };
         self.timers.remove(asking.until, conn);

@@ -10,7 +10,7 @@ use usher_core::{
     ConnId, Instant, ListenerId, Machine, MachineInput, MachineOutput, StreamEvent, StreamOp, Transmit,
 };
 
-/// Reads octets as a query and as a reply; what is one is written again, and must be the same.
+/// Parses octets as a query and as a response. A valid one must encode to itself.
 pub fn check_message(octets: &[u8]) -> bool {
     let mut buf = Vec::new();
     let line = |buf: &[u8]| LineBuffer::default().next_line(&mut &*buf).ok().flatten();
@@ -31,7 +31,7 @@ pub fn check_message(octets: &[u8]) -> bool {
     line(&buf).map(|line| IdentResponse::parse(&line)) == Some(Ok(reply))
 }
 
-/// A server that is sent these octets: whatever they are, each reply is one, and what is kept stays bounded.
+/// Sends octets to a server. For any octets its responses are valid and its memory is bounded.
 pub fn check_server(octets: &[u8]) -> bool {
     let config = ServerConfig { pipeline: 4, ..ServerConfig::default() };
     let mut server = IdentServer::new(config);

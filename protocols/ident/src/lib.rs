@@ -1,14 +1,16 @@
-//! The Identification Protocol (RFC 1413): who owns a TCP connection, asked of the host at its other end.
+//! The Identification Protocol (RFC 1413): it asks the host at the other end of a TCP connection for the connection's
+//! owner.
 //!
 //! ```text
 //! asker ── 6193, 23 ──────────────────────────▶ server: who owns (its address:6193, the asker's address:23)?
 //!       ◀─ 6193, 23 : USERID : UNIX : stjohns ──
 //! ```
-//! A query is a [`PortPair`]; its addresses are those of the connection that it comes by (§3). A [`IdentResponse`] repeats the pair
-//! and bears an [`ResponseBody`]. The [`IdentServer`] does not know who owns what: it says what is asked ([`ServerEvent::QueryReceived`]) and is
-//! told the answer ([`ServerCommand::Answer`]). The [`IdentClient`] asks and says what it heard.
+//! A query is a [`PortPair`]. Its addresses are those of the connection that carries it (§3). An [`IdentResponse`]
+//! repeats the pair and has a [`ResponseBody`]. The [`IdentServer`] passes each query to its owner
+//! ([`ServerEvent::QueryReceived`]), which returns the response ([`ServerCommand::Answer`]). The [`IdentClient`]
+//! sends queries and reports their responses.
 //!
-//! What is said is worth as much as the host that says it (§6): it is for audits, not for access control.
+//! A response is only as reliable as its host (§6). It serves audits, not access control.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -34,5 +36,5 @@ pub use message::{
 };
 pub use server::{IdentServer, QueriedConnection, ServerCommand, ServerConfig, ServerCounters, ServerEvent};
 
-/// The port that servers listen on (§2).
+/// The port of servers (§2).
 pub const PORT: u16 = 113;

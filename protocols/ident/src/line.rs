@@ -1,22 +1,22 @@
-//! Lines out of a stream's octets.
+//! Lines of a stream.
 
 use alloc::vec::Vec;
 
-/// Octets of a line at most, its end included: who receives as many without an end may go away (§5, note 2).
+/// Maximum octets of a line, its end included. A receiver of a longer line may close the connection (§5, note 2).
 pub const MAX_LINE: usize = 1000;
 
-/// [`MAX_LINE`] octets came without the end of a line.
+/// The line exceeds [`MAX_LINE`] octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{MAX_LINE} octets without the end of a line")]
 pub struct LineTooLong;
 
-/// The line that a stream is in, at most [`MAX_LINE`] octets of it.
+/// The incomplete line of a stream, at most [`MAX_LINE`] octets.
 #[derive(Clone, Debug, Default)]
 pub struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
-    /// Takes from the front of `data` up to the end of a line, and answers the line without its end: CR LF, or LF alone, which
-    /// people send. `None`: the line goes on in the octets to come, and all of `data` is taken.
+    /// Consumes `data` up to the end of a line and returns the line without its end. The end is CR LF, or LF alone,
+    /// which some peers send. `None`: the line is incomplete, and all of `data` is consumed.
     ///
     /// # Errors
     /// The line is too long. The stream cannot be read further.

@@ -1,78 +1,78 @@
-//! Queries and replies (§4, §5).
+//! Queries and responses (§4, §5).
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Characters of a token at most.
+/// Maximum characters of a token.
 pub const MAX_TOKEN: usize = 64;
-/// Octets of a user identifier that a server sends at most (§5, note 3).
+/// Maximum octets of a user identifier that a server sends (§5, note 3).
 pub const MAX_USER_ID: usize = 512;
-/// The integers of the grammar have five digits at most.
+/// The maximum integer of the grammar: five digits.
 const MAX_INTEGER: u32 = 99_999;
 
-/// The ports of a connection, as its two hosts have them: what is asked, and repeated in the reply.
+/// The ports of a connection on its two hosts, in a query and its response.
 ///
-/// The grammar's integers may exceed what ports can be; [`ports`](Self::valid_ports) are only there if both do not. A reply
-/// repeats them as they were.
+/// The grammar's integers can exceed the range of ports. [`valid_ports`](Self::valid_ports) returns ports only if
+/// both are in range. A response repeats the integers unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct PortPair {
     server: u32,
     client: u32,
 }
 
-/// What is wrong with a query.
+/// Why a query is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum QueryError {
-    /// It is not two integers of one to five digits with a comma between them.
+    /// The line is not two integers of one to five digits with a comma between them.
     #[error("no pair of ports")]
     NotAPair,
 }
 
-/// What is wrong with a reply.
+/// Why a response is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplyError {
-    /// It does not begin with a pair of ports and a colon.
+    /// The line does not begin with a pair of ports and a colon.
     #[error("no pair of ports")]
     NoPair,
-    /// It is neither USERID nor ERROR.
+    /// The type is neither USERID nor ERROR.
     #[error("neither USERID nor ERROR")]
     ResponseType,
-    /// The kind of error is no token, or one that is not defined and does not begin with X.
+    /// The error type is not a token, or is undefined and does not begin with X.
     #[error("an error that no standard knows")]
     ErrorType,
-    /// The operating system is missing or is no token.
+    /// The operating system is missing or is not a token.
     #[error("no operating system")]
     OpSys,
-    /// The character set is no token.
+    /// The character set is not a token.
     #[error("no character set")]
     Charset,
-    /// The user identifier is empty, or has an octet that it must not have.
+    /// The user identifier is empty or has a forbidden octet.
     #[error(transparent)]
     UserId(#[from] NotAUserId),
 }
 
-/// Octets that are no token.
+/// The octets are not a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a token is 1 to {MAX_TOKEN} printable characters of US-ASCII without blanks, colon and comma")]
 pub struct NotAToken;
 
-/// Octets that are no user identifier.
+/// The octets are not a user identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a user identifier has an octet at least, and neither NUL, CR nor LF")]
 pub struct NotAUserId;
 
-/// The name of an operating system, of a character set or of an error: 1 to [`MAX_TOKEN`] printable characters of US-ASCII
-/// but blanks and the colon. The comma, which the grammar has among them, separates an operating system from its character
-/// set and so is in neither.
+/// The name of an operating system, a character set or an error: 1 to [`MAX_TOKEN`] printable US-ASCII characters
+/// except blanks and the colon. The grammar allows commas, but a comma separates an operating system from its
+/// character set, so neither contains one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdentToken(String);
 
 impl IdentToken {
-    /// Takes these characters.
+    /// Creates a token.
     ///
     /// # Errors
-    /// They are no token.
+    /// The text is not a token.
     pub fn new(text: &str) -> Result<Self, NotAToken> {
         Self::from_octets(text.as_bytes())
     }
@@ -83,7 +83,7 @@ impl IdentToken {
         }
         Ok(Self(octets.iter().copied().map(char::from).collect()))
     }
-    /// Its characters.
+    /// Returns the token's characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -96,15 +96,15 @@ impl fmt::Display for IdentToken {
     }
 }
 
-/// A user identifier: octets other than NUL, CR and LF, one at least.
+/// A user identifier: at least one octet, without NUL, CR and LF.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserId(Vec<u8>);
 
 impl UserId {
-    /// Takes these octets, of which [`MAX_USER_ID`] are sent.
+    /// Creates a user identifier. A server sends at most [`MAX_USER_ID`] octets of it.
     ///
     /// # Errors
-    /// There are none, or one of them is NUL, CR or LF.
+    /// There are no octets, or one of them is NUL, CR or LF.
     pub fn new(octets: impl Into<Vec<u8>>) -> Result<Self, NotAUserId> {
         let octets = octets.into();
         if octets.is_empty() || octets.iter().any(|octet| b"\0\r\n".contains(octet)) {
@@ -112,13 +112,13 @@ impl UserId {
         }
         Ok(Self(octets))
     }
-    /// All that followed the colon, blanks included (§5).
+    /// Returns all octets after the colon, blanks included (§5).
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.0
     }
-    /// The octets without blanks around them: servers put one behind the colon, as the examples of §4 do, and mean no part of
-    /// the name by it.
+    /// Returns the octets without surrounding blanks. Servers put a blank after the colon, as in the examples of §4,
+    /// which is not part of the name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         trim_blanks(&self.0)
@@ -126,7 +126,7 @@ impl UserId {
 }
 
 impl fmt::Display for UserId {
-    /// As text where it is UTF-8, otherwise in hexadecimal (§5, note 6).
+    /// Formats UTF-8 as text, other octets in hexadecimal (§5, note 6).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match core::str::from_utf8(self.name()) {
             Ok(text) => f.write_str(text),
@@ -141,23 +141,23 @@ impl fmt::Debug for UserId {
     }
 }
 
-/// Why the owner is not told.
+/// The error type of a response.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorType {
-    /// A port is out of range, or no number.
+    /// A port is out of range or not a number.
     InvalidPort,
-    /// There is no such connection, or nobody who can be named owns it.
+    /// The connection does not exist, or has no owner that can be named.
     NoUser,
-    /// The owner is known and does not want to be named.
+    /// The owner has asked not to be named.
     HiddenUser,
-    /// Anything else.
+    /// Any other reason.
     UnknownError,
-    /// One that no standard defines: X and 1 to 63 further characters of a token.
+    /// An undefined error type: X and 1 to 63 further characters of a token.
     Extension(IdentToken),
 }
 
 impl ErrorType {
-    /// As it is written.
+    /// Returns its name on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -184,19 +184,19 @@ impl fmt::Display for ErrorType {
     }
 }
 
-/// What a reply says.
+/// The content of a response.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ResponseBody {
-    /// USERID: this is the owner.
+    /// USERID: the owner.
     UserId {
-        /// The operating system; `OTHER` where the identifier is not one by which the user is known there.
+        /// The operating system. `OTHER` if the identifier is not the user's name on that system.
         opsys: IdentToken,
-        /// The identifier's character set; without it US-ASCII.
+        /// The identifier's character set; `None`: US-ASCII.
         charset: Option<IdentToken>,
         /// The identifier.
         user: UserId,
     },
-    /// ERROR: the owner is not told.
+    /// ERROR: the reason.
     Error(ErrorType),
 }
 
@@ -210,12 +210,12 @@ impl fmt::Display for ResponseBody {
     }
 }
 
-/// A reply.
+/// A response.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IdentResponse {
-    /// What was asked.
+    /// The ports of the query.
     pub ports: PortPair,
-    /// What is answered.
+    /// The content.
     pub answer: ResponseBody,
 }
 
@@ -229,7 +229,7 @@ fn trim_blanks(octets: &[u8]) -> &[u8] {
     octets.get(begin..end).unwrap_or_default()
 }
 
-/// What stands before the first of these octets, and what stands after it.
+/// Splits the octets at the first `at`, which is in neither part.
 fn split_at_octet(octets: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let at = octets.iter().position(|octet| *octet == at)?;
     Some((octets.get(..at)?, octets.get(at + 1..)?))
@@ -244,32 +244,32 @@ fn parse_integer(octets: &[u8]) -> Option<u32> {
 }
 
 impl PortPair {
-    /// The pair of these ports: the server's, of which the owner is wanted, and the asker's.
+    /// Creates a pair from the server's port, whose owner is requested, and the asker's.
     #[must_use]
     pub const fn new(server: u16, client: u16) -> Self {
         Self { server: server as u32, client: client as u32 }
     }
-    /// The pair of these integers, of which ports or not: `None` for more than five digits.
+    /// Creates a pair from two integers, in the range of ports or not. `None` for more than five digits.
     #[must_use]
     pub fn of_integers(server: u32, client: u32) -> Option<Self> {
         (server.max(client) <= MAX_INTEGER).then_some(Self { server, client })
     }
-    /// The server's port and the asker's; `None` where one of them is no port (1 to 65535).
+    /// Returns the server's port and the asker's; `None` if one of them is not a port (1 to 65535).
     #[must_use]
     pub fn valid_ports(self) -> Option<(u16, u16)> {
         let port = |n| u16::try_from(n).ok().filter(|port| *port > 0);
         Some((port(self.server)?, port(self.client)?))
     }
-    /// Reads a query: a line without its end.
+    /// Parses a query: a line without its end.
     ///
     /// # Errors
-    /// It is no pair.
+    /// The line is not a pair of ports.
     pub fn parse(line: &[u8]) -> Result<Self, QueryError> {
         let (server, client) = split_at_octet(line, b',').ok_or(QueryError::NotAPair)?;
         let pair = parse_integer(server).zip(parse_integer(client)).ok_or(QueryError::NotAPair)?;
         Ok(Self { server: pair.0, client: pair.1 })
     }
-    /// Appends the query, its end included.
+    /// Appends the query with its line end.
     pub fn emit(self, buf: &mut Vec<u8>) {
         buf.extend_from_slice(self.to_string().as_bytes());
         buf.extend_from_slice(b"\r\n");
@@ -283,10 +283,10 @@ impl fmt::Display for PortPair {
 }
 
 impl IdentResponse {
-    /// Reads a reply: a line without its end.
+    /// Parses a response: a line without its end.
     ///
     /// # Errors
-    /// It is none.
+    /// The line is not a response.
     pub fn parse(line: &[u8]) -> Result<Self, ReplyError> {
         let (ports, rest) = split_at_octet(line, b':').ok_or(ReplyError::NoPair)?;
         let ports = PortPair::parse(ports).map_err(|_| ReplyError::NoPair)?;
@@ -311,7 +311,8 @@ impl IdentResponse {
         Ok(Self { ports, answer })
     }
 
-    /// Appends the reply, its end included: without blanks, and at most [`MAX_USER_ID`] octets of an identifier.
+    /// Appends the response with its line end, without blanks, and with at most [`MAX_USER_ID`] octets of the
+    /// identifier.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let mut put = |octets: &[u8]| buf.extend_from_slice(octets);
         put(self.ports.to_string().as_bytes());

@@ -1,4 +1,4 @@
-//! The server's side: queries of many connections, each answered in its turn.
+//! The server, which answers the queries of each connection in order.
 
 use crate::line::LineBuffer;
 use crate::message::{ErrorType, IdentResponse, PortPair, ResponseBody};
@@ -13,28 +13,28 @@ use usher_core::{
     StreamEvent, StreamOp, Transmit, WorkRecord,
 };
 
-/// A connection whose owner is asked for, as the server's host has it.
+/// A queried connection, from the view of the server's host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QueriedConnection {
-    /// This host's end, whose owner is wanted.
+    /// The local end, whose owner is requested.
     pub local: SocketAddr,
     /// The asker's end.
     pub remote: SocketAddr,
 }
 
-/// What a [`IdentServer`] allows.
+/// The limits of an [`IdentServer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerConfig {
-    /// How long a connection may be without a query (§2: 60 to 180 s).
+    /// Maximum time of a connection without a query (§2: 60 to 180 s).
     pub idle: Duration,
-    /// How long an answer may take, before it is UNKNOWN-ERROR.
+    /// Maximum time for an answer; then the response is UNKNOWN-ERROR.
     pub response_timeout: Duration,
-    /// Connections at a time. Beyond it the one that has been idle for longest makes room; where each waits for an answer,
+    /// Maximum connections. Beyond it, the connection that is idle longest is closed. If each waits for an answer,
     /// the new one is refused.
     pub connections: usize,
-    /// Connections at a time from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// Maximum connections from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub connections_per_network: usize,
-    /// Queries of a connection that may wait for their answers. With one more it is closed when those are answered.
+    /// Maximum pending queries of a connection. A connection with one more is closed after their responses.
     pub pipeline: usize,
 }
 
@@ -51,30 +51,30 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a [`IdentServer`] is told.
+/// A command of an [`IdentServer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerCommand {
-    /// What to answer to a query.
+    /// Answers a query.
     Answer {
-        /// Of [`ServerEvent::QueryReceived`].
+        /// The token of [`ServerEvent::QueryReceived`].
         token: u64,
-        /// The answer.
+        /// The content of the response.
         answer: ResponseBody,
     },
-    /// Allow this from now on; connections that exceed it stay.
+    /// Replaces the limits. Connections beyond them stay open.
     Configure(ServerConfig),
 }
 
-/// What a [`IdentServer`] says.
+/// An event of an [`IdentServer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
-    /// Somebody asks who owns a connection; [`ServerCommand::Answer`] is owed.
+    /// A query has arrived and needs [`ServerCommand::Answer`].
     QueryReceived {
-        /// Comes back with the answer.
+        /// Identifies the query in the answer.
         token: u64,
-        /// Who asks.
+        /// The asker's address.
         asker: SocketAddr,
-        /// About what.
+        /// The queried connection.
         connection: QueriedConnection,
     },
 }
@@ -131,7 +131,7 @@ impl ServerCounters {
     }
 }
 
-/// A query that waits for its answer, or for those before it.
+/// A query that waits for its answer or for those before it.
 #[derive(Debug)]
 struct QueuedQuery {
     token: u64,
@@ -146,9 +146,9 @@ struct ClientConnection {
     local: Option<IpAddr>,
     lines: LineBuffer,
     waiting: VecDeque<QueuedQuery>,
-    /// Under which time it is in one of the queues.
+    /// The connection's time in its queue.
     timer: Instant,
-    /// It is closed when all is answered, and not heard any more.
+    /// True if the connection closes after its pending responses and accepts no more queries.
     closing: bool,
 }
 
@@ -158,19 +158,18 @@ pub struct IdentServer {
     config: ServerConfig,
     askers: BTreeMap<ConnId, ClientConnection>,
     networks: BTreeMap<IpAddr, usize>,
-    /// By which connections the questions came that wait for an answer. Tokens are never given twice, whatever connections the
-    /// host gives the same number.
+    /// The connection of each pending query. Tokens are never reused, even if the host reuses connection numbers.
     tokens: BTreeMap<u64, ConnId>,
     next: u64,
-    /// Connections that wait for no answer, and when they have been idle for too long.
+    /// Connections without a pending query, by the end of their idle time.
     idle: TimerQueue<ConnId>,
-    /// Connections that wait for an answer, and when the first of theirs is due.
+    /// Connections with pending queries, by the deadline of the first.
     response_deadlines: TimerQueue<ConnId>,
     counters: ServerCounters,
     outputs: OutputQueue<ServerEvent>,
 }
 
-/// An address as a connection by IPv4 has it, whatever socket it came by; its scope is kept.
+/// Returns the address in IPv4 form if it is IPv4-mapped. Keeps an IPv6 scope.
 fn canonical_address(address: SocketAddr, port: u16) -> SocketAddr {
     match (address, address.ip().to_canonical()) {
         (SocketAddr::V6(mut v6), IpAddr::V6(_)) => {
@@ -182,22 +181,22 @@ fn canonical_address(address: SocketAddr, port: u16) -> SocketAddr {
 }
 
 impl IdentServer {
-    /// A server that allows this much.
+    /// Creates a server with these limits.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         Self { config, ..Self::default() }
     }
-    /// What it has done.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &ServerCounters {
         &self.counters
     }
-    /// Connections that are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.askers.len()
     }
-    /// Questions that wait for their answers.
+    /// Returns the number of pending queries.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.tokens.len()
@@ -219,7 +218,7 @@ impl IdentServer {
             self.close_connection(longest, StreamOp::Shutdown);
         }
         self.counters.connections += 1;
-        // The one that made room may have been of the same network.
+        // The closed connection can be of the same network, so the entry may be gone.
         *self.networks.entry(network).or_default() += 1;
         let timer = now + self.config.idle;
         let (lines, waiting) = (LineBuffer::default(), VecDeque::new());
@@ -246,14 +245,14 @@ impl IdentServer {
         }
     }
 
-    /// The asker sends no more: it is closed when all is answered.
+    /// Handles the asker's end of stream: the connection closes after its pending responses.
     fn finish_input(&mut self, now: Instant, conn: ConnId) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         asker.closing = true;
         self.send_ready_responses(now, conn);
     }
 
-    /// Takes a query: it is answered already where it is not right, and otherwise asked.
+    /// Handles a query: answers an invalid one at once, and reports a valid one to the owner.
     fn handle_query(&mut self, now: Instant, conn: ConnId, line: &[u8]) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         self.counters.queries += 1;
@@ -291,12 +290,12 @@ impl IdentServer {
                 None
             }
         };
-        // What is no pair cannot be repeated; zeros are no ports of anybody.
+        // A malformed pair cannot be repeated. The response has zeros, which are not valid ports.
         let ports = pair.unwrap_or_default();
         asker.waiting.push_back(QueuedQuery { token, ports, until, answer: error.map(ResponseBody::Error) });
     }
 
-    /// Sends what is answered, in the order of the queries, and arms the connection's timer.
+    /// Sends the ready responses in the order of the queries and arms the connection's timer.
     fn send_ready_responses(&mut self, now: Instant, conn: ConnId) {
         let Some(asker) = self.askers.get_mut(&conn) else { return };
         let mut bytes = self.outputs.take_buffer();
@@ -315,7 +314,7 @@ impl IdentServer {
         if asker.closing && asker.waiting.is_empty() {
             return self.close_connection(conn, StreamOp::Shutdown);
         }
-        // It is in one of the two.
+        // The connection is in one of the two queues.
         let _ = self.idle.remove(asker.timer, conn) || self.response_deadlines.remove(asker.timer, conn);
         match asker.waiting.front() {
             Some(first) => {

@@ -30,7 +30,7 @@ fn user_response(name: &str) -> ResponseBody {
     ResponseBody::UserId { opsys, charset: None, user: UserId::new(name).unwrap() }
 }
 
-/// A server at port 113 of [`SERVER`] and a client at [`ASKER`]. Port 6193 there is of `ann`, any other of nobody.
+/// A server at port 113 of [`SERVER`] and a client at [`ASKER`]. `ann` owns port 6193; other ports have no owner.
 fn test_network(config: ServerConfig) -> (MachineNetwork, HostHandle<IdentServer>, HostHandle<IdentClient>) {
     let mut net = MachineNetwork::new(ChannelConfig::default());
     let server = net.add_host(IdentServer::new(config), &[parse_ip(SERVER)]);
@@ -214,7 +214,7 @@ impl ManualServer {
             .handle_command(self.now, ServerCommand::Answer { token, answer: user_response(name) })
             .unwrap();
     }
-    /// What it sends and does, each as text.
+    /// Returns its outputs as text.
     fn drain_outputs(&mut self) -> Vec<String> {
         let mut buf = Vec::new();
         let mut all = Vec::new();
@@ -273,7 +273,7 @@ fn an_idle_connection_is_closed_and_only_queries_keep_it_open() {
     assert_eq!(hand.drain_outputs(), ["0: Shutdown"]);
     assert_eq!((hand.server.connection_count(), hand.server.poll_timeout()), (0, None));
     assert_eq!(hand.server.counters().idle, 1);
-    // What comes by a connection that is over is nobody's.
+    // Data of a closed connection is ignored.
     hand.send_text(conn, "1,2\n");
     assert_eq!((hand.queried_connections().len(), hand.drain_outputs().len()), (0, 0));
 }
@@ -311,7 +311,7 @@ fn whoever_asks_and_sends_no_more_is_answered_still() {
     hand.finish_sending(conn);
     hand.advance_time(119);
     assert_eq!(hand.drain_outputs(), ["1: 1,1:ERROR:UNKNOWN-ERROR\r\n", "1: Shutdown"]);
-    // And who is owed nothing is closed at once.
+    // A connection without pending responses is closed at once.
     let conn = hand.accept_client(2);
     hand.finish_sending(conn);
     assert_eq!(hand.drain_outputs(), ["2: Shutdown"]);

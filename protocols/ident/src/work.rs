@@ -1,4 +1,4 @@
-//! What the machines of this crate do that a simulated processor can be charged for.
+//! The labelled work of this crate's machines, which a simulated processor is charged for.
 
 usher_core::work_labels! {
     /// A query sent or received, or the reply to it.

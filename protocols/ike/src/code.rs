@@ -1,4 +1,4 @@
-//! Numbers that the RFCs give: open sets, since others may be met on the wire.
+//! Numbers of the RFCs, as open sets: other values may arrive.
 
 /// Declares a newtype of a number with named values.
 macro_rules! codes {
@@ -9,9 +9,9 @@ macro_rules! codes {
 
         impl $type {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
-            /// Those that have a name here, in the order of their declaration.
+            /// The named values, in the order of their declaration.
             pub const NAMED: &'static [Self] = &[$(Self::$name),*];
-            /// As the RFC writes it, where it is one of these.
+            /// Returns the name in the RFC, if it is a named value.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {

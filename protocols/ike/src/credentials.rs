@@ -1,4 +1,4 @@
-//! Who answers an endpoint's jobs: keys that sign, and authorities that are trusted.
+//! Keys and trusted authorities that answer an endpoint's jobs.
 
 use crate::code::IdType;
 use crate::machine::{CertificateName, IkeCommand, IkeJob};
@@ -15,14 +15,14 @@ use usher_crypto::x509::{
     CertificateInfo, SubjectName, certificate_name, has_subject_name, may_issue_for_ike, may_prove_identity,
 };
 
-/// The keys of connections, and whom they trust. A host asks it wherever it does jobs, as on a thread.
+/// The signing keys and trust anchors of connections. A host calls it wherever it runs jobs, for example on a worker.
 #[derive(Debug, Default)]
 pub struct IkeCredentials {
     keys: BTreeMap<String, Arc<SigningKey>>,
     trusted: BTreeMap<String, TrustAnchors>,
 }
 
-/// Whom a connection trusts.
+/// The trust anchors of a connection.
 #[derive(Debug)]
 struct TrustAnchors {
     roots: TrustRoots,
@@ -30,18 +30,18 @@ struct TrustAnchors {
     verifier: ChainVerifier,
 }
 
-/// Why somebody's certificate proves nothing.
+/// The reason why a certificate proves nothing.
 #[derive(Debug)]
 pub enum CertificateRejection {
-    /// The connection trusts nobody by certificate.
+    /// The connection has no trust anchors.
     NoTrustAnchors,
-    /// It is not below an authority that is trusted, not of now, or revoked.
+    /// It has no path to a trusted authority, is not valid now, or is revoked.
     Chain(TlsError),
-    /// It is somebody else's than who the other side says it is.
+    /// It does not have the identity that the peer claims.
     Identity,
-    /// It is not for this (RFC 4945 §5.1.3).
+    /// Its key usage does not allow this use (RFC 4945 §5.1.3).
     Usage,
-    /// Its key has not signed.
+    /// Its key did not make the signature.
     Signature,
 }
 
@@ -58,18 +58,18 @@ impl fmt::Display for CertificateRejection {
 }
 
 impl IkeCredentials {
-    /// With nobody's key, trusting nobody.
+    /// Creates it without keys and trust anchors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// The key that a connection of this name signs with. Gives its kind.
+    /// Sets the signing key of the connection with this name. Returns the kind of the key.
     pub fn add_key(&mut self, connection: &str, key: SigningKey) -> KeyKind {
         let kind = key.kind();
         self.keys.insert(connection.into(), Arc::new(key));
         kind
     }
-    /// Whom a connection of this name trusts.
+    /// Sets the trust anchors of the connection with this name.
     ///
     /// # Errors
     /// [`TlsError::Config`] if there is no authority, or one is no certificate.
@@ -83,12 +83,12 @@ impl IkeCredentials {
         self.trusted.insert(connection.into(), TrustAnchors { roots, clock, verifier });
         Ok(())
     }
-    /// The certificates of all authorities that are trusted, DER.
+    /// The certificates of all trusted authorities, DER.
     pub fn trusted_authorities(&self) -> impl Iterator<Item = &[u8]> {
         self.trusted.values().flat_map(|trusted| trusted.roots.certificates())
     }
-    /// The same with these revocation lists, DER: whoever is on one of its issuer is not trusted, nor is anybody of an issuer
-    /// whose list is out of date.
+    /// Returns a copy with these revocation lists, DER. Certificates on a list are rejected. An issuer with an
+    /// outdated list has all its certificates rejected.
     ///
     /// # Errors
     /// [`TlsError::Config`] if one is no list.
@@ -103,7 +103,7 @@ impl IkeCredentials {
         Ok(all)
     }
 
-    /// Does a job, and gives what the endpoint is to be told.
+    /// Runs a job and returns the command with its result.
     #[must_use]
     pub fn answer_job(&self, job: &JobRequest<IkeJob>) -> IkeCommand {
         let token = job.token;
@@ -120,10 +120,10 @@ impl IkeCredentials {
         }
     }
 
-    /// Whether what is to be verified holds: gives the path of the certificate, from it to a root, DER.
+    /// Verifies a proof. Returns the path of the certificate, from it to a root, DER.
     ///
     /// # Errors
-    /// Why not; of a job that asks for a signature, [`CertificateRejection::NoTrustAnchors`].
+    /// The reason of the rejection. For a signing job, [`CertificateRejection::NoTrustAnchors`].
     pub fn verify_proof(&self, job: &IkeJob) -> Result<Vec<Vec<u8>>, CertificateRejection> {
         let IkeJob::Verify { connection, identity, certificates, scheme, octets, signature, .. } = job else {
             return Err(CertificateRejection::NoTrustAnchors);
@@ -134,7 +134,7 @@ impl IkeCredentials {
         if !is_of(leaf, identity) {
             return Err(CertificateRejection::Identity);
         }
-        // The root is trusted as it is.
+        // The root is trusted without a check.
         let between = path.get(1..path.len() - 1).unwrap_or_default();
         if !may_prove_identity(leaf) || !between.iter().all(|authority| may_issue_for_ike(authority)) {
             return Err(CertificateRejection::Usage);
@@ -143,22 +143,23 @@ impl IkeCredentials {
         Ok(path)
     }
 
-    /// Whether a chain, DER, its own certificate first, ends below what a connection trusts.
+    /// True if a chain, DER, its end-entity certificate first, leads to a trust anchor of the connection.
     #[must_use]
     pub fn is_chain_trusted(&self, connection: &str, chain: &[&[u8]]) -> bool {
         self.trusted.get(connection).is_some_and(|trusted| trusted.verifier.verify_path(chain).is_ok())
     }
 }
 
-/// The certificates of a path as [`IkeCommand::Revoked`] names them, but for its root, which nobody revokes.
+/// Returns the names of a path's certificates, as [`IkeCommand::Revoked`] has them. The root is left out: it cannot
+/// be revoked.
 #[must_use]
 pub fn certificate_names(path: &[Vec<u8>]) -> Vec<CertificateName> {
     let below = path.len().saturating_sub(1).max(1);
     path.iter().take(below).filter_map(|der| certificate_name(der).ok()).collect()
 }
 
-/// Until when a path of certificates holds, DER, from somebody's own to a root: until the first of them ends. Of a root that is not
-/// looked at, which is trusted as it is.
+/// Returns the end of validity of a path, DER, from the end-entity certificate to the root: the earliest of all
+/// certificates. The root does not count, since it is trusted without a check.
 #[must_use]
 pub fn valid_until(path: &[Vec<u8>]) -> WallTime {
     let below = path.len().saturating_sub(1).max(1);
@@ -166,8 +167,8 @@ pub fn valid_until(path: &[Vec<u8>]) -> WallTime {
     ends.map(|end| end.unwrap_or(WallTime::UNIX_EPOCH)).min().unwrap_or(WallTime::UNIX_EPOCH)
 }
 
-/// Whether a certificate is of an identity: it bears it as an alternative name of the same kind, or as its subject
-/// (RFC 7296 §3.5, RFC 4945 §3.1).
+/// True if a certificate has an identity: as a subject alternative name of the same kind, or as its subject (RFC 7296
+/// §3.5, RFC 4945 §3.1).
 #[must_use]
 pub fn is_of(certificate: &[u8], identity: &Identification) -> bool {
     let name = match (identity.kind, identity.as_text(), identity.as_address()) {

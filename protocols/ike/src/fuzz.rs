@@ -1,4 +1,4 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false for a defect.
 
 use crate::machine::{
     ChildlessPolicy, IkeCommand, IkeConnection, IkeEndpoint, IkeEndpointConfig, LocalAuth, NAT_SOCKET,
@@ -15,7 +15,7 @@ use usher_core::{
 };
 use usher_crypto::SecretValue;
 
-/// Reads octets as a message; what is one is written and read again, and must be the same.
+/// Parses octets as a message. A valid one must survive writing and parsing.
 pub fn check_message(octets: &[u8]) -> bool {
     let Ok(message) = IkeMessage::parse(octets) else { return true };
     let mut buf = Vec::new();
@@ -25,8 +25,8 @@ pub fn check_message(octets: &[u8]) -> bool {
         && buf.len() == octets.len()
 }
 
-/// An endpoint that begins one IKE_SA and serves others, and is sent these datagrams, each behind its length in two octets:
-/// whatever they are, what it sends are messages, and what it keeps stays bounded.
+/// Gives these datagrams, each after a length of two octets, to an endpoint that initiates one IKE_SA and serves
+/// others. It must send valid messages and keep its memory bounded.
 pub fn check_endpoint(octets: &[u8]) -> bool {
     let key = || SecretValue::from(&b"key"[..]);
     let Ok(proposal) = Proposal::parse_ike("aes128-sha256-modp1024") else { return false };
@@ -77,7 +77,7 @@ pub fn check_endpoint(octets: &[u8]) -> bool {
         }
     }
     let bounded = endpoint.sa_count() <= 5 && endpoint.half_open() <= 4;
-    // All of it ends by itself.
+    // All state must end by itself.
     for n in 0..20 {
         endpoint.handle_input(now + Duration::from_secs(60 * (n + 1)), MachineInput::Timeout);
         while endpoint.poll_output(&mut buf).is_some() {}

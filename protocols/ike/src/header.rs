@@ -10,14 +10,14 @@ pub const HEADER_LEN: usize = 28;
 /// The version that messages have: 2.0.
 const VERSION: u8 = 0x20;
 
-/// A security parameter index of an IKE_SA. Zero: not known yet.
+/// The SPI of an IKE_SA. Zero if not yet known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Spi(pub [u8; 8]);
 
 impl Spi {
-    /// Not known yet.
+    /// The SPI that is not yet known.
     pub const ZERO: Self = Self([0; 8]);
-    /// True where it is not known yet.
+    /// True if it is not yet known.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self == Self::ZERO
@@ -37,23 +37,22 @@ impl fmt::Debug for Spi {
     }
 }
 
-/// What stands before the payloads of a message. Its version is 2.0 when it is written; a higher minor version is read
-/// and means nothing.
+/// The IKE header. Its version is 2.0 when written; any higher minor version is accepted and ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IkeHeader {
     /// The SPI that the original initiator of the IKE_SA chose.
     pub initiator_spi: Spi,
     /// The SPI that the original responder chose; zero in the first message.
     pub responder_spi: Spi,
-    /// What the message is of.
+    /// The exchange of the message.
     pub exchange: ExchangeType,
-    /// The sender is the original initiator of the IKE_SA.
+    /// True if the sender is the original initiator of the IKE_SA.
     pub initiator: bool,
-    /// The message is a response.
+    /// True for a response.
     pub response: bool,
-    /// The sender could speak a higher major version.
+    /// True if the sender supports a higher major version.
     pub higher_version: bool,
-    /// The message ID: of a request the next of its sender, of a response that of its request.
+    /// The message ID. A response has that of its request.
     pub message_id: u32,
 }
 
@@ -62,11 +61,11 @@ const HIGHER_VERSION: u8 = 1 << 4;
 const RESPONSE: u8 = 1 << 5;
 
 impl IkeHeader {
-    /// Reads a header, and gives the type of the first payload and the whole message's length besides. The length is what
-    /// the header says: at least [`HEADER_LEN`], maybe not what was received.
+    /// Parses a header. Returns it with the type of the first payload and the message's length. The length is the
+    /// header's: at least [`HEADER_LEN`], possibly not the received one.
     ///
     /// # Errors
-    /// It is too short, of another major version, or has a length that none can have.
+    /// It is too short, of another major version, or has an impossible length.
     pub fn parse(reader: &mut OctetReader<'_>) -> Result<(Self, PayloadType, usize), ParseError> {
         let (initiator_spi, responder_spi) = (Spi(reader.read_array()?), Spi(reader.read_array()?));
         let first = PayloadType(reader.read_u8()?);
@@ -91,7 +90,7 @@ impl IkeHeader {
         Ok((header, first, length))
     }
 
-    /// Writes it, with the type of the first payload; [`finish`](Self::patch_length) puts in the length.
+    /// Writes it with the type of the first payload. [`patch_length`](Self::patch_length) writes the length.
     pub(crate) fn emit(&self, writer: &mut OctetWriter<'_>, first: PayloadType) {
         let flag = |is, bit| if is { bit } else { 0 };
         let flags = flag(self.initiator, INITIATOR)
@@ -106,7 +105,7 @@ impl IkeHeader {
             .write_u32(0);
     }
 
-    /// Puts the length of a whole message into its header, whose place is the writer's beginning.
+    /// Writes the length of the whole message into its header at the writer's start.
     pub(crate) fn patch_length(writer: &mut OctetWriter<'_>, length: usize) {
         writer.overwrite_at(HEADER_LEN - 4, &(length as u32).to_be_bytes());
     }

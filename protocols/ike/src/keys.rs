@@ -1,4 +1,4 @@
-//! Keys (RFC 7296 §2.13 to §2.18).
+//! Key derivation (RFC 7296 §2.13 to §2.18).
 
 use crate::header::Spi;
 use crate::suite::{IkeAlgorithms, PacketAlgorithms};
@@ -7,7 +7,7 @@ use usher_crypto::SecretValue;
 use usher_crypto::mac::{KeyedMac, MacAlgorithm};
 pub use usher_esp::EspKeys as PacketKeys;
 
-/// prf+ (§2.13): so many octets as are asked for, 255 outputs of the function at most.
+/// prf+ (§2.13): returns this number of octets, at most 255 outputs of the PRF.
 #[must_use]
 pub fn prf_plus(prf: &dyn KeyedMac, seed: &[&[u8]], octets: usize) -> SecretValue {
     let mut all = SecretValue::new(Vec::with_capacity(octets + 64));
@@ -29,14 +29,14 @@ pub fn prf_plus(prf: &dyn KeyedMac, seed: &[&[u8]], octets: usize) -> SecretValu
     all
 }
 
-/// Nonces and SPIs of an exchange, as keys are made of them.
+/// The nonces and SPIs from which keys derive.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyDerivationInputs<'a> {
     /// Ni.
     pub initiator_nonce: &'a [u8],
     /// Nr.
     pub responder_nonce: &'a [u8],
-    /// SPIi of the IKE_SA that the keys are for.
+    /// SPIi of the IKE_SA of the keys.
     pub initiator_spi: Spi,
     /// SPIr.
     pub responder_spi: Spi,
@@ -45,19 +45,19 @@ pub struct KeyDerivationInputs<'a> {
 /// The keys of an IKE_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IkeKeys {
-    /// Makes the keys of CHILD_SAs, and of the IKE_SA that follows.
+    /// Derives the keys of CHILD_SAs and of the next IKE_SA.
     pub sk_d: SecretValue,
-    /// Authenticates the initiator's messages; empty where the cipher does.
+    /// Authenticates the initiator's messages. Empty with an AEAD cipher.
     pub sk_ai: SecretValue,
-    /// Authenticates the responder's messages.
+    /// Authenticates the responder's messages. Empty with an AEAD cipher.
     pub sk_ar: SecretValue,
-    /// Enciphers the initiator's messages, with its salt.
+    /// Encrypts the initiator's messages; with the salt.
     pub sk_ei: SecretValue,
-    /// Enciphers the responder's messages.
+    /// Encrypts the responder's messages; with the salt.
     pub sk_er: SecretValue,
-    /// Of the initiator's AUTH payload.
+    /// For the initiator's AUTH payload.
     pub sk_pi: SecretValue,
-    /// Of the responder's AUTH payload.
+    /// For the responder's AUTH payload.
     pub sk_pr: SecretValue,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn compute_prf(prf: MacAlgorithm, key: &[u8], parts: &[&[u8]]) -> Sec
 }
 
 impl IkeKeys {
-    /// Those of a first IKE_SA, from its key exchange (§2.14).
+    /// Derives the keys of a first IKE_SA from its key exchange (§2.14).
     #[must_use]
     pub fn from_key_exchange(
         algorithms: &IkeAlgorithms,
@@ -77,15 +77,15 @@ impl IkeKeys {
         seeds: &KeyDerivationInputs<'_>,
     ) -> Self {
         let KeyDerivationInputs { initiator_nonce: ni, responder_nonce: nr, .. } = *seeds;
-        // Of AES-XCBC the key has half of its bits of each nonce; nonces have 16 octets at least.
+        // AES-XCBC's key takes half of its bits from each nonce. A nonce has at least 16 octets.
         let half = if algorithms.prf == MacAlgorithm::AesXcbc { 8 } else { usize::MAX };
         let cut = |nonce: &'_ [u8]| nonce.len().min(half);
         let key = SecretValue::new([&ni[..cut(ni)], &nr[..cut(nr)]].concat());
         Self::from_seed(algorithms, &compute_prf(algorithms.prf, &key, &[secret]), seeds)
     }
 
-    /// Those of an IKE_SA that takes the place of one with these keys, whose pseudorandom function is `prf` (§2.18). The
-    /// secrets of further key exchanges follow the nonces, one after another (RFC 9370 §2.2.4).
+    /// Derives the keys of the IKE_SA that replaces this one, whose PRF is `prf` (§2.18). The secrets of additional
+    /// key exchanges follow the nonces in order (RFC 9370 §2.2.4).
     #[must_use]
     pub fn derive_rekeyed(
         &self,
@@ -99,7 +99,7 @@ impl IkeKeys {
         Self::from_seed(algorithms, &seed, seeds)
     }
 
-    /// Those that take their place after a further key exchange (RFC 9370 §2.2.2).
+    /// Derives the keys after an additional key exchange (RFC 9370 §2.2.2).
     #[must_use]
     pub fn derive_updated(
         &self,
@@ -110,7 +110,7 @@ impl IkeKeys {
         self.derive_rekeyed(algorithms.prf, algorithms, (secret, &[]), seeds)
     }
 
-    /// Those of an IKE_SA that is taken up again, from SK_d of the one before (RFC 5723 §5.1).
+    /// Derives the keys of a resumed IKE_SA from SK_d of the old one (RFC 5723 §5.1).
     #[must_use]
     pub fn from_ticket_key(algorithms: &IkeAlgorithms, sk_d: &[u8], seeds: &KeyDerivationInputs<'_>) -> Self {
         let nonces = (seeds.initiator_nonce, seeds.responder_nonce);
@@ -143,8 +143,8 @@ impl IkeKeys {
         }
     }
 
-    /// The keys of a CHILD_SA (§2.17), from the secret of its own exchange where it had one, and those of the key exchanges
-    /// that followed (RFC 9370 §2.2.4).
+    /// Derives the keys of a CHILD_SA (§2.17). The inputs are the secret of its own key exchange, if any, and those
+    /// of additional ones (RFC 9370 §2.2.4).
     #[must_use]
     pub fn derive_child_keys(
         &self,
@@ -170,13 +170,14 @@ impl IkeKeys {
 /// The keys of a CHILD_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildKeys {
-    /// Of packets from the initiator of the exchange that made it.
+    /// Of packets from the initiator of the exchange.
     pub initiator: PacketKeys,
     /// Of packets from its responder.
     pub responder: PacketKeys,
 }
 
-/// What one side's AUTH payload is of (§2.15): its first message, the other's nonce, and prf(SK_p, its identity).
+/// Returns the octets that one side's AUTH payload covers (§2.15): its first message, the peer's nonce, and prf(SK_p,
+/// its identity).
 #[must_use]
 pub fn signed_octets(prf: MacAlgorithm, message: &[u8], nonce: &[u8], sk_p: &[u8], id: &[u8]) -> Vec<u8> {
     let mut octets = [message, nonce].concat();
@@ -184,7 +185,7 @@ pub fn signed_octets(prf: MacAlgorithm, message: &[u8], nonce: &[u8], sk_p: &[u8
     octets
 }
 
-/// The AUTH payload of a shared key (§2.15), which may be the key that an EAP method gave (§2.16).
+/// Returns the AUTH data of a shared key (§2.15), or of the key of an EAP method (§2.16).
 #[must_use]
 pub fn shared_key_code(prf: MacAlgorithm, shared: &[u8], octets: &[u8]) -> SecretValue {
     const PAD: &[u8] = b"Key Pad for IKEv2";

@@ -1,4 +1,4 @@
-//! IKEv2 (RFC 7296): messages, what protects them, and the endpoint that speaks them.
+//! IKEv2 (RFC 7296): messages, their protection, and an endpoint as a machine.
 //!
 //! ```text
 //! initiator ── IKE_SA_INIT ──▶ responder     proposals, key exchange, nonces, NAT detection
@@ -7,17 +7,29 @@
 //!           ◀─────────────────
 //!           ── CREATE_CHILD_SA, INFORMATIONAL ──▶ and back: either side begins
 //! ```
-//! An [`IkeEndpoint`] is a machine over the datagrams of UDP ports 500 and 4500, with IKE_SAs of both roles. It says what is to be
-//! installed before it sends what depends on that ([`Event::Install`](machine::IkeEvent::Install)). What it cannot know it asks for:
-//! EAP packets are judged by whoever asks an AAA server or is one ([`Event::Eap`](machine::IkeEvent::Eap)), addresses come from
-//! pools that are elsewhere ([`Event::AddressWanted`](machine::IkeEvent::AddressRequested)), signatures are a helper's
-//! ([`IkeJob`](machine::IkeJob)), such as `Credentials`.
+//! An [`IkeEndpoint`] is a machine ([`usher_core::Machine`]) over the datagrams of UDP ports 500 and 4500. It has
+//! IKE_SAs of both roles. It has four kinds of methods:
 //!
-//! A [`IkeMessage`] is a [`IkeHeader`] and a chain of [`Payload`]s. Reading one is total and bounded: whatever the octets are, the
-//! answer is a message or a [`ParseError`], and what is kept is in proportion to what came. Numbers that the RFCs give
-//! ([`code`]) are open sets, since others may be met; a payload of a type that is not known stays as it was, with its
-//! critical bit. [`suite`] reads and chooses proposals, [`keys`] derives keys, [`protect`] enciphers messages, in fragments
-//! where they are long.
+//! - Getters (`counters`, `sa_count`, `half_open`) show its state.
+//! - `handle_input` takes datagrams and timeouts.
+//! - `handle_command` takes commands ([`IkeCommand`](machine::IkeCommand)), such as "initiate an IKE_SA", and the
+//!   results of jobs.
+//! - `poll_output` and `poll_timeout` return transmissions, events ([`IkeEvent`](machine::IkeEvent)), jobs
+//!   ([`IkeJob`](machine::IkeJob)) and the next timeout.
+//!
+//! The endpoint gives [`IkeEvent::Install`](machine::IkeEvent::Install) before it sends a message that depends on the
+//! installed CHILD_SA. Its owner provides the rest:
+//!
+//! - An AAA server, or a local one, answers EAP packets ([`IkeEvent::Eap`](machine::IkeEvent::Eap)).
+//! - Address pools assign addresses ([`IkeEvent::AddressRequested`](machine::IkeEvent::AddressRequested)).
+//! - A worker makes and verifies signatures ([`IkeJob`](machine::IkeJob)), for example with `Credentials`.
+//!
+//! An [`IkeMessage`] is an [`IkeHeader`] and a chain of [`Payload`]s. The parser returns a message or a
+//! [`ParseError`] for any octets, and allocates in proportion to them. The numbers of the RFCs ([`code`]) are open
+//! sets: unknown values are kept. A payload of an unknown type keeps its octets and its critical bit.
+//!
+//! [`suite`] reads and chooses proposals, [`keys`] derives keys, and [`protect`] encrypts messages, in fragments if
+//! they are long.
 
 #![cfg_attr(not(test), no_std)]
 

@@ -1,4 +1,4 @@
-//! The endpoint: IKE_SAs with any number of peers, of both roles.
+//! The endpoint: a machine that has IKE_SAs of both roles with any number of peers.
 
 mod authenticate;
 mod child;
@@ -59,20 +59,20 @@ use usher_core::{
     SecureRng, SocketId, Transmit, WallTime, WorkRecord,
 };
 
-/// The automata as they run: what becomes of CHILD_SAs and of IKE_SAs that are replaced and deleted.
+/// State diagrams of CHILD_SAs and IKE_SAs that are replaced and deleted, as the code runs them.
 pub const AUTOMATA: [AutomatonDiagram; 2] =
     [collision::ChildRekeying::DIAGRAM, collision::SaRekeying::DIAGRAM];
 
-/// The socket of UDP port 500, of IPv4.
+/// The IPv4 socket of UDP port 500.
 pub const SOCKET: SocketId = SocketId::from_number(0);
-/// The socket of UDP port 4500, of IPv4, on which ESP comes too: what begins with four octets of zero is the endpoint's.
+/// The IPv4 socket of UDP port 4500. ESP arrives there too; a datagram that begins with four zero octets is IKE.
 pub const NAT_SOCKET: SocketId = SocketId::from_number(1);
-/// The socket of UDP port 500, of IPv6.
+/// The IPv6 socket of UDP port 500.
 pub const SOCKET_V6: SocketId = SocketId::from_number(2);
-/// The socket of UDP port 4500, of IPv6.
+/// The IPv6 socket of UDP port 4500.
 pub const NAT_SOCKET_V6: SocketId = SocketId::from_number(3);
 
-/// Whether a socket is of UDP port 4500.
+/// True for a socket of UDP port 4500.
 fn is_nat(socket: SocketId) -> bool {
     socket == NAT_SOCKET || socket == NAT_SOCKET_V6
 }
@@ -173,18 +173,19 @@ usher_core::counters! {
     }
 }
 
-/// Octets of a first request at most: what is kept of it is nobody's who has proved anything.
+/// Most octets of a first request. Its sender is not authenticated, and the endpoint stores it.
 const FIRST_MESSAGE: usize = 1 << 13;
 
-/// What an IKE_SA is found by when another of the same two comes: its connection, too, since what one connection lets in by a shared key
-/// that many know must not end what another let in by a certificate.
+/// The connection, the local identity and the peer's identity: the key to find older IKE_SAs of the same pair. The
+/// connection is part of it because connections differ in strength. An IKE_SA of a widely known shared key must not
+/// end one of a certificate.
 type IdentityPair = (String, Identification, Identification);
 
 fn identity_pair(sa: &IkeSa) -> IdentityPair {
     (sa.connection.name.clone(), sa.connection.local.clone(), sa.peer_identity())
 }
 
-/// What a step works with: what an endpoint has beside its IKE_SAs, of which one is in other hands.
+/// Builds the [`StepContext`] of a step from the endpoint's fields, apart from its IKE_SAs.
 macro_rules! context {
     ($endpoint:expr, $now:expr) => {
         StepContext {
@@ -203,7 +204,8 @@ macro_rules! context {
     };
 }
 
-/// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`] and [`NAT_SOCKET`], and of the same of IPv6.
+/// An IKEv2 endpoint: a [`Machine`] over the datagrams of [`SOCKET`], [`NAT_SOCKET`], [`SOCKET_V6`] and
+/// [`NAT_SOCKET_V6`].
 #[derive(Debug)]
 pub struct IkeEndpoint {
     config: IkeEndpointConfig,
@@ -211,28 +213,28 @@ pub struct IkeEndpoint {
     connections: Vec<Arc<IkeConnection>>,
     rng: SecureRng,
     sas: SessionTable<Box<IkeSa>>,
-    /// By this side's SPI.
+    /// IKE_SAs by this side's SPI.
     by_spi: HashMap<Spi, u64>,
-    /// Those that others began, by where from and their initiator's SPI: a first request may come again.
+    /// IKE_SAs of peers by source address and initiator SPI, to recognize a retransmitted first request.
     by_origin: HashMap<(SocketAddr, Spi), u64>,
-    /// At which SPIs CHILD_SAs receive.
+    /// The inbound SPIs of all CHILD_SAs.
     inbound: HashSet<u32>,
-    /// Those that are established, by who both sides are.
+    /// Established IKE_SAs by connection and identities.
     by_pair: HashMap<IdentityPair, Vec<u64>>,
     half_open: HalfOpen,
-    /// What first requests have cost.
+    /// The load of first requests.
     pressure: RequestPressure,
-    /// Failed proofs by shared keys.
+    /// Lockouts for failed proofs by shared keys.
     proof_lockouts: ProofLockoutTable,
-    /// What fragments take in half-open IKE_SAs, and in all others.
+    /// Octets of stored fragments: in half-open IKE_SAs, and in all others.
     fragments: [FragmentUsageTable; 2],
     cookies: CookieSecrets,
     tickets: TicketTable,
-    /// Certificates that are revoked, as far as that was told.
+    /// The revoked certificates, by the last command.
     revoked: Arc<BTreeSet<CertificateName>>,
-    /// Those that have ended and answer their last request again, by the number of their end.
+    /// Ended IKE_SAs that still answer a retransmission of their last request, in the order of their end.
     lingering: BTreeMap<u64, u64>,
-    /// How many have ended so.
+    /// Number of IKE_SAs that have ended this way.
     lingering_total: u64,
     timers: TimerQueue<u64>,
     armed: HashMap<u64, Instant>,
@@ -241,11 +243,11 @@ pub struct IkeEndpoint {
 }
 
 impl IkeEndpoint {
-    /// An endpoint that allows this much. Its chance is what keys are made of.
+    /// Creates an endpoint with these limits. It draws all keys from `rng`.
     #[must_use]
     pub fn new(config: IkeEndpointConfig, mut rng: SecureRng) -> Self {
         let hasher = hash_state(&mut rng);
-        // There is room for a whole message of a network at least, or none would ever be whole.
+        // A network has room for at least one whole message; otherwise none could be reassembled.
         let share = (config.fragments / 8).max(2 * config.message);
         let all = config.fragments.max(2 * share);
         let fragments = [share, usize::MAX].map(|share| FragmentUsageTable::new(all, share, &hasher));
@@ -274,31 +276,31 @@ impl IkeEndpoint {
             outputs: OutputQueue::default(),
         }
     }
-    /// What an IKE_SA is called outside: shards call none of theirs as another does.
+    /// Returns the public id of an IKE_SA, which is unique across shards.
     fn sa_id(&self, token: u64) -> SaId {
         SaId::from_token(token, self.config.shard.number)
     }
-    /// What it has done.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &IkeCounters {
         &self.counters
     }
-    /// IKE_SAs that there are, those that are being made or have just ended among them.
+    /// Number of IKE_SAs, with half-open ones and those that have just ended.
     #[must_use]
     pub fn sa_count(&self) -> usize {
         self.sas.len()
     }
-    /// IKE_SAs without those that have ended.
+    /// Number of IKE_SAs that have not ended.
     fn active_sa_count(&self) -> usize {
         self.sas.len() - self.lingering.len()
     }
-    /// IKE_SAs whose initiator has not proved who it is.
+    /// Number of IKE_SAs whose initiator has not yet authenticated.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.half_open.entry_count()
     }
 
-    /// Does one step of an IKE_SA, and what follows of it for the endpoint.
+    /// Runs one step of an IKE_SA and applies its effects to the endpoint.
     fn step_sa<T>(
         &mut self,
         now: Instant,
@@ -317,7 +319,8 @@ impl IkeEndpoint {
                 Some(stage) => self.half_open.is_at(origin.ip(), number, stage),
                 None => {
                     self.half_open.remove_half_open(origin.ip(), number);
-                    // Whoever goes on with that has to show cookies, and is not answered at last.
+                    // An initiator that fails to authenticate has to return cookies next time, and is dropped if it
+                    // continues.
                     if self.sas.get(token).is_some_and(|sa| sa.unproved) {
                         self.pressure.record_refusal(now, origin.ip());
                     }
@@ -335,7 +338,7 @@ impl IkeEndpoint {
         Some(result)
     }
 
-    /// Counts what the fragments of an IKE_SA take, and drops the oldest where all take too much.
+    /// Counts the octets of an IKE_SA's fragments. Drops the oldest fragments if the total is over the limit.
     fn count_fragments(&mut self, token: u64) {
         let Some(sa) = self.sas.get_mut(token) else { return };
         let takes = sa.reassembly.memory_octets();
@@ -346,7 +349,7 @@ impl IkeEndpoint {
         let [unproved, others] = &mut self.fragments;
         let (is, is_not) = if half_open { (unproved, others) } else { (others, unproved) };
         is_not.remove_usage(token);
-        // A large one may take the place of many small ones.
+        // One large message may displace several small ones.
         while let Some(oldest) = is.record_usage(token, network, takes) {
             is.remove_usage(oldest);
             if let Some(sa) = self.sas.get_mut(oldest) {
@@ -365,14 +368,15 @@ impl IkeEndpoint {
         Some(identity_pair(sa))
     }
 
-    /// An IKE_SA is established: others of the same two end, where it says that they are no more or there shall be one only.
+    /// Handles a newly established IKE_SA. Ends others of the same pair after INITIAL_CONTACT, or if they must be
+    /// unique.
     fn announce_established(&mut self, now: Instant, token: u64, pair: IdentityPair) {
         self.counters.established += 1;
         let Some(sa) = self.sas.get_mut(token) else { return };
         let (forgotten, unique) = (sa.initial_contact, sa.connection.unique);
         if let Some(old) = sa.resumes.take() {
             self.counters.resumed += 1;
-            // Without a word, with its CHILD_SAs (RFC 5723 §4.3.4).
+            // Silently, with its CHILD_SAs (RFC 5723 §4.3.4).
             if let Some(old) = self.by_spi.get(&old).copied().filter(|old| *old != token) {
                 self.step_sa(now, old, |sa, cx| sa.end_sa(cx, EndReason::Replaced));
             }
@@ -388,12 +392,12 @@ impl IkeEndpoint {
         self.by_pair.entry(pair).or_default().push(token);
     }
 
-    /// IKE_SAs of these two end: there is a new one.
+    /// Ends the IKE_SAs of this pair: a new one replaces them.
     fn end_replaced(&mut self, now: Instant, pair: &IdentityPair, forgotten: bool) {
         for other in self.by_pair.remove(pair).unwrap_or_default() {
             self.step_sa(now, other, |sa, cx| {
                 if forgotten {
-                    // The other side knows nothing of it any more (RFC 7296 §2.4).
+                    // The peer has lost its state of it (RFC 7296 §2.4).
                     sa.end_sa(cx, EndReason::Replaced);
                 } else if sa.is_established() {
                     sa.put_out(cx, EndReason::Replaced);
@@ -403,14 +407,14 @@ impl IkeEndpoint {
         }
     }
 
-    /// These certificates are revoked: whoever has proved who it is by one of them is put out.
+    /// Ends IKE_SAs whose peer authenticated by one of these revoked certificates.
     fn revoke_certificates(&mut self, now: Instant, names: Arc<BTreeSet<CertificateName>>) {
         self.revoked = names;
         let is_out = |sa: &IkeSa| sa.certificates.iter().any(|name| self.revoked.contains(name));
         let tokens = self.by_spi.values().copied();
         let mut out: Vec<u64> =
             tokens.filter(|token| self.sas.get(*token).is_some_and(|sa| is_out(sa))).collect();
-        // Nothing depends on the order of a hash map.
+        // Hash map order must not affect the order of events.
         out.sort_unstable();
         for token in out {
             let put_out = self.step_sa(now, token, |sa, cx| {
@@ -431,7 +435,7 @@ impl IkeEndpoint {
         }
     }
 
-    /// Takes in an IKE_SA that has come to be by rekeying.
+    /// Inserts an IKE_SA that a rekeying created.
     fn insert_rekeyed_sa(&mut self, now: Instant, mut sa: IkeSa) {
         let (old, spis, own, silent) = (sa.replaced_sa.take(), sa.spis, sa.own_spi(), sa.silent);
         let pair = Some(identity_pair(&sa));
@@ -455,7 +459,7 @@ impl IkeEndpoint {
         token
     }
 
-    /// Arms the timer of an IKE_SA, or forgets it where it has ended.
+    /// Updates the timer of an IKE_SA, or removes the IKE_SA if it has ended.
     fn update_timer(&mut self, token: u64) {
         let Some(sa) = self.sas.get(token) else { return };
         if matches!(sa.phase, SaPhase::Ended) {
@@ -481,8 +485,7 @@ impl IkeEndpoint {
         }
     }
 
-    /// One has ended by its last response. So many of them are kept that a response that was lost is sent again, and no more:
-    /// however many end, what is kept of them is bounded.
+    /// Keeps an ended IKE_SA, so that it can send its last response again. The number of kept IKE_SAs is bounded.
     fn add_lingering(&mut self, token: u64) {
         let Some(sa) = self.sas.get_mut(token).filter(|sa| sa.linger_number.is_none()) else { return };
         sa.linger_number = Some(self.lingering_total);
@@ -549,7 +552,7 @@ impl IkeEndpoint {
         }
     }
 
-    /// Answers a request of a version that is to come (RFC 7296 §2.5); with the version that is known.
+    /// Answers a request of a newer major version (RFC 7296 §2.5) with the supported version.
     fn answer_newer_version(&mut self, path: DatagramPath, marker: bool, octets: &[u8]) {
         self.counters.version += 1;
         let mut altered = octets.to_vec();
@@ -565,7 +568,7 @@ impl IkeEndpoint {
         }
     }
 
-    /// Answers without an IKE_SA.
+    /// Sends a response that belongs to no IKE_SA.
     fn respond_without_sa(
         &mut self,
         path: DatagramPath,
@@ -588,7 +591,7 @@ impl IkeEndpoint {
             self.counters.malformed += 1;
             return;
         }
-        // Of a message that was looked at before it came here the header is right.
+        // The caller has parsed the header already.
         let Ok((header, first, _)) = IkeHeader::parse(&mut OctetReader::new(octets)) else { return };
         if !header.initiator
             || header.message_id != 0
@@ -599,7 +602,7 @@ impl IkeEndpoint {
             return;
         }
         if let Some(token) = self.by_origin.get(&(path.remote, header.initiator_spi)).copied() {
-            // It came again; or another did, by an SPI that is taken.
+            // A retransmission, or another request with an SPI in use.
             self.step_sa(now, token, |sa, cx| sa.handle_repeated_init(cx, path, octets));
             return;
         }
@@ -610,12 +613,12 @@ impl IkeEndpoint {
             self.counters.full += 1;
             return;
         }
-        // Nobody gives way to who might not be where it says.
+        // A sender that has not proved its address displaces no other half-open IKE_SA.
         let all_pressed = full || self.half_open() >= self.config.cookies_from;
         let pressed = all_pressed
             || self.half_open.of_network(from) >= self.config.cookies_from_network
             || self.pressure.is_pressed(now, from);
-        // A flood is passed over before it costs more than this.
+        // Under a flood, requests without a cookie are dropped before they cost more.
         let shows = first == PayloadType::N;
         if pressed && !shows && !self.pressure.allows_cookie_request(now, from) {
             self.counters.passed_over += 1;
@@ -685,7 +688,7 @@ impl IkeEndpoint {
                 self.outputs.push_work(WorkRecord { label: work::SA, units: 1 });
                 if let Some(other) = gives_way {
                     self.counters.gave_way += 1;
-                    // It may be an honest one: nothing is held against its network.
+                    // The displaced peer may be honest: its network is not charged.
                     self.step_sa(now, other, |sa, cx| sa.end_sa(cx, EndReason::HalfOpen));
                 }
                 let (own, key) = (sa.own_spi(), (path.remote, sa.spis.0));
@@ -731,7 +734,7 @@ impl IkeEndpoint {
             Ok(Some(sealed)) => {
                 self.step_sa(now, token, |sa, cx| sa.handle_message(cx, path, &sealed));
             }
-            // A message in the clear, of which nothing is believed.
+            // A message in the clear is not trusted.
             Ok(None) => self.counters.not_expected += 1,
             Err(_) => self.counters.malformed += 1,
         }
@@ -757,9 +760,10 @@ impl IkeEndpoint {
         {
             return Err(CommandError::Invalid("its proofs are those of a responder"));
         }
-        // The other side may have them all by one connection, so that none of the same two may be there.
+        // The peer may serve several of our connections by one of its own. INITIAL_CONTACT would end their IKE_SAs, so it
+        // is sent only if no connection has an IKE_SA of these two identities.
         let known = |remote| self.by_pair.keys().any(|(_, l, r)| (l, r) == (&connection.local, remote));
-        // Who proves anew who it is keeps what it was given (RFC 7296 §3.15.1).
+        // A client that reauthenticates keeps its addresses (RFC 7296 §3.15.1).
         let before = self.by_pair.iter().filter(|((name, ..), _)| *name == connection.name);
         let before = before.flat_map(|(_, tokens)| tokens).max().and_then(|token| self.sas.get(*token));
         let wished =
@@ -846,7 +850,7 @@ impl Machine for IkeEndpoint {
             IkeCommand::Serve(connections) => {
                 self.connections = connections;
                 self.proof_lockouts.retain_connections(&self.connections);
-                // A key, an authority or a way of proving may be another now than those that a ticket stands for.
+                // A key, an authority or a method may have changed since a ticket was issued.
                 self.tickets.void_all();
                 Ok(())
             }
@@ -858,7 +862,7 @@ impl Machine for IkeEndpoint {
                 self.revoke_certificates(now, names);
                 Ok(())
             }
-            // Whoever was asked may not have known it yet.
+            // The worker may not have known of the revocation when it verified.
             IkeCommand::Verified { token: of, ref certificates, .. }
                 if certificates.iter().any(|name| self.revoked.contains(name)) =>
             {

@@ -7,70 +7,70 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// What stands before a message on UDP port 4500, where ESP has an SPI (RFC 7296 §2.23, RFC 3948 §2.2).
+/// The marker before a message on UDP port 4500, at the place of ESP's SPI (RFC 7296 §2.23, RFC 3948 §2.2).
 pub const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
-/// Why octets are no message.
+/// An invalid message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// A field reaches over the end of what it is in.
+    /// A field exceeds its container.
     #[error(transparent)]
     Truncated(#[from] TruncatedError),
-    /// Of another major version.
+    /// An unknown major version.
     #[error("major version {0}, where 2 is known")]
     MajorVersion(u8),
-    /// The header's length is not that of the message.
+    /// The header's length differs from the message's.
     #[error("the header says {announced} octets, the message has {is}")]
     MessageLength {
-        /// What the header says.
+        /// The length in the header.
         announced: usize,
-        /// How many octets there are.
+        /// The received octets.
         is: usize,
     },
-    /// A length within is too short for what it counts, or leaves octets over.
+    /// An inner length is too short for its contents, or leaves octets over.
     #[error("a length does not fit what it is of")]
     Length,
-    /// A proposal or transform does not say rightly whether another follows.
+    /// A proposal or transform has a wrong "last substructure" field.
     #[error(
         "a proposal or transform is followed by another where it says it is not, or not where it says so"
     )]
     Substructure,
-    /// More payloads or proposals than are taken.
+    /// Too many payloads or proposals.
     #[error("too many payloads or proposals")]
     TooMany,
-    /// A nonce of so many octets.
+    /// A nonce of invalid length, in octets.
     #[error("a nonce of {0} octets, where 16 to 256 are allowed")]
     Nonce(usize),
-    /// A Delete payload of no protocol, or with SPIs of another size or number than it says.
+    /// A Delete payload without a protocol, or with an invalid SPI size or count.
     #[error("a Delete payload that names nothing that can be deleted")]
     Delete,
-    /// A fragment that cannot be.
+    /// An impossible fragment.
     #[error("fragment {number} of {total}")]
     Fragment {
         /// Its number.
         number: u16,
-        /// How many there are said to be.
+        /// The total that it announces.
         total: u16,
     },
-    /// Octets behind the last payload.
+    /// Octets after the last payload.
     #[error("{0} octets behind the last payload")]
     Trailing(usize),
 }
 
-/// A message, its payloads in the order in which they stand.
+/// A message with its payloads in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IkeMessage {
-    /// What stands before the payloads.
+    /// The header.
     pub header: IkeHeader,
     /// The payloads.
     pub payloads: Vec<Payload>,
 }
 
 impl IkeMessage {
-    /// Reads a message, as it is on UDP port 500 (without the marker of port 4500).
+    /// Parses a message as on UDP port 500, without the marker of port 4500.
     ///
     /// # Errors
-    /// It is none.
+    /// The octets are no valid message.
     pub fn parse(octets: &[u8]) -> Result<Self, ParseError> {
         let mut reader = OctetReader::new(octets);
         let (header, first, length) = IkeHeader::parse(&mut reader)?;
@@ -80,7 +80,7 @@ impl IkeMessage {
         Ok(Self { header, payloads: parse_chain(first, reader.take_rest())? })
     }
 
-    /// Appends it to a buffer. No payload may have more than 65535 octets.
+    /// Appends it to a buffer. A payload may have at most 65535 octets.
     pub fn emit(&self, buf: &mut Vec<u8>) {
         let mut writer = OctetWriter::new(buf);
         self.header.emit(&mut writer, first_kind(&self.payloads));
@@ -98,7 +98,7 @@ impl IkeMessage {
     pub fn find_notify(&self, kind: NotifyType) -> Option<&NotifyPayload> {
         self.notifications().find(|notify| notify.kind == kind)
     }
-    /// The type of the first payload that must be understood and is not (§2.5).
+    /// Returns the type of the first unsupported payload with the critical bit (§2.5).
     #[must_use]
     pub fn unsupported_critical(&self) -> Option<PayloadType> {
         unsupported_critical(&self.payloads)
@@ -119,7 +119,7 @@ pub(crate) fn unsupported_critical(payloads: &[Payload]) -> Option<PayloadType> 
     })
 }
 
-/// The payloads as people read them: `[ SA KE(MODP_2048) No ]`.
+/// Displays payloads as in the RFCs: `[ SA KE(MODP_2048) No ]`.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadList<'a>(pub &'a [Payload]);
 

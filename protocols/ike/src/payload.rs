@@ -20,18 +20,18 @@ use usher_core::{OctetReader, OctetWriter};
 
 /// Octets of the header that each payload has (§3.2).
 pub const PAYLOAD_HEADER_LEN: usize = 4;
-/// The bit of a payload's header that says that it must be understood.
+/// The critical bit of a payload's header.
 const CRITICAL: u8 = 1 << 7;
 
 /// Octets of a nonce (§3.9).
 pub const NONCE_LEN: core::ops::RangeInclusive<usize> = 16..=256;
 
-/// What stands in the clear of an Encrypted payload or of a fragment of one.
+/// An Encrypted payload, or an Encrypted Fragment payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EncryptedPayload {
-    /// The type of the first payload within.
+    /// The type of the first inner payload.
     pub next: PayloadType,
-    /// Which of how many fragments it is (RFC 7383 §2.5), from 1; `None`: the message is not in fragments.
+    /// The fragment's number, from 1, and the total (RFC 7383 §2.5). `None` if the message is whole.
     pub fragment: Option<(u16, u16)>,
     /// Initialization vector, ciphertext and integrity checksum.
     pub body: Vec<u8>,
@@ -40,38 +40,38 @@ pub struct EncryptedPayload {
 /// A payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payload {
-    /// SA: what is proposed, or what is chosen.
+    /// SA: the proposals, or the chosen one.
     SecurityAssociation(Vec<Proposal>),
     /// KE: one side's public value.
     KeyExchange {
-        /// Of this method.
+        /// The method.
         method: KeyExchangeMethod,
         /// The value.
         data: Vec<u8>,
     },
-    /// IDi: who the initiator is.
+    /// IDi: the initiator's identity.
     IdentificationInitiator(Identification),
-    /// IDr: who the responder is, or shall be.
+    /// IDr: the responder's identity, or the one that the initiator requests.
     IdentificationResponder(Identification),
     /// CERT.
     Certificate {
-        /// What the data is.
+        /// The encoding of the certificate.
         encoding: CertificateEncoding,
         /// The certificate.
         data: Vec<u8>,
     },
-    /// CERTREQ: which certificates are wanted.
+    /// CERTREQ: the wanted certificates.
     CertificateRequest {
-        /// What of.
+        /// The encoding of the certificates.
         encoding: CertificateEncoding,
         /// SHA-1 hashes of the public keys of authorities.
         authorities: Vec<u8>,
     },
     /// AUTH.
     Authentication {
-        /// How it is proved.
+        /// The authentication method.
         method: AuthMethod,
-        /// The proof.
+        /// The AUTH data.
         data: Vec<u8>,
     },
     /// Ni or Nr.
@@ -82,29 +82,29 @@ pub enum Payload {
     Delete(DeletePayload),
     /// V: octets that name an implementation.
     VendorId(Vec<u8>),
-    /// TSi: the traffic of the initiator of the exchange.
+    /// TSi: the traffic selectors of the exchange's initiator.
     TrafficSelectorsInitiator(TrafficSelectors),
-    /// TSr: the traffic of its responder.
+    /// TSr: the traffic selectors of its responder.
     TrafficSelectorsResponder(TrafficSelectors),
-    /// SK or SKF. It is the last of its message.
+    /// SK or SKF. It is the last payload of its message.
     Encrypted(EncryptedPayload),
     /// CP.
     Configuration(ConfigurationPayload),
     /// EAP: a whole EAP packet.
     Eap(Vec<u8>),
-    /// One of a type that is not known here.
+    /// A payload of an unknown type.
     Unknown {
         /// Its type.
         kind: PayloadType,
-        /// It must be understood, or the message is refused.
+        /// True if the receiver must reject the message when it does not support the type.
         critical: bool,
-        /// What it holds.
+        /// Its contents.
         data: Vec<u8>,
     },
 }
 
 impl Payload {
-    /// Its type.
+    /// Returns its type.
     #[must_use]
     pub const fn payload_type(&self) -> PayloadType {
         match self {
@@ -129,7 +129,7 @@ impl Payload {
         }
     }
 
-    /// Octets of memory that it takes where it is kept: of many small parts, many times what they are on the wire.
+    /// Octets of memory that it takes if retained. Many small parts take many times their size on the wire.
     pub(crate) fn memory_octets(&self) -> usize {
         let beside = match self {
             Self::SecurityAssociation(proposals) => proposals.iter().map(Proposal::memory_octets).sum(),
@@ -155,8 +155,8 @@ impl Payload {
         size_of::<Self>() + beside
     }
 
-    /// Reads what a payload of this type holds. `next` is the type that its header names, which of an Encrypted payload is
-    /// that of the first payload within.
+    /// Parses the contents of a payload. `next` is the Next Payload field; in an Encrypted payload it is the type of
+    /// the first inner one.
     fn parse(
         kind: PayloadType,
         critical: bool,
@@ -219,7 +219,7 @@ impl Payload {
         })
     }
 
-    /// Writes it with its header, in which `next` is the type of what follows.
+    /// Writes it with its header, where `next` is the type of the following payload.
     fn emit(&self, next: PayloadType, writer: &mut OctetWriter<'_>) {
         let at = writer.len();
         let next = if let Self::Encrypted(encrypted) = self { encrypted.next } else { next };
@@ -261,13 +261,13 @@ impl Payload {
     }
 }
 
-/// Payloads that a message may have at most: each takes memory beyond its octets.
+/// Most payloads of a message: each takes memory beyond its octets.
 pub const MAX_PAYLOADS: usize = 256;
 
-/// Reads a chain of payloads to the end of what is there.
+/// Parses a chain of payloads to the end of the octets.
 ///
 /// # Errors
-/// One is not as it must be, or the chain does not end where the octets do.
+/// A payload is invalid, or the chain does not end with the octets.
 pub fn parse_chain(first: PayloadType, octets: &[u8]) -> Result<Vec<Payload>, ParseError> {
     let mut reader = OctetReader::new(octets);
     let (mut kind, mut payloads) = (first, Vec::new());
@@ -301,7 +301,7 @@ pub(crate) fn first_kind(payloads: &[Payload]) -> PayloadType {
 }
 
 impl fmt::Display for Payload {
-    /// Its type, and of some what tells most.
+    /// Its type, and the main detail of some types.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyExchange { method, .. } => write!(f, "KE({method})"),

@@ -13,29 +13,29 @@ use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::mac::KeyedMac;
 
-/// Octets in which a fragment says which of how many it is.
+/// Octets of the fragment number and the total.
 const FRAGMENT_HEADER: usize = 4;
 
-/// A message whose payloads are encrypted, as it came.
+/// A received message whose payloads are encrypted.
 #[derive(Clone, Copy, Debug)]
 pub struct SealedMessage<'a> {
-    /// Its header, which is authenticated with it.
+    /// Its header, which the ICV covers.
     pub header: IkeHeader,
-    /// Which of how many fragments it is, from 1.
+    /// The fragment's number, from 1, and the total.
     pub fragment: Option<(u16, u16)>,
-    /// The type of the first payload within.
+    /// The type of the first inner payload.
     pub first: PayloadType,
     octets: &'a [u8],
-    /// Where the initialization vector begins.
+    /// The offset of the initialization vector.
     body: usize,
 }
 
 impl<'a> SealedMessage<'a> {
-    /// Finds the Encrypted payload of a message; `None`: it has none. It must be the message's only one: nobody sends
-    /// others before it, and what they would mean no RFC says.
+    /// Finds the Encrypted payload of a message; `None` without one. It must be the only payload: no RFC defines
+    /// others before it.
     ///
     /// # Errors
-    /// The message is none.
+    /// The message is invalid.
     pub fn from_octets(octets: &'a [u8]) -> Result<Option<Self>, ParseError> {
         let mut reader = OctetReader::new(octets);
         let (header, kind, length) = IkeHeader::parse(&mut reader)?;
@@ -63,7 +63,7 @@ impl<'a> SealedMessage<'a> {
     }
 }
 
-/// A whole message before it is encrypted, without what encryption adds: of what it is authenticated later (RFC 9242 §3.3.2).
+/// Returns a whole message before encryption, without what encryption adds. AUTH covers it later (RFC 9242 §3.3.2).
 #[must_use]
 pub fn plain_form(header: &IkeHeader, first: PayloadType, content: &[u8]) -> Vec<u8> {
     let mut octets = Vec::with_capacity(HEADER_LEN + PAYLOAD_HEADER_LEN + content.len());
@@ -85,12 +85,12 @@ pub struct MessageProtection {
     algorithm: CipherAlgorithm,
     cipher: Box<dyn KeyedCipher>,
     mac: Option<(Box<dyn KeyedMac>, usize)>,
-    /// The next initialization vector of a cipher that must not have one twice.
+    /// The next initialization vector of a cipher that must not repeat one.
     counter: u64,
 }
 
 impl MessageProtection {
-    /// By these algorithms and keys; `None`: a key is not of the algorithm's length.
+    /// Creates it; `None` if a key has the wrong length for its algorithm.
     #[must_use]
     pub fn new(algorithms: &PacketAlgorithms, cipher_key: &[u8], integrity_key: &[u8]) -> Option<Self> {
         let algorithm = algorithms.cipher?;
@@ -103,7 +103,7 @@ impl MessageProtection {
         self.mac.as_ref().map_or(self.algorithm.tag_len(), |(_, len)| *len)
     }
 
-    /// How many octets of payloads fit into a fragment of so many octets in all, header included.
+    /// Octets of payloads that fit into a fragment of this size, with its header.
     fn fragment_capacity(&self, limit: usize) -> usize {
         let around =
             HEADER_LEN + PAYLOAD_HEADER_LEN + FRAGMENT_HEADER + self.algorithm.iv_len() + self.checksum_len();
@@ -111,15 +111,15 @@ impl MessageProtection {
         room.saturating_sub(1)
     }
 
-    /// Octets that a message of so many octets of payloads has.
+    /// Octets of a sealed message with this many octets of payloads.
     fn sealed_len(&self, content: usize) -> usize {
         let block = self.algorithm.block_len();
         let padded = (content + 1).div_ceil(block) * block;
         HEADER_LEN + PAYLOAD_HEADER_LEN + self.algorithm.iv_len() + padded + self.checksum_len()
     }
 
-    /// Writes a message with these payloads, as one or, where it would be longer than `limit`, as fragments of at most so
-    /// many octets (RFC 7383 §2.5). No fragment is made smaller than 64 octets of payloads.
+    /// Seals a message with these payloads. If it is longer than `limit`, it becomes fragments of at most that size
+    /// (RFC 7383 §2.5). A fragment holds at least 64 octets of payloads.
     #[must_use]
     pub fn seal(
         &mut self,
@@ -137,7 +137,7 @@ impl MessageProtection {
         let chunks: Vec<&[u8]> = content.chunks(self.fragment_capacity(limit).max(64)).collect();
         let total = chunks.len() as u16;
         let numbered = (1..).zip(chunks);
-        // The first alone says of what type the first payload is.
+        // Only the first fragment names the type of the first payload.
         let kind = |number| if number == 1 { first } else { PayloadType::NONE };
         numbered.map(|(n, chunk)| self.seal_packet(header, kind(n), Some((n, total)), chunk, rng)).collect()
     }
@@ -169,7 +169,7 @@ impl MessageProtection {
         let (_, rest) = body.split_at_mut(iv.len());
         let (data, checksum) = rest.split_at_mut(rest.len() - self.checksum_len());
         let tag = if self.mac.is_some() { &mut [][..] } else { &mut *checksum };
-        // Vector, data and tag have the lengths that the cipher asks for, so that there is nothing to refuse.
+        // Vector, data and tag have the lengths of the cipher, so this cannot fail.
         let sealed = self.cipher.seal(&iv, before, data, tag);
         debug_assert_eq!(sealed, Ok(()));
         if let Some((mac, len)) = &self.mac {
@@ -191,7 +191,8 @@ impl MessageProtection {
         iv
     }
 
-    /// The octets of the payloads within; `None`: it was altered, is not of this IKE_SA, or is no ciphertext at all.
+    /// Returns the octets of the inner payloads. `None` if the message was altered, belongs to another IKE_SA, or is
+    /// no ciphertext.
     #[must_use]
     pub fn open(&self, sealed: &SealedMessage<'_>) -> Option<Vec<u8>> {
         let (before, body) = sealed.octets.split_at_checked(sealed.body)?;

@@ -1,4 +1,4 @@
-//! Algorithms: proposals in words, what is chosen of them (RFC 7296 §2.7, §3.3), and what a chosen one means.
+//! Algorithms: proposals as text, the choice among them (RFC 7296 §2.7, §3.3), and the algorithms of a chosen one.
 
 use crate::code::{EncryptionId, IntegrityId, KeyExchangeMethod, PrfId, ProtocolId, TransformType};
 use crate::payload::{Proposal, Transform};
@@ -9,7 +9,7 @@ use usher_crypto::exchange::ExchangeAlgorithm;
 use usher_crypto::mac::MacAlgorithm;
 pub use usher_esp::IntegrityAlgorithm;
 
-/// An algorithm of packets, as it is written: its word, what it is of, its number, its key in bits.
+/// A word of a proposal: the word, its transform type, number and key length in bits.
 type AlgorithmWord = (&'static str, TransformType, u16, Option<u16>);
 
 const ENCRYPTIONS: [AlgorithmWord; 9] = [
@@ -50,7 +50,7 @@ const PRF_AND_KE_WORDS: [AlgorithmWord; 15] = [
     ("esn", TransformType::ESN, 1, None),
 ];
 
-/// Words that mean the same as another.
+/// Words with the same meaning.
 const ALIASES: [(&str, &str); 4] = [
     ("curve25519", "x25519"),
     ("aes128gcm", "aes128gcm16"),
@@ -58,19 +58,19 @@ const ALIASES: [(&str, &str); 4] = [
     ("sha2_256", "sha256"),
 ];
 
-/// A proposal in words that means nothing.
+/// An invalid proposal text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProposalError {
-    /// A word that is no algorithm.
+    /// An unknown word.
     #[error("\"{0}\" is no algorithm: write such as aes256gcm16-prfsha384-ecp384 or aes128-sha256-x25519")]
     Word(String),
-    /// An algorithm of no use in a proposal for this protocol.
+    /// An algorithm that this protocol does not use.
     #[error("\"{0}\" is of no use there")]
     Misplaced(String),
-    /// A kind of algorithm is missing.
+    /// A transform type is missing.
     #[error("it has no algorithm for {0}")]
     Missing(&'static str),
-    /// An encryption that authenticates stands beside one that does not: they need two proposals.
+    /// A proposal mixes AEAD ciphers and others: they need two proposals.
     #[error("encryption that authenticates and encryption that does not need a proposal each")]
     Mixed,
 }
@@ -80,12 +80,12 @@ fn is_aead(id: u16) -> bool {
 }
 
 impl Proposal {
-    /// A proposal for an IKE_SA, of words between hyphens, the preferred ones first: `aes256-aes128-sha256-x25519-modp2048`.
-    /// Without a word for the pseudorandom function it is that of the integrity algorithms. `ke1_mlkem768` is a further key
-    /// exchange after the first (RFC 9370), which both sides need, `ke1_none` beside it allows to do without.
+    /// Parses a proposal for an IKE_SA. Its words are joined by hyphens, the preferred first:
+    /// `aes256-aes128-sha256-x25519-modp2048`. Without a PRF word, the PRFs are those of the integrity algorithms.
+    /// `ke1_mlkem768` requires an additional key exchange (RFC 9370), and `ke1_none` beside it makes that optional.
     ///
     /// # Errors
-    /// A word is none, or something is missing.
+    /// A word is unknown or misplaced, or a transform type is missing.
     pub fn parse_ike(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::IKE, words)?;
         if proposal.transforms_of_kind(TransformType::PRF).next().is_none() {
@@ -112,12 +112,12 @@ impl Proposal {
         Ok(proposal)
     }
 
-    /// A proposal for a CHILD_SA of ESP: `aes128gcm16-x25519`, `aes128-sha256-esn-noesn`. A key exchange in it, and a further
-    /// one after it, is done when the CHILD_SA is not made with its IKE_SA. Without a word for extended sequence numbers there
-    /// are none.
+    /// Parses a proposal for an ESP CHILD_SA: `aes128gcm16-x25519`, `aes128-sha256-esn-noesn`. Its key exchanges,
+    /// also additional ones, apply to CREATE_CHILD_SA alone. Without a word for them, sequence numbers are not
+    /// extended.
     ///
     /// # Errors
-    /// A word is none, or something is missing.
+    /// A word is unknown or misplaced, or a transform type is missing.
     pub fn parse_esp(words: &str) -> Result<Self, ProposalError> {
         let mut proposal = Self::of_words(ProtocolId::ESP, words)?;
         if proposal.transforms_of_kind(TransformType::ESN).next().is_none() {
@@ -161,7 +161,7 @@ impl Proposal {
         }
     }
 
-    /// Without what is exchanged for it: what a CHILD_SA is that is made with its IKE_SA (RFC 7296 §1.2).
+    /// Returns it without key exchange methods, for a CHILD_SA of IKE_AUTH (RFC 7296 §1.2).
     #[must_use]
     pub(crate) fn without_key_exchange(&self) -> Self {
         let mut proposal = self.clone();
@@ -169,8 +169,8 @@ impl Proposal {
         proposal
     }
 
-    /// Without further key exchanges: what an IKE_SA may be replaced by where the other side makes none then (RFC 9370
-    /// §2.2.4). Its keys come of the old ones, and so of those exchanges.
+    /// Returns it without additional key exchanges, for peers that do none when they rekey (RFC 9370 §2.2.4). The new
+    /// keys still derive from those of the old IKE_SA.
     #[must_use]
     pub(crate) fn without_additional(&self) -> Self {
         let mut proposal = self.clone();
@@ -178,7 +178,7 @@ impl Proposal {
         proposal
     }
 
-    /// The further key exchanges of a chosen proposal, in their order.
+    /// The additional key exchanges of a chosen proposal, in order.
     pub(crate) fn additional_exchanges(&self) -> impl Iterator<Item = KeyExchangeMethod> {
         let all = self.transforms.iter().filter(|transform| transform.kind.is_additional());
         all.map(|transform| KeyExchangeMethod(transform.id))
@@ -211,7 +211,7 @@ fn is_same_algorithm(a: &Transform, b: &Transform) -> bool {
     a.id == b.id && a.key_length() == b.key_length() && !b.has_unknown_attribute()
 }
 
-/// What two proposals have in common: of each kind of transform the first of ours that is theirs too.
+/// Returns the first common transform of each type, by our preference.
 fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform>> {
     let mut chosen = Vec::new();
     for kind in transform_kinds(ours, theirs) {
@@ -222,7 +222,8 @@ fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform
                 ours.transforms_of_kind(kind)
                     .find(|our| theirs.transforms_of_kind(kind).any(|their| is_same_algorithm(our, their)))?,
             ),
-            // Whoever names none of a kind has it without, and so may the other where 0 is among its own.
+            // A proposal without a type means that type is not used. The other side agrees if its transforms of that
+            // type include 0.
             (true, false) if ours.transforms_of_kind(kind).any(|our| our.id == 0) => None,
             (false, _) => Some(theirs.transforms_of_kind(kind).find(|their| their.id == 0)?),
             _ => return None,
@@ -232,7 +233,8 @@ fn common_transforms(ours: &Proposal, theirs: &Proposal) -> Option<Vec<Transform
     Some(chosen)
 }
 
-/// What a responder chooses: by its own preference. The number is that of the other side's proposal (RFC 7296 §3.3.1).
+/// Chooses a proposal as a responder, by its own preference. The result has the number of the peer's proposal (RFC
+/// 7296 §3.3.1).
 #[must_use]
 pub fn choose_proposal(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposal> {
     let both = ours.iter().flat_map(|our| theirs.iter().map(move |their| (our, their)));
@@ -242,7 +244,7 @@ pub fn choose_proposal(ours: &[Proposal], theirs: &[Proposal]) -> Option<Proposa
     })
 }
 
-/// Whether what a responder chose is of what it was offered: one transform of each kind, and all of one proposal.
+/// True if a responder chose one transform of each type from a single offered proposal.
 #[must_use]
 pub fn is_offered(offered: &[Proposal], chosen: &Proposal) -> bool {
     let Some(offer) = offered.iter().find(|o| o.number == chosen.number && o.protocol == chosen.protocol)
@@ -274,14 +276,14 @@ fn integrity_algorithm(id: IntegrityId) -> Option<IntegrityAlgorithm> {
     Some(IntegrityAlgorithm { mac, len })
 }
 
-/// How packets are protected: those of an IKE_SA, or those of ESP.
+/// The algorithms that protect packets of an IKE_SA or of ESP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketAlgorithms {
-    /// The cipher; `None`: packets are not enciphered (RFC 2410).
+    /// The cipher; `None`: packets are not encrypted (RFC 2410).
     pub cipher: Option<CipherAlgorithm>,
-    /// Octets of its key, with its salt.
+    /// Octets of its key, with the salt.
     pub cipher_key: usize,
-    /// The code, where the cipher does not authenticate.
+    /// The integrity algorithm, unless the cipher authenticates.
     pub integrity: Option<IntegrityAlgorithm>,
 }
 
@@ -292,7 +294,7 @@ impl PacketAlgorithms {
         self.integrity.map_or(0, |integrity| integrity.mac.output_len())
     }
 
-    /// What a chosen proposal means; `None`: something is not known here, or nothing would authenticate.
+    /// Returns the algorithms of a chosen proposal. `None` if one is unknown, or if nothing would authenticate.
     #[must_use]
     pub fn from_proposal(proposal: &Proposal) -> Option<Self> {
         let encryption = proposal.transforms_of_kind(TransformType::ENCR).next()?;
@@ -318,7 +320,7 @@ impl PacketAlgorithms {
 /// The algorithms of an IKE_SA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IkeAlgorithms {
-    /// How its messages are protected.
+    /// The protection of its messages.
     pub packets: PacketAlgorithms,
     /// The pseudorandom function.
     pub prf: MacAlgorithm,
@@ -327,7 +329,7 @@ pub struct IkeAlgorithms {
 }
 
 impl IkeAlgorithms {
-    /// What a chosen proposal means; `None`: something is not known here.
+    /// Returns the algorithms of a chosen proposal. `None` if one is unknown.
     #[must_use]
     pub fn from_proposal(proposal: &Proposal) -> Option<Self> {
         let prf = match PrfId(proposal.transforms_of_kind(TransformType::PRF).next()?.id) {
@@ -347,7 +349,7 @@ impl IkeAlgorithms {
     }
 }
 
-/// The algorithm of a key exchange method; `None`: it is not known here, or not built in.
+/// Returns the algorithm of a key exchange method. `None` if it is unknown or not built in.
 #[must_use]
 pub fn exchange_algorithm(method: KeyExchangeMethod) -> Option<ExchangeAlgorithm> {
     let algorithm = match method {

@@ -1,4 +1,4 @@
-//! The labelled work of an endpoint.
+//! Work labels of an endpoint.
 
 usher_core::work_labels! {
     /// An IKE_SA begun, by a key exchange or a ticket, beside its messages: let in, its state and its timers kept until it has ended, and

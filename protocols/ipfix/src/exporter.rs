@@ -1,4 +1,4 @@
-//! The exporting process: messages of records, with the templates that explain them.
+//! The exporting process: messages of records, with their templates.
 
 use crate::nat::{NatRecord, TEMPLATES};
 use alloc::collections::VecDeque;
@@ -11,21 +11,21 @@ const VERSION: u16 = 10;
 const HEADER: usize = 16;
 /// Octets of a set's header.
 const SET: usize = 4;
-/// The number of sets of templates (§3.3.2).
+/// The set ID of templates (§3.3.2).
 const TEMPLATE_SET: u16 = 2;
-/// Octets of the shortest limit of messages: every record, and all templates, have room below it.
+/// The lowest valid limit of a message. Every record, and all templates, fit into it.
 const SHORTEST: usize = 512;
-/// Messages that wait to be sent, at most.
+/// Maximum messages that wait for [`poll`](IpfixExporter::poll).
 const WAITING: usize = 4096;
 
-/// How an exporter exports.
+/// The configuration of an exporter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExporterConfig {
-    /// Observation Domain ID: which part of this exporter the records are of.
+    /// Observation Domain ID: the part of this exporter that observed the records.
     pub domain: u32,
-    /// Octets of a message, at most; 512 at least. Where the path's MTU is not known 512 octets are right (§10.3.3).
+    /// Maximum octets of a message, at least 512. Use 512 if the path MTU is unknown (§10.3.3).
     pub longest: usize,
-    /// How often templates are repeated (§8.4).
+    /// Interval of template retransmissions (§8.4).
     pub refresh: Duration,
 }
 
@@ -48,26 +48,26 @@ usher_core::counters! {
     }
 }
 
-/// Makes messages of records. It sends nothing itself: [`poll`](Self::poll) gives what is to be sent.
+/// Builds messages from records. It sends nothing itself: [`poll`](Self::poll) returns the messages to send.
 #[derive(Clone, Debug)]
 pub struct IpfixExporter {
     config: ExporterConfig,
-    /// Records in messages before the one that is being made.
+    /// Number of records in all messages before the current one.
     sequence: u32,
-    /// The message that is being made, and how many records it has; empty: none is.
+    /// The current message and its number of records; empty if there is none.
     message: Vec<u8>,
     records: u32,
-    /// The set that its last record is of: its number, and where it begins.
+    /// The set of its latest record: its ID and offset.
     set: Option<(u16, usize)>,
     /// When templates are due; `None`: they have never been sent.
     due: Option<Instant>,
     ready: VecDeque<Vec<u8>>,
-    /// What it did.
+    /// Counters.
     pub counters: ExporterCounters,
 }
 
 impl IpfixExporter {
-    /// An exporter that has exported nothing.
+    /// Creates an exporter.
     #[must_use]
     pub fn new(config: ExporterConfig) -> Self {
         let config = ExporterConfig { longest: config.longest.clamp(SHORTEST, 65_535), ..config };
@@ -83,12 +83,13 @@ impl IpfixExporter {
         }
     }
 
-    /// Takes a record; `wall` is the time. It is sent with the message that it is in: when that is full, or by [`flush`](Self::flush).
+    /// Adds a record; `wall` is the current time. The record leaves with its message: when that is full, or by
+    /// [`flush`](Self::flush).
     pub fn add_record(&mut self, now: Instant, wall: WallTime, record: &NatRecord) {
         self.send_templates(now, wall);
         if self.ready.len() >= WAITING {
             self.counters.ipfix_lost += 1;
-            // A collector sees from the sequence number how many it has not got.
+            // The sequence number shows a collector how many records it has missed.
             self.sequence = self.sequence.wrapping_add(1);
             return;
         }
@@ -113,7 +114,7 @@ impl IpfixExporter {
         self.counters.ipfix_records += 1;
     }
 
-    /// Has what was taken sent.
+    /// Completes the current message.
     pub fn flush(&mut self, wall: WallTime) {
         self.end_set();
         if self.message.is_empty() {
@@ -122,9 +123,9 @@ impl IpfixExporter {
         let mut message = core::mem::take(&mut self.message);
         let head = [
             &VERSION.to_be_bytes()[..],
-            // It is no longer than 65535 octets.
+            // A message has at most 65535 octets.
             &(message.len() as u16).to_be_bytes(),
-            // Seconds go round in 2106, as the RFC has it.
+            // The seconds wrap in 2106, as in the RFC.
             &(wall.unix_secs() as u32).to_be_bytes(),
             &self.sequence.to_be_bytes(),
             &self.config.domain.to_be_bytes(),
@@ -135,18 +136,18 @@ impl IpfixExporter {
         self.ready.push_back(message);
     }
 
-    /// The next message to be sent.
+    /// Returns the next message to send.
     pub fn poll(&mut self) -> Option<Vec<u8>> {
         self.ready.pop_front()
     }
 
-    /// When it is to be called again ([`refresh`](Self::refresh_templates)).
+    /// Returns when [`refresh_templates`](Self::refresh_templates) is due.
     #[must_use]
     pub const fn next_refresh(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Repeats templates when they are due.
+    /// Retransmits templates when they are due.
     pub fn refresh_templates(&mut self, now: Instant, wall: WallTime) {
         if self.due.is_some() {
             self.send_templates(now, wall);
@@ -158,7 +159,7 @@ impl IpfixExporter {
             return;
         }
         self.flush(wall);
-        // Several copies come before the first record (§8.4).
+        // RFC 7011 8.4: several copies precede the first record.
         for _ in 0..if self.due.is_none() { 2 } else { 1 } {
             self.message.resize(HEADER, 0);
             self.set = Some((TEMPLATE_SET, HEADER));

@@ -1,19 +1,19 @@
-//! Records of address translation (RFC 8158 §4.6). To the elements that the RFC names come two that say whose an address is: the
-//! subscriber's name and the address of its station.
+//! Records of address translation (RFC 8158 §4.6). Two elements are added to those of the RFC to identify the owner
+//! of an address: the subscriber's name and its station's address.
 
 use crate::template::{Template, TemplateField, VARIABLE, write_variable};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use usher_core::WallTime;
 
-/// Octets of a subscriber's name that are told, at most: that of RADIUS has no more (RFC 2865 §5.1).
+/// Maximum octets of an exported subscriber name, the limit of RADIUS (RFC 2865 §5.1).
 const NAME: usize = 253;
 
 const fn fixed_field(element: u16, length: u16) -> TemplateField {
     TemplateField { element, length }
 }
 
-// Numbers of RFC 8158 table 1; sourceMacAddress and userName are of IANA's registry alone.
+// Numbers of RFC 8158 table 1; sourceMacAddress and userName are from IANA's registry.
 const OBSERVATION_TIME_MILLISECONDS: TemplateField = fixed_field(323, 8);
 const NAT_EVENT: TemplateField = fixed_field(230, 1);
 const SOURCE_IPV4_ADDRESS: TemplateField = fixed_field(8, 4);
@@ -66,65 +66,65 @@ const BLOCK: Template = Template {
     ],
 };
 
-/// All templates of an exporter.
+/// All templates.
 pub(crate) const TEMPLATES: [Template; 3] = [SESSION, ADDRESS, BLOCK];
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscriberInfo {
-    /// The user's name (userName); 253 octets of it are told at most.
+    /// The user name (userName); at most 253 octets of it are exported.
     pub user: Vec<u8>,
     /// The station's address (sourceMacAddress).
     pub station: [u8; 6],
 }
 
-/// What happened.
+/// An event of address translation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NatEvent {
-    /// A connection, or what UDP has for one, is translated: NAT44 session create or delete (§4.6.1).
+    /// A connection, or a UDP flow, is translated: NAT44 session create or delete (§4.6.1).
     Session {
-        /// The protocol's number: 6 is TCP, 17 UDP.
+        /// The protocol number: 6 for TCP, 17 for UDP.
         protocol: u8,
-        /// The end inside.
+        /// The inside address and port.
         inside: SocketAddrV4,
-        /// What stands for it outside.
+        /// The outside address and port.
         outside: SocketAddrV4,
     },
-    /// An address stands for a host: address binding create or delete (§4.6.9).
+    /// An address represents a host: address binding create or delete (§4.6.9).
     Address {
         /// The host's address.
         inside: Ipv4Addr,
-        /// What stands for it outside: itself, where nothing is translated.
+        /// The outside address; the same without translation.
         outside: Ipv4Addr,
-        /// Whose it is.
+        /// The owner of the address.
         subscriber: SubscriberInfo,
     },
-    /// Ports of an address stand for a host: port block allocation or de-allocation (§4.6.10).
+    /// Ports of an address represent a host: port block allocation or de-allocation (§4.6.10).
     Block {
         /// The host's address.
         inside: Ipv4Addr,
-        /// The address outside.
+        /// The outside address.
         outside: Ipv4Addr,
         /// The first and the last port.
         ports: (u16, u16),
-        /// Whose it is.
+        /// The owner of the ports.
         subscriber: SubscriberInfo,
     },
 }
 
-/// What happened when.
+/// An event with its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NatRecord {
-    /// When, told to the millisecond.
+    /// When it occurred, exported in milliseconds.
     pub occurred_at: WallTime,
-    /// It begins; otherwise it ends.
+    /// True if the event begins a translation, false if it ends one.
     pub is_start: bool,
-    /// What.
+    /// The event.
     pub event: NatEvent,
 }
 
 impl NatRecord {
-    /// The number of its template.
+    /// Returns the number of its template.
     pub(crate) const fn template_id(&self) -> u16 {
         match self.event {
             NatEvent::Session { .. } => SESSION.id,
@@ -137,7 +137,7 @@ impl NatRecord {
     pub(crate) fn write_record(&self, out: &mut Vec<u8>) {
         let millis = self.occurred_at.unix_micros() / 1000;
         out.extend_from_slice(&millis.to_be_bytes());
-        // Table 2 of RFC 8158: the even numbers begin something, the odd ones after them end it.
+        // RFC 8158 table 2: even numbers begin something, the following odd number ends it.
         let begins = match self.event {
             NatEvent::Session { .. } => 4,
             NatEvent::Address { .. } => 14,

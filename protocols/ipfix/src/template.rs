@@ -1,11 +1,11 @@
-//! Templates: which information elements a record has, in which order (RFC 7011 §3.4.1).
+//! Templates: the information elements of a record, in order (RFC 7011 §3.4.1).
 
 use alloc::vec::Vec;
 
-/// The length of a field whose records say how long it is (§7).
+/// The length of a variable-length field (§7).
 pub(crate) const VARIABLE: u16 = 65_535;
 
-/// A field of a template: the number of an information element of IANA's registry, and octets.
+/// A field of a template: the number of an information element in IANA's registry, and its octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TemplateField {
     pub(crate) element: u16,
@@ -15,7 +15,7 @@ pub(crate) struct TemplateField {
 /// A template.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Template {
-    /// The number of its sets of records: 256 or more (§3.3.2).
+    /// The set ID of its records: 256 or more (§3.3.2).
     pub(crate) id: u16,
     pub(crate) fields: &'static [TemplateField],
 }
@@ -32,7 +32,7 @@ impl Template {
     }
 }
 
-/// Appends a value of variable length (§7): at most `most` octets of it.
+/// Appends a value of variable length (§7), truncated to `most` octets.
 pub(crate) fn write_variable(value: &[u8], most: usize, out: &mut Vec<u8>) {
     let value = &value[..value.len().min(most).min(usize::from(u16::MAX))];
     match u8::try_from(value.len()) {

@@ -1,8 +1,8 @@
-//! Information elements: binary queries of the information service, and what answers them.
+//! Information elements: binary queries of the information service and their answers.
 //!
-//! An element has a type of four octets, a length and a value; a container's value is elements again. Of the
-//! standard's elements those are typed here that a station needs to find a network: type, operator, name, points of
-//! attachment with their addresses and places. Others are passed over when a response is read.
+//! An element has a type of four octets, a length and a value. A container's value is a series of elements. This
+//! module types the elements that a station needs to find a network: type, operator, name, and points of attachment
+//! with their addresses and locations. The parser skips all others.
 
 use crate::handover::NetworkType;
 use crate::link::LinkAddr;
@@ -43,8 +43,8 @@ impl WireValue for ElementType {
 }
 
 bitmap! {
-    /// Technologies to which an answer is confined (NET_TYPE_INC): bit n of [`crate::LinkType`] n, up to 31. The
-    /// standard's own numbering of these bits was not at hand.
+    /// Technologies to which an answer is limited (NET_TYPE_INC): bit n of [`crate::LinkType`] n, up to 31. The bit
+    /// numbers are not checked against the standard, because its text was not available.
     TechnologySet: u32 {
         /// Ethernet.
         ETHERNET = 15,
@@ -56,26 +56,26 @@ bitmap! {
 }
 
 sequence! {
-    /// How much of an answer is wanted (RPT_LIMIT).
+    /// Limits of an answer (RPT_LIMIT).
     ReportLimit {
-        /// At most so many elements.
+        /// Maximum number of elements.
         most: u16,
-        /// Beginning with this one.
+        /// Index of the first element.
         first: u16,
     }
 }
 
-/// A binary query (IQ_BIN_DATA). One that says where the asking station is (QUERIER_LOC) is not of this type: its
-/// parameter is kept as it came.
+/// A binary query (IQ_BIN_DATA). A query with the location of its station (QUERIER_LOC) is not of this type: its
+/// parameter stays untyped.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct BinaryQuery {
-    /// Networks of these technologies alone.
+    /// Only networks of these technologies.
     pub technologies: Option<TechnologySet>,
-    /// These networks alone.
+    /// Only these networks.
     pub networks: Option<Vec<Vec<u8>>>,
-    /// These elements alone (RPT_TEMPL).
+    /// Only these elements (RPT_TEMPL).
     pub elements: Option<Vec<ElementType>>,
-    /// So much alone.
+    /// Only this part of the answer.
     pub limit: Option<ReportLimit>,
     /// The currency of costs (CURR_PREF), three letters.
     pub currency: Option<[u8; 3]>,
@@ -123,9 +123,9 @@ codes! {
 sequence! {
     /// A network's operator (OPERATOR_ID).
     Operator {
-        /// Its name.
+        /// The operator's name.
         name: Vec<u8>,
-        /// Whose name it is.
+        /// The name space of the name.
         space: OperatorSpace,
     }
 }
@@ -135,14 +135,14 @@ sequence! {
 pub struct PoaInfo {
     /// Its address.
     pub address: LinkAddr,
-    /// Where it is: a LOCATION, whose octets are not looked into.
+    /// Its location (LOCATION), as unparsed octets.
     pub location: Option<Vec<u8>>,
 }
 
 /// A network (IE_CONTAINER_NETWORK).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct NetworkInfo {
-    /// Its kind.
+    /// The network type.
     pub network: Option<NetworkType>,
     /// Its operator.
     pub operator: Option<Operator>,
@@ -152,7 +152,7 @@ pub struct NetworkInfo {
     pub poas: Vec<PoaInfo>,
 }
 
-/// An answer to a binary query (IR_BIN_DATA): the networks there are (IE_CONTAINER_LIST_OF_NETWORKS).
+/// An answer to a binary query (IR_BIN_DATA): the networks found (IE_CONTAINER_LIST_OF_NETWORKS).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct NetworkList(pub Vec<NetworkInfo>);
 
@@ -164,7 +164,7 @@ fn put_element(w: &mut OctetWriter<'_>, kind: ElementType, fill: impl FnOnce(&mu
     w.write_bytes(&value);
 }
 
-/// The next element's type and value.
+/// Returns the type and value of the next element.
 fn read_element<'a>(r: &mut OctetReader<'a>) -> Result<(ElementType, &'a [u8]), ValueError> {
     let kind = ElementType::read_from(r)?;
     let n = get_length(r)?;

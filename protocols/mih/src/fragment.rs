@@ -1,11 +1,11 @@
-//! Messages in pieces, for transports that do not carry them whole.
+//! Fragmentation and reassembly of messages, for transports with a size limit.
 //!
-//! A fragment is a header with the message's own bits, name and transaction, its number (FN) from 0 to
-//! [`MAX_FRAGMENT`], the M bit in all but the last, the identifiers of source and destination, and a part of what
-//! follows these in the message. Parts are cut anywhere, within parameters too.
+//! A fragment consists of a header, the source and destination identifiers, and a part of the rest of the message.
+//! The header has the bits, message identifier and transaction of the message. The fragment number (FN) runs from 0
+//! to [`MAX_FRAGMENT`], and the M bit is set in all fragments but the last. A cut can fall within a parameter.
 //!
-//! That both identifiers stand in every fragment is a guess: the receiver tells transactions apart by them, and the
-//! header has none. The dissector shows all after a fragment's header as octets.
+//! Each fragment repeats both identifiers. This is an assumption: the receiver needs them to tell transactions apart,
+//! and the header has none. The dissector shows everything after a fragment's header as octets.
 
 use crate::header::{HEADER, MAX_FRAGMENT, MihHeader};
 use crate::message::{DecodeErrorKind, read_endpoint_id, split_header};
@@ -17,23 +17,23 @@ use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, OctetReader, OctetWriter, counters};
 
-/// Why a message cannot be cut.
+/// Why a message cannot be fragmented.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FragmentError {
-    /// It is no message to begin with, or a fragment already.
+    /// The octets are not a message, or are already a fragment.
     #[error(transparent)]
     NoMessage(#[from] DecodeErrorKind),
-    /// Fragments of `max` octets would have no room, or there would be more than 128 of them.
+    /// Fragments of `max` octets are too short, or the message needs more than 128 of them.
     #[error("{octets} octets do not fit into fragments of {max}")]
     TooSmall {
-        /// What the message has.
+        /// Octets of the message.
         octets: usize,
-        /// What a fragment may have.
+        /// Maximum octets of a fragment.
         max: usize,
     },
 }
 
-/// A message's header, the octets of its ends with their identifiers, and the rest.
+/// A message's header, its encoded identifiers, and the rest.
 struct MessageParts<'a> {
     header: MihHeader,
     ends: &'a [u8],
@@ -52,11 +52,11 @@ fn split_parts(octets: &[u8]) -> Result<MessageParts<'_>, DecodeErrorKind> {
     Ok(MessageParts { header, ends, source, destination, rest })
 }
 
-/// Cuts a message, as it was encoded, into fragments of at most `max` octets, headers included. One that is no longer
-/// stays whole.
+/// Splits an encoded message into fragments of at most `max` octets, headers included. A message that is no longer
+/// than `max` stays whole.
 ///
 /// # Errors
-/// It is no whole message, or it does not fit into 128 fragments of that size.
+/// The octets are not a whole message, or the message does not fit into 128 fragments of that size.
 pub fn fragment_message(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
     let MessageParts { header, ends, rest, .. } = split_parts(message)?;
     if header.is_fragment() {
@@ -84,14 +84,14 @@ pub fn fragment_message(message: &[u8], max: usize) -> Result<Vec<Vec<u8>>, Frag
     rest.chunks(room).enumerate().map(piece).collect()
 }
 
-/// What a reassembly may hold.
+/// Limits of a [`FragmentReassembler`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReassemblyLimits {
-    /// Octets of one message, without its header and the identifiers of its ends.
+    /// Octets of one message, without its header and the identifiers.
     pub octets: usize,
-    /// Messages that are not complete.
+    /// Number of incomplete messages.
     pub messages: usize,
-    /// How long one waits for the rest after its first fragment.
+    /// Time from the first fragment until an incomplete message is dropped.
     pub reassembly_timeout: Duration,
 }
 
@@ -113,7 +113,7 @@ counters! {
     }
 }
 
-/// What tells messages apart whose fragments come at one time.
+/// Identifies the message that a fragment belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct ReassemblyKey {
     source: MihfId,
@@ -128,7 +128,7 @@ struct PartialMessage {
     pieces: BTreeMap<u8, Vec<u8>>,
     last: Option<u8>,
     octets: usize,
-    /// Of fragment 0: the header and the octets of the ends.
+    /// From fragment 0: the header and the encoded identifiers.
     first: Option<(MihHeader, Vec<u8>)>,
 }
 
@@ -136,7 +136,7 @@ impl PartialMessage {
     fn new(deadline: Instant) -> Self {
         Self { deadline, pieces: BTreeMap::new(), last: None, octets: 0, first: None }
     }
-    /// False for a fragment that contradicts the others.
+    /// False if the fragment contradicts the fragments already received.
     fn accepts_fragment(&self, header: &MihHeader) -> bool {
         match (self.last, header.more) {
             (Some(last), true) => header.fragment < last,
@@ -147,7 +147,8 @@ impl PartialMessage {
             }
         }
     }
-    /// The message, when all its pieces are there: none when it is longer than a header can say.
+    /// Returns the message once all its fragments are there. The inner `None`: it is longer than a header can
+    /// express.
     fn assemble_message(&self) -> Option<Option<Vec<u8>>> {
         let (header, ends) = self.first.as_ref()?;
         if self.pieces.len() != usize::from(self.last?) + 1 {
@@ -166,7 +167,7 @@ impl PartialMessage {
     }
 }
 
-/// Puts messages together from fragments that come in any order, some twice, within limits.
+/// Reassembles messages from fragments in any order, with duplicates, within limits.
 #[derive(Debug)]
 pub struct FragmentReassembler {
     limits: ReassemblyLimits,
@@ -175,20 +176,21 @@ pub struct FragmentReassembler {
 }
 
 impl FragmentReassembler {
-    /// One that holds nothing.
+    /// Returns an empty reassembly.
     pub fn new(limits: ReassemblyLimits) -> Self {
         Self { limits, incomplete: BTreeMap::new(), counters: ReassemblyCounters::default() }
     }
-    /// What became of fragments.
+    /// Returns the counters of fragments.
     pub const fn counters(&self) -> &ReassemblyCounters {
         &self.counters
     }
-    /// How many messages are not complete.
+    /// Returns the number of incomplete messages.
     pub fn incomplete_count(&self) -> usize {
         self.incomplete.len()
     }
-    /// Takes what came: a whole message is given back as it is, be it a message or not; a fragment is kept, and the
-    /// message given that it completes. The bits of that message's header are those of its first fragment.
+    /// Processes a received packet. A whole packet is returned unchanged, whether it parses as a message or not. A
+    /// fragment is stored, and the message that it completes is returned. That message's header has the bits of its
+    /// first fragment.
     pub fn receive_packet<'a>(&mut self, now: Instant, octets: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         self.handle_timeout(now);
         if !MihHeader::parse(octets).is_ok_and(|h| h.is_fragment()) {
@@ -238,11 +240,11 @@ impl FragmentReassembler {
             }
         }
     }
-    /// When the next message is given up.
+    /// Returns when the next incomplete message expires.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.incomplete.values().map(|m| m.deadline).min()
     }
-    /// Gives up messages whose time is over.
+    /// Drops incomplete messages that have expired.
     pub fn handle_timeout(&mut self, now: Instant) {
         let before = self.incomplete.len();
         self.incomplete.retain(|_, message| message.deadline > now);

@@ -1,23 +1,24 @@
 //! The MIH function (MIHF): transactions, peers and transports as one [`Machine`].
 //!
-//! A host binds UDP socket 0 to port [`PORT`], and further sockets for further local addresses of the
-//! [routes](PeerRoute) (socket k for the k-th address in the order of the [`MihfCommand::Peer`]s that named it; no address in
-//! particular is the first socket's; [`MihfConfig::locals`] are before them all); it listens on the same port for TCP and SCTP where peers use them. Users
-//! send requests and indications and answer requests; capability discovery, registration, subscription and,
-//! with a [store](crate::information), Get_Information are answered here.
+//! The host binds UDP socket 0 to port [`PORT`]. It binds a further socket for each further local address of the
+//! [routes](PeerRoute). Socket k belongs to the k-th address in the order of the [`MihfCommand::Peer`]s that named
+//! it. The addresses of [`MihfConfig::locals`] come first, and a route without a local address uses socket 0. The
+//! host listens on the same port for TCP and SCTP if peers use them.
 //!
-//! # By which way
+//! Users send requests and indications, and answer requests. The MIHF itself answers capability discovery,
+//! registration, subscription and, with a [store](crate::information), Get_Information.
 //!
-//! A transaction of ours goes by its peer's route of the moment. An acknowledgement or a response goes back
-//! by the way by which the message came, unless the user has changed the peer's route since. Functions that nobody
-//! named are answered, and can be sent to by the way by which they were last heard, while a transaction of
-//! theirs is remembered or they are registered.
+//! # Routes
 //!
-//! # What is forgotten when
+//! An own transaction uses the current route of its peer. An acknowledgement or a response returns by the path of the
+//! message that it answers, unless the user has changed the peer's route since. An unconfigured function is answered
+//! too. The user can send to it by its latest path, while it is registered or one of its transactions is remembered.
 //!
-//! An ended transaction is remembered for [`MihfConfig::lifetime`], so that a message that comes again is
-//! acknowledged or answered again and not given to the user twice. Later it is a new message. A reply to a
-//! transaction that has failed is dropped and counted, and not acknowledged.
+//! # Ended transactions
+//!
+//! An ended transaction is remembered for [`MihfConfig::lifetime`]. A duplicate within that time is acknowledged or
+//! answered again, and does not reach the user twice. A later duplicate is a new message. A reply to a failed
+//! transaction is counted and dropped, without an acknowledgement.
 
 mod claims;
 mod config;
@@ -56,141 +57,140 @@ use usher_core::{
 };
 use work::WorkMeter;
 
-/// Names a request of another function until it is answered; for [`MihfCommand::Respond`].
+/// Identifies a peer's request until it is answered with [`MihfCommand::Respond`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IncomingRequestId(u64);
 
-/// What a user asks of an MIH function.
+/// A command of an MIH function's user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MihfCommand {
-    /// Names a peer, or changes its route: transactions that are under way go on by the new one.
+    /// Configures a peer or changes its route. Pending transactions continue by the new route.
     Peer(MihfPeer),
-    /// Names a peer no more: it is as one that nobody named from now on.
+    /// Removes a peer's configuration.
     Unname(MihfId),
-    /// Has other timers, capabilities and a smaller or larger number of registrations from now on. What bounds memory
-    /// stays as it was made.
+    /// Replaces timers, capabilities and the limit of registrations. The memory limits keep their initial values.
     Configure(Box<MihfConfig>),
-    /// Sends a request or an indication. [`MihfEvent::Done`] says how it ended, exactly once.
+    /// Sends a request or an indication. [`MihfEvent::Done`] reports its result, exactly once.
     Send {
-        /// The user's name for it; free again with [`MihfEvent::Done`].
+        /// The user's token, free again after [`MihfEvent::Done`].
         token: u64,
-        /// To whom; an indication, or Capability_Discover, may go to [`MihfId::multicast`], if that has been named as a
-        /// peer. The first who answers such a request is its answer.
+        /// The destination. An indication or Capability_Discover can go to [`MihfId::multicast`], if that is
+        /// configured as a peer. The first response ends a multicast request.
         to: MihfId,
-        /// What.
+        /// The request or indication.
         message: MihfMessage,
     },
     /// Answers [`MihfEvent::Request`].
     Respond {
         /// The request.
         transaction: IncomingRequestId,
-        /// The response, of the request's service and action, with at least one parameter.
+        /// The response: the request's service and action, with at least one parameter.
         message: MihfMessage,
     },
-    /// Ends what was sent under this token: nothing more is sent or said of it, no [`MihfEvent::Done`] either.
+    /// Ends a transaction without further messages and without [`MihfEvent::Done`].
     Abandon {
         /// The token of [`MihfCommand::Send`].
         token: u64,
     },
 }
 
-/// What an MIH function has to say.
+/// An event of an MIH function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MihfEvent {
-    /// An indication came.
+    /// An indication has arrived.
     Indication {
-        /// Whose.
+        /// The sender.
         from: MihfId,
-        /// What.
+        /// The indication.
         message: MihfMessage,
     },
-    /// A request came; it wants [`MihfCommand::Respond`].
+    /// A request has arrived and needs [`MihfCommand::Respond`].
     Request {
-        /// Whose.
+        /// The sender.
         from: MihfId,
-        /// Its name for the response.
+        /// Identifies the request in the response.
         transaction: IncomingRequestId,
-        /// What.
+        /// The request.
         message: MihfMessage,
     },
-    /// What was sent has come to its end.
+    /// A sent message's transaction has ended.
     Done {
         /// The token of [`MihfCommand::Send`].
         token: u64,
-        /// The response to a request, whatever its status. Nothing for an indication, which ends when it
-        /// is acknowledged, or at once where no acknowledgement is asked for.
+        /// The response to a request, with any status. `None` for an indication, which ends with its acknowledgement,
+        /// or at once if it requests none.
         result: Result<Option<MihfMessage>, TransactionError>,
     },
-    /// A function has answered Capability_Discover that went to whoever hears it; [`MihfEvent::Done`] follows with the answer.
+    /// A function has answered a multicast Capability_Discover. [`MihfEvent::Done`] follows with the response.
     Discovered {
         /// The token of [`MihfCommand::Send`].
         token: u64,
-        /// Who.
+        /// The function.
         peer: MihfId,
     },
-    /// Another function has registered here.
+    /// A peer has registered.
     Registered {
-        /// Who.
+        /// The peer.
         peer: MihfId,
     },
-    /// Another function is registered no more: it has ended its registration, its time is over, another address has taken
-    /// its place, or the user has named it at another address. What the user keeps of it is to end with that.
+    /// A peer's registration has ended: by request, by expiry, or because another address replaced its address. It
+    /// also ends when the user configures the peer at another address. The user drops its own state of the peer.
     Deregistered {
-        /// Who.
+        /// The peer.
         peer: MihfId,
     },
-    /// Another function's address has proved itself and is its address from now on: the one before does not answer.
+    /// A peer's new address has proved itself and replaces the old one, which does not answer.
     AddressReplaced {
-        /// Whose.
+        /// The peer.
         peer: MihfId,
-        /// Where it was known.
+        /// The old address.
         before: IpAddr,
-        /// Where it is.
+        /// The new address.
         address: SocketAddr,
     },
-    /// Somebody spoke under an identifier that is another address's. Said once in 10 s at most.
+    /// A message used an identifier that belongs to another address. Reported at most once in 10 s.
     ClaimRefused {
         /// The identifier.
         peer: MihfId,
-        /// From where.
+        /// The sender's address.
         address: SocketAddr,
     },
-    /// Another function wants to hear of events.
+    /// A peer subscribes to events.
     Subscribed {
-        /// Who.
+        /// The peer.
         peer: MihfId,
-        /// Of which link.
+        /// The link.
         link: LinkTupleId,
-        /// Which, of those that it asked for: what [`MihfCapabilities`] have, or all if they name none.
+        /// The granted events: the requested ones that [`MihfCapabilities`] has, or all requested if it has none.
         events: EventList,
-        /// When, where it said so.
+        /// The conditions of the events, if the peer set any.
         configs: Vec<EventConfig>,
     },
-    /// Another function wants to hear no more of events.
+    /// A peer ends its subscription to events.
     Unsubscribed {
-        /// Who.
+        /// The peer.
         peer: MihfId,
-        /// Of which link.
+        /// The link.
         link: LinkTupleId,
-        /// Which.
+        /// The events.
         events: EventList,
     },
 }
 
-/// Why nothing came of what was sent.
+/// Why a transaction failed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, thiserror::Error)]
 pub enum TransactionError {
-    /// It was not acknowledged after all retransmissions.
+    /// No acknowledgement after all retransmissions.
     #[error("no acknowledgement")]
     NoAcknowledgement,
-    /// No response came in time.
+    /// No response in time.
     #[error("no response")]
     NoResponse,
-    /// The peer is not known, or not heard of for too long.
+    /// The peer is unknown, or its path is no longer remembered.
     #[error("no route")]
     NoRoute,
-    /// Its connection did not come up, or ended before the response came; no MIH acknowledgement was asked for, nor is it
-    /// sent again for want of a response.
+    /// The connection failed, or closed before the response. The message requests no MIH acknowledgement and has no
+    /// retransmission left.
     #[error("no connection")]
     Transport,
 }
@@ -213,7 +213,7 @@ pub struct Mihf {
 }
 
 impl Mihf {
-    /// A function with these settings. Where each peer's transaction identifiers begin is drawn from `rng`.
+    /// Creates a function. `rng` draws the first transaction identifier of each peer.
     #[must_use]
     pub fn new(config: MihfConfig, mut rng: ModelRng) -> Self {
         let mut state = || HashState::with_seed(rng.next_u64());
@@ -237,40 +237,40 @@ impl Mihf {
             rng,
         }
     }
-    /// Who it is.
+    /// Returns the function's own identifier.
     #[must_use]
     pub const fn id(&self) -> &MihfId {
         &self.config.id
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &MihfCounters {
         &self.counters
     }
-    /// From where a function was last heard, as long as anything is remembered of it: while its request or indication is
-    /// given to the user, where that came from.
+    /// Returns the address of the latest message of a function that is still remembered. While the user handles its
+    /// request or indication, this is the source of that message.
     #[must_use]
     pub fn last_source_address(&self, id: &MihfId) -> Option<SocketAddr> {
         let entry = self.peers.get(self.peers.find(id)?)?;
         self.net.remote_address(entry.last_reply_path?)
     }
-    /// Whether a function is registered here.
+    /// True if the function is registered.
     #[must_use]
     pub fn is_registered(&self, id: &MihfId) -> bool {
         self.peers.find(id).and_then(|peer| self.peers.get(peer)).is_some_and(PeerEntry::is_registered)
     }
-    /// Transactions in memory when something last happened: those under way and those that are remembered.
+    /// Returns the number of transactions in memory, pending and ended, as of the last input.
     #[must_use]
     pub fn transaction_count(&self) -> usize {
         self.table.len()
     }
-    /// The most transactions that were in memory at once.
+    /// Returns the highest number of transactions in memory so far.
     #[must_use]
     pub const fn peak_transactions(&self) -> usize {
         self.table.peak_count()
     }
 
-    /// Changes a transaction's machines, then does what they want done.
+    /// Changes a transaction's variables, runs its state machines and applies their effects.
     fn step_transaction(
         &mut self,
         now: Instant,
@@ -347,7 +347,7 @@ impl Mihf {
         }
     }
 
-    /// The source or the destination machine has come to its end.
+    /// Handles the end of the source or destination machine.
     fn finish_transaction(&mut self, now: Instant, token: u64, status: TransactionStatus) {
         let Some(transaction) = self.table.get_mut(token) else { return };
         for timer in [TransactionTimer::Retransmission, TransactionTimer::Response, TransactionTimer::Stop] {
@@ -406,7 +406,7 @@ impl Mihf {
         }
     }
 
-    /// Room for one more transaction, if need be by forgetting one that has ended.
+    /// Makes room for one more transaction, by evicting an ended one if necessary.
     fn ensure_capacity(&mut self) -> bool {
         while self.table.is_full() {
             let Some(token) = self.table.oldest_ended() else { return false };
@@ -434,8 +434,8 @@ impl Mihf {
         }
     }
 
-    /// Ends the transactions whose message could not be handed to a transport, or was lost with its connection, and will
-    /// not be sent again.
+    /// Fails the transactions whose message was not delivered to a transport, or was lost with its connection, and
+    /// has no retransmission left.
     fn fail_undelivered(&mut self, now: Instant) {
         while let Some(token) = self.net.poll_failed() {
             let Some(transaction) = self.table.get_mut(token) else { continue };
@@ -537,12 +537,12 @@ impl Machine for Mihf {
 }
 
 impl Transaction {
-    /// True while the request goes out once more if no response comes.
+    /// True while the request has a retransmission left for a missing response.
     fn will_be_resent(&self) -> bool {
         let variables = &self.machines.variables;
         self.timing.response.is_some() && variables.resends < variables.resends_max
     }
-    /// True for an ended transaction that nothing can come for any more: a sent indication without ACK-Req.
+    /// True for an ended transaction that can receive nothing more: an indication sent without ACK-Req.
     fn is_worthless(&self) -> bool {
         self.user.is_some()
             && !self.machines.is_open()

@@ -1,4 +1,4 @@
-//! Handovers: networks to go to, service qualities, resources, results; and what functions can do.
+//! Handover types: target networks, service qualities, resources, results and capabilities.
 
 use crate::link::{CosValue, LinkAddr, LinkDownReason, LinkPoaList, LinkType};
 use crate::wire::{ValueError, WireValue, bitmap, choice, codes, sequence};
@@ -44,7 +44,7 @@ codes! {
     }
 }
 
-/// Why a handover is wanted (HO_CAUSE): the dissector reads the numbers of [`LinkDownReason`].
+/// The cause of a handover (HO_CAUSE). The dissector reads the numbers of [`LinkDownReason`].
 pub type HandoverCause = LinkDownReason;
 
 codes! {
@@ -61,7 +61,7 @@ sequence! {
     /// Service qualities, by class of service (QOS_LIST).
     #[derive(Default)]
     QosList {
-        /// How many classes are told apart.
+        /// Number of classes.
         classes: u8,
         /// Shortest packet delays, in ms.
         min_delay: Vec<CosValue>,
@@ -76,15 +76,15 @@ sequence! {
     }
 }
 
-/// What a target's traffic shall be like (TSP_CONTAINER).
+/// The traffic specification of a target (TSP_CONTAINER).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TspContainer {
-    /// Nothing is said.
+    /// None.
     #[default]
     None,
-    /// As an agreed number says.
+    /// A predefined specification, by its agreed number.
     Predefined(u8),
-    /// As these octets say, of which MIH knows nothing.
+    /// A link-specific specification, opaque to MIH.
     Carrier(Vec<u8>),
 }
 
@@ -114,50 +114,50 @@ impl WireValue for TspContainer {
 }
 
 sequence! {
-    /// Resources that are kept for a station (ASGN_RES_SET).
+    /// Resources assigned to a station (ASGN_RES_SET).
     #[derive(Default)]
     AssignedResources {
         /// Service qualities.
         qos: QosList,
-        /// What the traffic shall be like.
+        /// The traffic specification.
         container: TspContainer,
     }
 }
 
 sequence! {
-    /// Resources that a station wants (REQ_RES_SET).
+    /// Resources that a station requests (REQ_RES_SET).
     RequestedResources {
         /// Service qualities.
         qos: QosList,
-        /// What the traffic shall be like.
+        /// The traffic specification.
         container: TspContainer,
-        /// Why it comes.
+        /// The cause of the handover.
         cause: HandoverCause,
     }
 }
 
 bitmap! {
-    /// Ways to an IP address (IP_CFG_MTHDS).
+    /// Methods of IP address configuration (IP_CFG_MTHDS).
     IpConfigMethods: u32 {
-        /// IPv4, written down.
+        /// Static IPv4.
         IPV4_STATIC = 0,
         /// DHCP for IPv4.
         DHCPV4 = 1,
         /// Mobile IPv4 with a foreign agent.
         MIPV4_FA = 2,
-        /// Mobile IPv4 without.
+        /// Mobile IPv4 without a foreign agent.
         MIPV4_NO_FA = 3,
-        /// IPv6, stateless.
+        /// Stateless IPv6.
         IPV6_STATELESS = 11,
         /// DHCP for IPv6.
         DHCPV6 = 12,
-        /// IPv6, written down.
+        /// Manual IPv6.
         IPV6_MANUAL = 13,
     }
 }
 
 bitmap! {
-    /// Ways of IP mobility (IP_MOB_MGMT).
+    /// Protocols of IP mobility (IP_MOB_MGMT).
     IpMobility: u16 {
         /// Mobile IPv4.
         MIPV4 = 0,
@@ -176,7 +176,7 @@ bitmap! {
     }
 }
 
-/// An internet address (IP_ADDR): IANA's address family, then the octets.
+/// An IP address (IP_ADDR): the IANA address family, then the octets.
 impl WireValue for IpAddr {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
@@ -200,15 +200,15 @@ impl WireValue for IpAddr {
     }
 }
 
-/// What a network offers of something: nothing is said, whether it has it, or what it is.
+/// A network's offer of one item: unknown, present or absent, or its value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum NetworkOffer<T> {
-    /// Nothing is said.
+    /// Unknown.
     #[default]
     Unspecified,
-    /// Whether it has it.
+    /// True if the network has it.
     Has(bool),
-    /// What it is.
+    /// Its value.
     Is(T),
 }
 
@@ -239,13 +239,13 @@ impl<T: WireValue> WireValue for NetworkOffer<T> {
 }
 
 sequence! {
-    /// A link that a station could go to, with what it would find there (RQ_RESULT).
+    /// A candidate link with the resources of its network (RQ_RESULT).
     PreferredLink {
         /// The interface and its points of attachment.
         poas: LinkPoaList,
         /// Service qualities.
         qos: QosList,
-        /// Ways to an IP address.
+        /// Methods of IP address configuration.
         ip_config: NetworkOffer<IpConfigMethods>,
         /// The DHCP server.
         dhcp: NetworkOffer<IpAddr>,
@@ -257,7 +257,7 @@ sequence! {
 }
 
 impl PreferredLink {
-    /// A link of which nothing but its points of attachment is said.
+    /// Returns a candidate link with its points of attachment only.
     pub fn new(poas: LinkPoaList) -> Self {
         Self {
             poas,
@@ -271,40 +271,40 @@ impl PreferredLink {
 }
 
 sequence! {
-    /// A network by its names.
+    /// The names of a network.
     NetworkName {
         /// Its identifier (NETWORK_ID), such as an SSID.
         network: Vec<u8>,
-        /// What else names it (NET_AUX_ID).
+        /// A further name (NET_AUX_ID).
         auxiliary: Option<Vec<u8>>,
     }
 }
 
 choice! {
-    /// Where a station goes (TGT_NET_INFO).
+    /// The target of a handover (TGT_NET_INFO).
     TargetNetwork {
-        /// To a network.
+        /// A network.
         Network(NetworkName) = 0,
-        /// To a point of attachment.
+        /// A point of attachment.
         Poa(LinkAddr) = 1,
     }
 }
 
 sequence! {
-    /// What kind a network is of (NETWORK_TYPE).
+    /// The type of a network (NETWORK_TYPE).
     #[derive(Default)]
     NetworkType {
         /// Its technology.
         technology: Option<LinkType>,
-        /// Bands or releases of it, as the technology's bitmap says.
+        /// Its bands or releases, in the technology's bitmap.
         subtype: Option<u64>,
-        /// What else is to be said.
+        /// Further octets.
         extension: Option<Vec<u8>>,
     }
 }
 
 impl NetworkType {
-    /// A network of a technology.
+    /// Returns the network type of a technology.
     pub const fn for_technology(technology: LinkType) -> Self {
         Self { technology: Some(technology), subtype: None, extension: None }
     }
@@ -321,13 +321,13 @@ sequence! {
 }
 
 sequence! {
-    /// Whether a station can make before it breaks (MBB_HO_SUPP).
+    /// Support of make-before-break handover (MBB_HO_SUPP).
     MbbHandover {
-        /// Going from a network of this kind.
+        /// The network type of the old link.
         from: NetworkType,
-        /// To one of this.
+        /// The network type of the new link.
         to: NetworkType,
-        /// It can.
+        /// True if the handover can be make-before-break.
         supported: bool,
     }
 }
@@ -349,13 +349,13 @@ bitmap! {
         LINK_HANDOVER_IMMINENT = 5,
         /// MIH_Link_Handover_Complete.
         LINK_HANDOVER_COMPLETE = 6,
-        /// MIH_Link_PDU_Transmit_Status, which no message carries.
+        /// MIH_Link_PDU_Transmit_Status, which is local and has no message.
         LINK_PDU_TRANSMIT_STATUS = 7,
     }
 }
 
 bitmap! {
-    /// Commands (MIH_CMD_LIST). Bits as ODTONE has them; the dissector prints those of LINK_CMD_LIST, which is another
+    /// Commands (MIH_CMD_LIST). The bits are ODTONE's. The dissector prints the bits of LINK_CMD_LIST, a different
     /// list.
     CommandList: u32 {
         /// MIH_Link_Get_Parameters.
@@ -364,33 +364,33 @@ bitmap! {
         LINK_CONFIGURE_THRESHOLDS = 1,
         /// MIH_Link_Actions.
         LINK_ACTIONS = 2,
-        /// The commands that a network gives: MIH_Net_HO and MIH_N2N_HO.
+        /// The network's commands: MIH_Net_HO and MIH_N2N_HO.
         NET_HO = 3,
-        /// The commands that a station gives: MIH_MN_HO.
+        /// The station's commands: MIH_MN_HO.
         MN_HO = 4,
     }
 }
 
 bitmap! {
-    /// Queries that an information server answers (MIH_IQ_TYPE_LST), as far as this crate has them.
+    /// Queries that an information server answers (MIH_IQ_TYPE_LST). Only the bits that this crate uses.
     QueryTypeList: u64 {
         /// Binary queries.
         BINARY = 0,
         /// RDF queries.
         RDF = 1,
-        /// The schema's address.
+        /// The URL of the RDF schema.
         RDF_SCHEMA_URL = 2,
-        /// The schema.
+        /// The RDF schema.
         RDF_SCHEMA = 3,
-        /// For network types.
+        /// Network types.
         NETWORK_TYPE = 4,
-        /// For operators.
+        /// Operators.
         OPERATOR_ID = 5,
-        /// For networks' names.
+        /// Network names.
         NETWORK_ID = 8,
-        /// For points of attachment.
+        /// Points of attachment.
         POA_LINK_ADDR = 23,
-        /// For their places.
+        /// Locations of points of attachment.
         POA_LOCATION = 24,
     }
 }
@@ -402,15 +402,15 @@ bitmap! {
         UDP = 0,
         /// TCP.
         TCP = 1,
-        /// SCTP. The standard has no bit for it; this is the first that it reserves.
+        /// SCTP. The standard has no bit for it; this is its first reserved bit.
         SCTP = 2,
     }
 }
 
 bitmap! {
-    /// What one wants to know of a device (DEV_STATES_REQ).
+    /// Requested states of a device (DEV_STATES_REQ).
     DeviceStates: u16 {
-        /// What it is.
+        /// Device information.
         INFO = 0,
         /// Its battery.
         BATTERY = 1,
@@ -418,9 +418,9 @@ bitmap! {
 }
 
 choice! {
-    /// What a device says of itself (DEV_STATES_RSP).
+    /// A state of a device (DEV_STATES_RSP).
     DeviceState {
-        /// What it is.
+        /// Device information.
         Info(Vec<u8>) = 0,
         /// Its battery, in percent.
         Battery(u8) = 1,

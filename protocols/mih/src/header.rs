@@ -15,10 +15,10 @@ pub const VERSION: u8 = 1;
 /// The highest fragment number.
 pub const MAX_FRAGMENT: u8 = 127;
 
-/// Why octets do not begin with a header.
+/// Why octets do not begin with a valid header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// They are too few.
+    /// Fewer than 8 octets.
     #[error(transparent)]
     Truncated(#[from] TruncatedError),
     /// Another version.
@@ -32,29 +32,29 @@ pub enum HeaderError {
 /// A message's header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MihHeader {
-    /// The sender wants an acknowledgement.
+    /// The sender requests an acknowledgement.
     pub ack_req: bool,
-    /// This acknowledges.
+    /// The message is or carries an acknowledgement.
     pub ack_rsp: bool,
     /// The sender has not been authenticated yet (unauthenticated information request).
     pub uir: bool,
     /// More fragments follow.
     pub more: bool,
-    /// Which fragment, 0 to 127; 0 in a message of one piece.
+    /// The fragment number, 0 to 127; 0 in an unfragmented message.
     pub fragment: u8,
-    /// Which message.
+    /// The message identifier.
     pub id: MessageId,
-    /// Of which transaction.
+    /// The transaction identifier.
     pub transaction: TransactionId,
     /// Octets after the header.
     pub len: u16,
 }
 
 impl MihHeader {
-    /// Reads a header; the reserved bits are not looked at.
+    /// Reads a header and ignores the reserved bits.
     ///
     /// # Errors
-    /// There is none.
+    /// The octets do not begin with a valid header.
     pub fn parse(octets: &[u8]) -> Result<Self, HeaderError> {
         let mut r = OctetReader::new(octets);
         let [flags, fragment] = r.read_array::<2>()?;
@@ -91,16 +91,16 @@ impl MihHeader {
             .write_u16(self.transaction.get())
             .write_u16(self.len);
     }
-    /// Octets of the message that it heads.
+    /// Returns the octets of the message, header included.
     pub const fn total_length(&self) -> usize {
         HEADER + self.len as usize
     }
-    /// True for a piece of a message.
+    /// True for a fragment.
     pub const fn is_fragment(&self) -> bool {
         self.more || self.fragment != 0
     }
-    /// How many octets of a stream the message at its beginning takes; none where less than a header is there. Says so
-    /// of any version and any service.
+    /// Returns the octets that the first message of a stream takes, for any version and service. `None`: less than a
+    /// header is there.
     pub fn message_length(octets: &[u8]) -> Option<usize> {
         let [_, _, _, _, _, _, high, low] = octets.first_chunk::<HEADER>()?;
         Some(HEADER + usize::from(u16::from_be_bytes([*high, *low])))

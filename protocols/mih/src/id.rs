@@ -1,41 +1,41 @@
-//! Who speaks, and in which transaction.
+//! Identifiers of MIH functions and of transactions.
 
 use crate::wire::{ValueError, WireValue, get_length, put_length};
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// Octets that an MIHF identifier may have: the most of a network access identifier (RFC 4282).
+/// Maximum octets of an MIHF identifier: the limit of a network access identifier (RFC 4282).
 pub const MAX_MIHF_ID: usize = 253;
 
-/// The identifier of an MIH function: a network access identifier of up to [`MAX_MIHF_ID`] octets. One of no octets
-/// means all who hear it.
+/// The identifier of an MIH function: a network access identifier of up to [`MAX_MIHF_ID`] octets. The empty
+/// identifier is multicast.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MihfId(Vec<u8>);
 
-/// More octets than an MIHF identifier may have.
+/// The octets exceed the limit of an MIHF identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an MIHF identifier of {0} octets")]
 pub struct IdTooLong(pub usize);
 
 impl MihfId {
-    /// An identifier of these octets.
+    /// Creates an identifier from octets.
     ///
     /// # Errors
-    /// They are more than [`MAX_MIHF_ID`].
+    /// There are more than [`MAX_MIHF_ID`] octets.
     pub fn new(octets: impl AsRef<[u8]>) -> Result<Self, IdTooLong> {
         let octets = octets.as_ref();
         if octets.len() > MAX_MIHF_ID { Err(IdTooLong(octets.len())) } else { Ok(Self(octets.to_vec())) }
     }
-    /// The identifier of no octets: whoever hears it is meant.
+    /// Returns the empty identifier, which addresses every function that receives the message.
     pub const fn multicast() -> Self {
         Self(Vec::new())
     }
-    /// True for the identifier of no octets.
+    /// True for the empty identifier.
     pub const fn is_multicast(&self) -> bool {
         self.0.is_empty()
     }
-    /// The identifier's octets.
+    /// Returns the identifier's octets.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -67,23 +67,24 @@ impl WireValue for MihfId {
     }
 }
 
-/// The number of a transaction, of 12 bits. With the identifiers of both ends it names a transaction (8.4.1).
+/// A transaction number of 12 bits. Together with the source and destination identifiers it identifies a transaction
+/// (8.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TransactionId(u16);
 
 impl TransactionId {
-    /// How many there are.
+    /// The number of transaction numbers.
     pub const COUNT: u16 = 1 << 12;
 
-    /// The number's low 12 bits.
+    /// Returns the transaction number of the low 12 bits.
     pub const fn new(number: u16) -> Self {
         Self(number % Self::COUNT)
     }
-    /// The number: 0 to 4095.
+    /// Returns the number, 0 to 4095.
     pub const fn get(self) -> u16 {
         self.0
     }
-    /// The next; 0 follows 4095.
+    /// Returns the next number; 0 follows 4095.
     #[must_use]
     pub const fn next(self) -> Self {
         Self::new(self.0 + 1)

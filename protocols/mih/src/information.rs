@@ -1,5 +1,5 @@
-//! The information service's store: networks with their points of attachment, and the answers to binary queries
-//! over them (IEEE 802.21-2008 clause 6.5).
+//! The store of the information service: networks with their points of attachment, and the answers to binary queries
+//! (IEEE 802.21-2008 clause 6.5).
 
 use crate::{
     BinaryQuery, ElementType, LinkType, MihfMessage, NetworkInfo, NetworkList, Status, TechnologySet, Tlv,
@@ -7,16 +7,16 @@ use crate::{
 };
 use alloc::vec::Vec;
 
-/// What an information server knows.
+/// The networks of an information server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InformationStore {
-    /// The networks, in the order in which they are told.
+    /// The networks, in the order of the answers.
     pub networks: Vec<NetworkInfo>,
 }
 
 impl InformationStore {
-    /// The parameters that answer a Get_Information request: a list of networks for each binary query, cut short where
-    /// the request says how long an answer may be. Requests without a query that is understood fail.
+    /// Returns the parameters of a Get_Information response: a list of networks for each binary query, truncated to
+    /// the request's maximum response size. A request without a supported query fails.
     #[must_use]
     pub fn response_parameters(&self, request: &MihfMessage) -> Vec<Tlv> {
         let Some(Tlv::Queries(queries)) = request.get(kind::QUERY_LIST) else {
@@ -30,8 +30,8 @@ impl InformationStore {
         alloc::vec![Tlv::Status(Status::Success), Tlv::Answers(answers)]
     }
 
-    /// The networks that a query is for, with the elements that it wants. The report limit counts networks, the
-    /// first of them as 1: a guess, as the standard's words on it were not at hand.
+    /// Returns the networks that match a query, with the elements that it requests. The report limit counts networks,
+    /// the first as 1. This is an assumption, because the standard's text was not available.
     #[must_use]
     pub fn find_networks(&self, query: &BinaryQuery) -> Vec<NetworkInfo> {
         let wanted = |network: &&NetworkInfo| {
@@ -50,13 +50,13 @@ impl InformationStore {
     }
 }
 
-/// Whether a set has a technology; bits are counted from the left.
+/// True if the set contains the technology. Bits count from the left.
 fn has_technology(set: TechnologySet, technology: LinkType) -> bool {
     let bit = u32::from(technology.octet());
     bit < u32::BITS && set.has(TechnologySet(1 << (u32::BITS - 1 - bit)))
 }
 
-/// As much of a network as a report template wants; a container stands for all that is in it.
+/// Returns the part of a network that a report template selects. A container stands for all its elements.
 fn apply_template(network: &NetworkInfo, template: Option<&[ElementType]>) -> NetworkInfo {
     let Some(template) = template else { return network.clone() };
     let wants = |kinds: &[ElementType]| kinds.iter().any(|kind| template.contains(kind));
@@ -76,7 +76,7 @@ fn apply_template(network: &NetworkInfo, template: Option<&[ElementType]>) -> Ne
     out
 }
 
-/// Takes networks from the end until the answers have no more octets than this.
+/// Removes networks from the end until the answers fit into `most` octets.
 fn truncate_answers(answers: &mut [NetworkList], most: usize) {
     let mut octets = Tlv::Answers(answers.to_vec()).encoded_length();
     for i in (0..answers.len()).rev() {

@@ -1,26 +1,29 @@
-//! IEEE 802.21-2008, media independent handover: what MIH functions say to each other.
+//! IEEE 802.21-2008, media independent handover: the protocol of MIH functions.
 //!
 //! ```text
 //! Message ─▶ encode ─▶ header (8 octets) │ source MIHF ID │ destination MIHF ID │ parameters ─▶ decode ─▶ Decoded
 //! ```
-//! A [`MihfMessage`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). The identifiers of both
-//! ends are parameters too, the first two of every message; they are not in [`MihfMessage`].
+//! A [`MihfMessage`] is a name ([`MessageId`]: service, opcode, action) and parameters ([`Tlv`]). On the wire the
+//! source and destination identifiers are the first two parameters. They are not part of [`MihfMessage`].
 //!
-//! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine): its transactions are the standard's four automata
-//! (`transaction`), what carries its messages is behind MIH_NET_SAP (`net`).
+//! An MIH function ([`Mihf`]) is a [machine](usher_core::Machine). Its transactions run the standard's four state
+//! machines (`transaction`). Its transports are behind MIH_NET_SAP (`net`).
 //!
-//! # What is known from where
+//! # Sources
 //!
-//! The standard's text was not at hand. Numbers, types and the forms of values are those of Wireshark's dissector and of
-//! ODTONE, an open implementation; where these differ or say nothing, it is noted at the item. In particular:
-//! - What a message must carry ([`MessageId::mandatory`]) is what public descriptions of its primitive agree on.
-//! - A length above 128 counts what it exceeds 128 by, as the dissector has it.
-//! - Lists and octet strings have lengths of the same form as parameters (ODTONE; the dissector reads one octet, which is
-//!   the same up to 128).
-//! - Which fragments carry what: [`fragment`].
-//! - What answers a request that cannot be read: [`DecodeError::response_status`].
-//! - The automata are those of ODTONE, which names its variables as the standard does; what is added, and why, stands
-//!   above each table (`transaction::source` and its neighbours).
+//! The standard's text was not available. Numbers, types and encodings are those of Wireshark's dissector and of
+//! ODTONE, an open implementation. The item's documentation notes where these differ or leave something open. In
+//! particular:
+//! - The mandatory parameters of a message ([`MessageId::mandatory`]) are those on which public descriptions agree.
+//! - A length above 128 encodes its excess over 128, as in the dissector.
+//! - Lengths of lists and octet strings have the same form as those of parameters (ODTONE). The dissector reads one
+//!   octet,
+//!   which is the same up to 128.
+//! - The content of fragments: [`fragment`].
+//! - The response to a request that cannot be decoded: [`DecodeError::response_status`].
+//! - The state machines are those of ODTONE, with the standard's variable names. Additions and their reasons stand
+//!   above
+//!   each table (`transaction::source` and its neighbours).
 
 #![cfg_attr(not(test), no_std)]
 

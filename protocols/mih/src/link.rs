@@ -1,4 +1,4 @@
-//! Links: which, how they are, what shall be done with them.
+//! Link types: identifiers, states, measurements, thresholds and actions.
 
 use crate::wire::{ValueError, WireValue, bitmap, choice, codes, sequence};
 use alloc::vec::Vec;
@@ -60,11 +60,11 @@ pub enum LinkAddr {
     Gpp(Vec<u8>),
     /// A 3GPP2 address.
     Gpp2(Vec<u8>),
-    /// Another one of layer 2.
+    /// Another layer 2 address.
     Other(Vec<u8>),
 }
 
-/// IANA's address family number of 48-bit MAC addresses, as the dissector takes it.
+/// The IANA address family of 48-bit MAC addresses, as in the dissector.
 const FAMILY_MAC: u16 = 6;
 
 impl WireValue for LinkAddr {
@@ -145,7 +145,7 @@ sequence! {
 }
 
 impl LinkId {
-    /// An interface with a MAC address.
+    /// Returns an interface with a MAC address.
     pub const fn from_mac(technology: LinkType, mac: [u8; 6]) -> Self {
         Self { technology, address: LinkAddr::Mac(mac) }
     }
@@ -158,7 +158,7 @@ impl fmt::Display for LinkId {
 }
 
 sequence! {
-    /// A link: an interface and the point of attachment it is attached to (LINK_TUPLE_ID).
+    /// A link: an interface and its current point of attachment (LINK_TUPLE_ID).
     LinkTupleId {
         /// The interface.
         link: LinkId,
@@ -177,7 +177,7 @@ impl fmt::Display for LinkTupleId {
 }
 
 sequence! {
-    /// An interface and points of attachment that it could use (LINK_POA_LIST).
+    /// An interface and its candidate points of attachment (LINK_POA_LIST).
     LinkPoaList {
         /// The interface.
         link: LinkId,
@@ -219,11 +219,11 @@ codes! {
 }
 
 choice! {
-    /// How strong a signal is (SIG_STRENGTH).
+    /// A signal strength (SIG_STRENGTH).
     SignalStrength {
         /// In dBm.
         Dbm(i8) = 0,
-        /// Of the best, in percent.
+        /// In percent of the best.
         Percent(u8) = 1,
     }
 }
@@ -259,11 +259,11 @@ codes! {
 }
 
 sequence! {
-    /// What is measured of a link (LINK_PARAM_TYPE).
+    /// The type of a link parameter (LINK_PARAM_TYPE).
     LinkParamType {
-        /// Whose parameter.
+        /// The parameter's group.
         group: ParameterGroup,
-        /// Which one of the group's.
+        /// The parameter's number in its group.
         number: u8,
     }
 }
@@ -312,21 +312,21 @@ choice! {
 }
 
 choice! {
-    /// What was measured (LINK_PARAM's value).
+    /// The value of a link parameter (LINK_PARAM's value).
     LinkParamValue {
         /// A number in the unit of its type.
         Number(u16) = 0,
-        /// Of service quality.
+        /// A quality of service value.
         Qos(QosValue) = 1,
     }
 }
 
 sequence! {
-    /// A measurement (LINK_PARAM).
+    /// A measured link parameter (LINK_PARAM).
     LinkParam {
-        /// What.
+        /// The parameter.
         kind: LinkParamType,
-        /// How much.
+        /// Its value.
         value: LinkParamValue,
     }
 }
@@ -344,19 +344,19 @@ codes! {
 sequence! {
     /// A threshold (THRESHOLD).
     Threshold {
-        /// Where it is.
+        /// The threshold's value.
         value: u16,
-        /// Whence it is crossed.
+        /// The direction in which the value crosses it.
         direction: ThresholdDirection,
     }
 }
 
 sequence! {
-    /// A measurement with the threshold that it crossed (LINK_PARAM_RPT).
+    /// A measurement and the threshold that it crossed (LINK_PARAM_RPT).
     LinkParamReport {
         /// The measurement.
         param: LinkParam,
-        /// The threshold; none in a report made at intervals.
+        /// The threshold; `None` in a periodic report.
         threshold: Option<Threshold>,
     }
 }
@@ -374,13 +374,13 @@ codes! {
 }
 
 sequence! {
-    /// Thresholds to set (LINK_CFG_PARAM).
+    /// Thresholds to configure (LINK_CFG_PARAM).
     LinkCfgParam {
-        /// Of what.
+        /// The parameter.
         kind: LinkParamType,
-        /// At which interval to report, in ms.
+        /// The interval of reports, in ms.
         interval: Option<u16>,
-        /// What becomes of the thresholds.
+        /// The action on the thresholds.
         action: ThresholdAction,
         /// The thresholds.
         thresholds: Vec<Threshold>,
@@ -388,13 +388,13 @@ sequence! {
 }
 
 sequence! {
-    /// A threshold that was to be set (LINK_CFG_STATUS).
+    /// The result of configuring a threshold (LINK_CFG_STATUS).
     LinkCfgStatus {
-        /// Of what.
+        /// The parameter.
         kind: LinkParamType,
         /// The threshold.
         threshold: Threshold,
-        /// Whether it is set.
+        /// True if the threshold is set.
         set: bool,
     }
 }
@@ -416,7 +416,7 @@ codes! {
 }
 
 bitmap! {
-    /// What a link shall do besides (LINK_AC_ATTR).
+    /// Attributes of a link action (LINK_AC_ATTR).
     LinkActionAttributes: u8 {
         /// Scan.
         SCAN = 0,
@@ -442,47 +442,47 @@ codes! {
 }
 
 sequence! {
-    /// An action of a link (LINK_ACTION_REQ).
+    /// A link action (LINK_ACTION_REQ).
     LinkAction {
         /// The interface.
         link: LinkId,
-        /// The point of attachment that is meant.
+        /// The point of attachment that the action concerns.
         poa: Option<LinkAddr>,
-        /// What to do.
+        /// The action.
         action: LinkActionType,
-        /// And besides.
+        /// Its attributes.
         attributes: LinkActionAttributes,
-        /// In how many ms.
+        /// The delay of the action, in ms.
         delay: u16,
     }
 }
 
 sequence! {
-    /// What a scan found (LINK_SCAN_RSP).
+    /// A result of a scan (LINK_SCAN_RSP).
     LinkScan {
         /// The point of attachment.
         poa: LinkAddr,
         /// Its network.
         network: Vec<u8>,
-        /// How strong it is.
+        /// Its signal strength.
         signal: SignalStrength,
     }
 }
 
 sequence! {
-    /// What came of an action (LINK_ACTION_RSP).
+    /// The result of a link action (LINK_ACTION_RSP).
     LinkActionOutcome {
         /// The interface.
         link: LinkId,
-        /// How it ended.
+        /// The result.
         result: LinkActionResult,
-        /// What was found, if it was a scan.
+        /// The points of attachment found, for a scan.
         scan: Option<Vec<LinkScan>>,
     }
 }
 
 bitmap! {
-    /// MIH services that a network tells of (LINK_MIHCAP_FLAG).
+    /// MIH services that a network announces (LINK_MIHCAP_FLAG).
     MihCapability: u8 {
         /// Events.
         EVENT = 0,
@@ -494,7 +494,7 @@ bitmap! {
 }
 
 bitmap! {
-    /// What a network can do (NET_CAPS).
+    /// The capabilities of a network (NET_CAPS).
     NetworkCapabilities: u32 {
         /// Security.
         SECURITY = 0,
@@ -510,53 +510,53 @@ bitmap! {
 }
 
 sequence! {
-    /// A link that could be used (LINK_DET_INFO).
+    /// A detected link (LINK_DET_INFO).
     LinkDetected {
         /// The interface, and the point of attachment.
         link: LinkTupleId,
         /// The network's name.
         network: Vec<u8>,
-        /// What else names it, such as an HESSID.
+        /// A further name, such as an HESSID.
         auxiliary: Vec<u8>,
-        /// How strong it is.
+        /// Its signal strength.
         signal: SignalStrength,
         /// Signal to interference plus noise ratio, in dB.
         sinr: u16,
         /// Highest data rate, in kb/s.
         rate: u32,
-        /// MIH services there.
+        /// The network's MIH services.
         mih: MihCapability,
-        /// What the network can do.
+        /// The network's capabilities.
         capabilities: NetworkCapabilities,
     }
 }
 
 sequence! {
-    /// Which links one wants to hear of (LINK_DET_CFG).
+    /// Conditions of reports of detected links (LINK_DET_CFG).
     LinkDetectedConfig {
-        /// Those of this network.
+        /// Only links of this network.
         network: Option<Vec<u8>>,
-        /// Those at least as strong.
+        /// Minimum signal strength.
         signal: Option<SignalStrength>,
-        /// Those at least as fast, in kb/s.
+        /// Minimum data rate, in kb/s.
         rate: Option<u32>,
     }
 }
 
 choice! {
-    /// When one wants to hear of an event (EVT_CFG_INFO).
+    /// Conditions of an event (EVT_CFG_INFO).
     EventConfig {
-        /// Of links detected.
+        /// Conditions of detected links.
         Detected(Vec<LinkDetectedConfig>) = 0,
-        /// Of measurements.
+        /// Conditions of measurements.
         Parameters(Vec<LinkCfgParam>) = 1,
     }
 }
 
 bitmap! {
-    /// States of a link that one wants to know (LINK_STATES_REQ).
+    /// Requested states of a link (LINK_STATES_REQ).
     LinkStates: u16 {
-        /// How it is operated.
+        /// The operation mode.
         OPERATION_MODE = 0,
         /// Its channel.
         CHANNEL = 1,
@@ -564,23 +564,23 @@ bitmap! {
 }
 
 bitmap! {
-    /// What one wants to know of a link in general (LINK_DESC_REQ).
+    /// Requested descriptors of a link (LINK_DESC_REQ).
     LinkDescriptors: u16 {
-        /// How many classes of service.
+        /// The number of classes of service.
         CLASSES = 0,
-        /// How many queues.
+        /// The number of queues.
         QUEUES = 1,
     }
 }
 
 sequence! {
-    /// What one wants to know of links (LINK_STATUS_REQ).
+    /// Requested status of links (LINK_STATUS_REQ).
     LinkStatusRequest {
         /// States.
         states: LinkStates,
         /// Measurements.
         params: Vec<LinkParamType>,
-        /// Generalities.
+        /// Descriptors.
         descriptors: LinkDescriptors,
     }
 }
@@ -600,7 +600,7 @@ codes! {
 choice! {
     /// A link's state (LINK_STATES_RSP).
     LinkState {
-        /// How it is operated.
+        /// The operation mode.
         Operation(OperationMode) = 0,
         /// Its channel.
         Channel(u16) = 1,
@@ -608,17 +608,17 @@ choice! {
 }
 
 choice! {
-    /// A generality of a link (LINK_DESC_RSP).
+    /// A descriptor of a link (LINK_DESC_RSP).
     LinkDescriptor {
-        /// How many classes of service.
+        /// The number of classes of service.
         Classes(u8) = 0,
-        /// How many queues.
+        /// The number of queues.
         Queues(u8) = 1,
     }
 }
 
 sequence! {
-    /// What is known of a link (an element of the status response list).
+    /// The status of a link (an element of the status response list).
     LinkStatus {
         /// The interface.
         link: LinkId,
@@ -626,7 +626,7 @@ sequence! {
         states: Vec<LinkState>,
         /// Its measurements.
         params: Vec<LinkParam>,
-        /// Its generalities.
+        /// Its descriptors.
         descriptors: Vec<LinkDescriptor>,
     }
 }

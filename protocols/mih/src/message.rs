@@ -1,4 +1,4 @@
-//! Messages: a name and parameters, written and read with the identifiers of both ends.
+//! Messages: a name and parameters, encoded with the source and destination identifiers.
 
 use crate::header::{HEADER, HeaderError, MihHeader};
 use crate::service::Opcode;
@@ -9,105 +9,105 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
 
-/// Parameters that a message may have: a limit of this implementation, far above what any message of the standard has.
+/// Maximum parameters of a message. This limit of the implementation far exceeds every message of the standard.
 pub const MAX_PARAMETERS: usize = 64;
 
-/// A message, without the identifiers of its ends.
+/// A message, without source and destination.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MihfMessage {
-    /// Which.
+    /// The message's name.
     pub id: MessageId,
-    /// What it says, in its order.
+    /// Its parameters, in order.
     pub params: Vec<Tlv>,
 }
 
-/// The header's bits that a sender chooses.
+/// The header bits that a sender chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct HeaderFlags {
-    /// An acknowledgement is wanted.
+    /// The message requests an acknowledgement.
     pub ack_req: bool,
-    /// This acknowledges.
+    /// The message is or carries an acknowledgement.
     pub ack_rsp: bool,
     /// The sender has not been authenticated yet.
     pub uir: bool,
 }
 
-/// A message that a header's length cannot hold, or a size that it cannot have.
+/// The message is too long for its header, or cannot have the requested size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EncodeError {
-    /// So many octets after the header.
+    /// The header's length cannot express this number of octets.
     #[error("{0} octets after the header")]
     TooLong(usize),
-    /// The message has `octets` already, which is more than `wanted`, or one less, which no parameter can fill.
+    /// The message already has `octets`, more than the requested length, or one less, which no parameter can fill.
     #[error("a message of {octets} octets cannot be made one of {target_length}")]
     Padding {
-        /// What it has.
+        /// Octets of the message.
         octets: usize,
-        /// What it should have.
+        /// Requested octets.
         target_length: usize,
     },
 }
 
-/// A message as it came.
+/// A decoded message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DecodedMessage {
     /// Its header.
     pub header: MihHeader,
-    /// Who sent it.
+    /// The source.
     pub source: MihfId,
-    /// To whom.
+    /// The destination.
     pub destination: MihfId,
-    /// What it says.
+    /// The message.
     pub message: MihfMessage,
 }
 
-/// What is wrong with octets.
+/// Why octets are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeErrorKind {
-    /// No header.
+    /// The header is not valid.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// The header announces `said` octets after it, and `there` are.
+    /// The header's length differs from the number of octets after it.
     #[error("{present_octets} octets after the header, {announced_octets} announced")]
     Length {
-        /// What the header says.
+        /// Octets that the header announces.
         announced_octets: usize,
-        /// What is there.
+        /// Octets present.
         present_octets: usize,
     },
-    /// A piece of a message.
+    /// The octets are a fragment.
     #[error("a fragment")]
     Fragment,
-    /// It does not begin with the identifiers of its source and its destination.
+    /// The message does not begin with the identifiers of its source and destination.
     #[error("parameter {0} is not where it must be")]
     Order(u8),
     /// More than [`MAX_PARAMETERS`] parameters.
     #[error("too many parameters")]
     TooMany,
-    /// A parameter is not whole.
+    /// A parameter is incomplete.
     #[error("a parameter's octets: {0}")]
     Parameter(ValueError),
-    /// The value of a parameter of this type is not one.
+    /// The value of this parameter is not valid for its type.
     #[error("parameter {0}: {1}")]
     Value(u8, ValueError),
-    /// A message that the standard does not have.
+    /// The standard has no such message.
     #[error("unknown message {0}")]
     Unknown(MessageId),
-    /// A parameter of this type is not there.
+    /// A mandatory parameter is missing.
     #[error("{0} without parameter {1}")]
     Missing(MessageId, u8),
 }
 
-/// Why octets are no message, with as much as could be read.
+/// A decoding error, with the fields that were decoded before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecodeError {
-    /// What is wrong.
+    /// The error.
     pub fault: DecodeErrorKind,
-    /// The header, if there is one.
+    /// The header, if it was decoded.
     pub header: Option<MihHeader>,
-    /// Who sent it, if that could be read.
+    /// The source, if it was decoded.
     pub source: Option<MihfId>,
-    /// To whom, if that could be read.
+    /// The destination, if it was decoded.
     pub destination: Option<MihfId>,
 }
 
@@ -120,9 +120,9 @@ impl fmt::Display for DecodeError {
 impl core::error::Error for DecodeError {}
 
 impl DecodeError {
-    /// The status with which a response answers it; none for what is dropped: anything but a whole request whose sender
-    /// is known. A request that the standard does not have is rejected; one that cannot be read has failed. The
-    /// standard's own words on this were not at hand: of its status codes these are the ones that fit.
+    /// Returns the status of the response to this message. An unknown request is rejected; one that cannot be decoded
+    /// fails. `None` if the message is dropped: it is not a whole request, or its source is unknown. The choice of
+    /// status codes is an assumption, because the standard's text was not available.
     pub fn response_status(&self) -> Option<Status> {
         let request = self.header.is_some_and(|h| h.id.opcode == Opcode::Request && !h.ack_rsp);
         if !request || self.source.is_none() {
@@ -143,33 +143,33 @@ impl DecodeError {
 }
 
 impl MihfMessage {
-    /// A message.
+    /// Creates a message.
     pub fn new(id: MessageId, params: impl Into<Vec<Tlv>>) -> Self {
         Self { id, params: params.into() }
     }
-    /// An acknowledgement without payload: it says which message, and nothing else.
+    /// Returns an acknowledgement without payload for a message.
     pub const fn acknowledgement(id: MessageId) -> Self {
         Self { id, params: Vec::new() }
     }
-    /// The first parameter of a type.
+    /// Returns the first parameter of a type.
     pub fn get(&self, kind: u8) -> Option<&Tlv> {
         self.params.iter().find(|p| p.kind() == kind)
     }
-    /// Its status parameter.
+    /// Returns the status parameter.
     pub fn status(&self) -> Option<Status> {
         self.params.iter().find_map(|p| if let Tlv::Status(status) = p { Some(*status) } else { None })
     }
-    /// Octets of the message between these two, the header included.
+    /// Returns the octets of the encoded message, header included.
     pub fn encoded_length(&self, source: &MihfId, destination: &MihfId) -> usize {
         let ends = Tlv::Source(source.clone()).encoded_length()
             + Tlv::Destination(destination.clone()).encoded_length();
         HEADER + ends + self.params.iter().map(Tlv::encoded_length).sum::<usize>()
     }
-    /// The message with a parameter that says nothing ([`kind::PADDING`]; two, where one cannot have the size), so that
-    /// between these two it has this many octets, the header included.
+    /// Returns the message padded to `target_length` octets, header included. One parameter of type [`kind::PADDING`]
+    /// fills it, or two if one cannot have the size.
     ///
     /// # Errors
-    /// It has more already, or one less.
+    /// The message is longer already, or one octet shorter.
     pub fn padded_to(
         mut self,
         octets: usize,
@@ -182,7 +182,7 @@ impl MihfMessage {
             Some(left) => left,
         };
         while left > 0 {
-            // Lengths grow by octets at some sizes, which leaves totals that no single parameter has.
+            // A length field grows at some sizes, so a single parameter cannot reach every total.
             let fit = (2..=6)
                 .map(|head| left.wrapping_sub(head))
                 .find(|value| *value < left && 1 + crate::wire::length_octets(*value) + value == left);
@@ -192,10 +192,10 @@ impl MihfMessage {
         }
         Ok(self)
     }
-    /// Appends the message, whole, with its header and the identifiers of its ends.
+    /// Appends the whole message: header, source, destination and parameters.
     ///
     /// # Errors
-    /// It is longer than a header can say; nothing is appended.
+    /// The message is too long for its header. The buffer is unchanged.
     pub fn encode(
         &self,
         bits: HeaderFlags,
@@ -232,11 +232,11 @@ impl MihfMessage {
             }
         }
     }
-    /// Reads a whole message out of octets that hold nothing else.
+    /// Decodes a message that takes all the octets.
     ///
     /// # Errors
-    /// They are no message, or one that lacks what it cannot do without. An acknowledgement without payload may lack
-    /// everything.
+    /// The octets are not a message, or a mandatory parameter is missing. An acknowledgement without payload needs
+    /// none.
     pub fn decode(octets: &[u8]) -> Result<DecodedMessage, DecodeError> {
         let mut error =
             DecodeError { fault: DecodeErrorKind::Fragment, header: None, source: None, destination: None };
@@ -260,7 +260,7 @@ impl MihfMessage {
     }
 }
 
-/// Header and payload of octets that hold nothing else.
+/// Returns the header and the payload of a message that takes all the octets.
 pub(crate) fn split_header(octets: &[u8]) -> Result<(MihHeader, &[u8]), DecodeErrorKind> {
     let header = MihHeader::parse(octets)?;
     let payload = octets.get(HEADER..).unwrap_or_default();
@@ -273,7 +273,7 @@ pub(crate) fn split_header(octets: &[u8]) -> Result<(MihHeader, &[u8]), DecodeEr
     Ok((header, payload))
 }
 
-/// The identifier that must come next.
+/// Reads the source or destination identifier, which must come next.
 pub(crate) fn read_endpoint_id(r: &mut OctetReader<'_>, kind: u8) -> Result<MihfId, DecodeErrorKind> {
     if r.is_empty() {
         return Err(DecodeErrorKind::Order(kind));
@@ -287,7 +287,7 @@ pub(crate) fn read_endpoint_id(r: &mut OctetReader<'_>, kind: u8) -> Result<Mihf
     }
 }
 
-/// Reads a message; what is read on the way is kept in `error`.
+/// Reads a message, and stores the decoded fields in `error` on the way.
 fn read_message(octets: &[u8], error: &mut DecodeError) -> Result<MihfMessage, DecodeErrorKind> {
     let header = MihHeader::parse(octets)?;
     error.header = Some(header);
@@ -321,7 +321,7 @@ fn read_message(octets: &[u8], error: &mut DecodeError) -> Result<MihfMessage, D
 }
 
 impl DecodedMessage {
-    /// True for an acknowledgement that carries nothing else.
+    /// True for an acknowledgement without payload.
     pub fn is_acknowledgement(&self) -> bool {
         self.header.ack_rsp && self.message.params.is_empty()
     }

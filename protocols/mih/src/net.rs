@@ -1,13 +1,15 @@
-//! MIH_NET_SAP: the seam between an MIH function and the transports (IEEE 802.21-2008 clause 7.5, RFC 5677).
+//! MIH_NET_SAP: the interface of an MIH function to its transports (IEEE 802.21-2008 clause 7.5, RFC 5677).
 //!
-//! Its one function, MIH_TP_Data, has a request ([`TransportRequest`]), a confirm ([`TransportConfirm`]) and an indication
-//! ([`TransportIndication`]). A message over UDP is a datagram of its own. Connections (TCP) and associations (SCTP) are
-//! opened by the first message to a peer and kept; what is handed over before they are up waits. One that has
-//! closed is opened again when there is something to be sent: what was under way on it is lost unless MIH's own rules
-//! send it again, and a request for which they do not has failed. On a connection that was accepted we answer whoever's identifier the first message bears.
+//! Its primitive MIH_TP_Data has a request ([`TransportRequest`]), a confirm ([`TransportConfirm`]) and an indication
+//! ([`TransportIndication`]). Over UDP each message is a datagram. The first message to a peer opens a connection
+//! (TCP) or association (SCTP), which stays open. Messages wait until it is up.
 //!
-//! What comes on a stream is cut by the length in each header. When it cannot be (another version) the stream is
-//! closed, for there is no way to find the next message.
+//! A closed connection is opened again for the next message. Pending messages of a closed connection are lost unless
+//! MIH's rules retransmit them. A request that is not retransmitted fails. On an accepted connection, the peer is the
+//! source of its first message.
+//!
+//! The length in each header delimits the messages of a stream. If the stream cannot be cut (another version), it is
+//! closed, because the next message cannot be found.
 
 use crate::function::{MihfConfig, MihfCounters, MihfEvent, PeerRoute};
 use crate::{HEADER, HeaderError, MihHeader, ServiceId};
@@ -23,19 +25,19 @@ use usher_core::{
 /// Outbound streams of an association: one for each service.
 pub(crate) const STREAMS: u16 = 4;
 
-/// A message as it goes out: one packet, or its fragments one after another. Cheap to copy.
+/// An encoded message: one packet, or its fragments in order. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Pdu(Arc<[u8]>);
 
 impl Pdu {
-    /// Of whole packets, each with its header.
+    /// Creates it from whole packets, each with its header.
     pub(crate) fn new(octets: &[u8]) -> Self {
         Self(octets.into())
     }
     fn octet_count(&self) -> usize {
         self.0.len()
     }
-    /// Where each packet lies.
+    /// Returns the range of each packet.
     fn packet_ranges(&self) -> impl Iterator<Item = Range<usize>> {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -47,21 +49,21 @@ impl Pdu {
     }
 }
 
-/// By which way a message came, and an answer to it goes.
+/// The path of a received message, and of the reply to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyPath {
-    /// A datagram on this path.
+    /// Datagrams on this path.
     Datagram(DatagramPath),
     /// A connection or association.
     Connection(ConnId),
 }
 
-/// To whom a message goes.
+/// The destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MessageTarget {
-    /// Back by this way.
+    /// The path of a received message.
     Path(ReplyPath),
-    /// To the peer with this number, by its route.
+    /// The peer with this index, by its route.
     Route(u32, PeerRoute),
 }
 
@@ -69,26 +71,26 @@ pub(crate) enum MessageTarget {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportRequest<'a> {
     pub(crate) to: MessageTarget,
-    /// The reliable delivery flag: nothing but the transport sees to it that the message arrives.
+    /// The reliable delivery flag: only the transport ensures delivery.
     pub(crate) reliable: bool,
-    /// The transaction hears it too if the connection by which the message went is over.
+    /// True if the transaction also fails when the connection that carries the message closes.
     pub(crate) watched: bool,
     pub(crate) service: ServiceId,
     pub(crate) pdu: &'a Pdu,
-    /// The transaction that hears it if no connection came up.
+    /// The transaction that fails if the connection does not come up.
     pub(crate) transaction: u64,
 }
 
-/// MIH_TP_Data.confirm, as far as the answer is known at once.
+/// MIH_TP_Data.confirm: the part of the result that is known at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransportConfirm {
-    /// Handed to the transport, or waiting for its connection.
+    /// Passed to the transport, or waiting for its connection.
     Accepted,
-    /// The connection to answer on is gone, or too many messages wait.
+    /// The connection for the reply is closed, or too many messages wait.
     Failed,
 }
 
-/// MIH_TP_Data.indication: one packet that came.
+/// MIH_TP_Data.indication: a received packet.
 #[derive(Clone, Debug)]
 pub(crate) struct TransportIndication {
     pub(crate) reply_path: ReplyPath,
@@ -116,16 +118,16 @@ struct PeerConnection {
     remote: SocketAddr,
     state: ConnectionState,
     peer: Option<u32>,
-    /// When something last came on it, in the order of all that came.
+    /// The sequence number of its latest receipt, over all connections.
     last_received: u64,
     waiting: VecDeque<QueuedMessage>,
-    /// The beginning of a message whose end has not come.
+    /// The start of an incomplete message.
     buffer: Vec<u8>,
 }
 
 impl PeerConnection {
-    /// Whether it leads where a route does. What others opened has a port of its own, and we do not know to which of
-    /// our addresses.
+    /// True if the connection leads to the route's address. An accepted connection has a port of its own and an
+    /// unknown local address.
     fn serves_route(&self, conn: ConnId, route: &PeerRoute) -> bool {
         let same = self.transport == route.transport && self.remote.ip() == route.remote.ip();
         let ours = self.local == route.local && self.remote.port() == route.remote.port();
@@ -138,22 +140,22 @@ impl PeerConnection {
 pub(crate) struct NetSap {
     max_queue: usize,
     ordered: bool,
-    /// The port of our sockets.
+    /// The port of the sockets.
     port: u16,
-    /// Our addresses, in the order in which routes named them; the place is the socket.
+    /// Local addresses in the order in which routes named them; the index is the socket.
     locals: Vec<Option<IpAddr>>,
     connections: BTreeMap<ConnId, PeerConnection>,
     by_peer: BTreeSet<(u32, ConnId)>,
     opened: u32,
     receive_count: u64,
-    /// Octets of the messages that wait.
+    /// Octets of the waiting messages.
     waiting: usize,
-    /// By which connection watched transactions last went, and the same the other way round.
+    /// The latest connection of each watched transaction, and the reverse map.
     carriers: BTreeMap<u64, ConnId>,
     connection_transactions: BTreeSet<(ConnId, u64)>,
-    /// What the function decided.
+    /// Outputs of the function.
     pub(crate) outputs: OutputQueue<MihfEvent>,
-    /// Transactions whose connection did not come up, or is over.
+    /// Transactions whose connection failed or closed.
     failed: VecDeque<u64>,
 }
 
@@ -176,7 +178,7 @@ impl NetSap {
         }
     }
 
-    /// Takes note of one of our addresses: the k-th is socket k. No address in particular is the first socket's.
+    /// Records a local address: the k-th is socket k. A route without a local address uses socket 0.
     pub(crate) fn add_local_address(&mut self, local: Option<IpAddr>) {
         if self.locals.is_empty() || local.is_some() && !self.locals.contains(&local) {
             self.locals.push(local);
@@ -259,7 +261,7 @@ impl NetSap {
         TransportConfirm::Accepted
     }
 
-    /// A transaction need not hear of its connection any more.
+    /// Stops watching the connection of a transaction.
     pub(crate) fn release_transaction(&mut self, transaction: u64) {
         if let Some(conn) = self.carriers.remove(&transaction) {
             self.connection_transactions.remove(&(conn, transaction));
@@ -296,8 +298,8 @@ impl NetSap {
         DatagramPath { socket: SocketId::from_number(socket as u32), local, remote: route.remote }
     }
 
-    /// The connection to a peer by this route: of those that are up the one on which something came last, else one
-    /// that is being opened, else a new one.
+    /// Returns the connection to a peer by this route. Open connections come first, the one with the latest receipt
+    /// before others. Next comes one that is being opened, else a new one.
     fn find_or_connect(&mut self, peer: u32, route: &PeerRoute) -> ConnId {
         let mut best: Option<(bool, u64, ConnId)> = None;
         for &(_, conn) in
@@ -337,8 +339,8 @@ impl NetSap {
         conn
     }
 
-    /// The peer has another route: what waits for connections that do not serve it goes by the new one, and they
-    /// are given up.
+    /// Moves a peer to another route. Messages that wait for connections outside it move to it, and those connections
+    /// are dropped.
     pub(crate) fn reroute_peer(&mut self, peer: u32, route: &PeerRoute, counters: &mut MihfCounters) {
         let range = (peer, ConnId::new_opened(0))..=(peer, ConnId::new_accepted(u32::MAX));
         let old: Vec<ConnId> = self.by_peer.range(range).map(|&(_, conn)| conn).collect();
@@ -365,7 +367,7 @@ impl NetSap {
         }
     }
 
-    /// A connection or association is up: an accepted one, or one of ours that has not been given up meanwhile.
+    /// Handles an established connection or association: an accepted one, or an own one that is still wanted.
     pub(crate) fn handle_connected(
         &mut self,
         conn: ConnId,
@@ -394,8 +396,8 @@ impl NetSap {
         }
     }
 
-    /// A connection or association is over. What waited for it to come up has failed, and watched transactions that last
-    /// went by it have.
+    /// Handles a closed connection or association. Its waiting messages and the watched transactions that last used
+    /// it fail.
     pub(crate) fn handle_closed(&mut self, conn: ConnId, counters: &mut MihfCounters) -> Option<u32> {
         let gone = self.remove_connection(conn)?;
         for message in gone.waiting {
@@ -414,13 +416,13 @@ impl NetSap {
         gone.peer
     }
 
-    /// A transaction's message cannot be handed to any transport.
+    /// Fails a transaction whose message no transport accepts.
     pub(crate) fn fail_transaction(&mut self, transaction: u64) {
         self.failed.push_back(transaction);
     }
 
-    /// The next transaction whose message waited for a connection that did not come up, or went by one that is over: the
-    /// late half of MIH_TP_Data.confirm.
+    /// Returns the next failed transaction: its message waited for a connection that failed, or used one that closed.
+    /// This is the late part of MIH_TP_Data.confirm.
     pub(crate) fn poll_failed(&mut self) -> Option<u64> {
         self.failed.pop_front()
     }
@@ -443,8 +445,8 @@ impl NetSap {
         });
     }
 
-    /// Bytes of a stream: the whole messages that they end are added to `indications`. True if the stream cannot be
-    /// cut into messages; it is then to be closed.
+    /// Receives data of a stream and adds the completed messages to `indications`. True if the stream cannot be cut
+    /// into messages and must be closed.
     pub(crate) fn receive_stream_data(
         &mut self,
         conn: ConnId,
@@ -477,7 +479,7 @@ impl NetSap {
         broken
     }
 
-    /// A user message came on an association.
+    /// Records the receipt of a user message on an association.
     pub(crate) fn touch_association(&mut self, assoc: AssocId) {
         self.receive_count += 1;
         if let Some(connection) = self.connections.get_mut(&assoc) {
@@ -485,7 +487,7 @@ impl NetSap {
         }
     }
 
-    /// The other end of a connection has said who it is. False where the connection is gone, or the end was known.
+    /// Records the identity of a connection's peer. False if the connection is closed or the peer was known.
     pub(crate) fn identify_peer(&mut self, conn: ConnId, peer: u32) -> bool {
         match self.connections.get_mut(&conn) {
             Some(connection) if connection.peer.is_none() => {
@@ -496,7 +498,7 @@ impl NetSap {
         }
     }
 
-    /// True while a way leads anywhere.
+    /// True while the path can be used.
     pub(crate) fn is_open(&self, way: ReplyPath) -> bool {
         match way {
             ReplyPath::Datagram(_) => true,
@@ -504,7 +506,7 @@ impl NetSap {
         }
     }
 
-    /// Where a way leads to.
+    /// Returns the remote address of a path.
     pub(crate) fn remote_address(&self, way: ReplyPath) -> Option<SocketAddr> {
         match way {
             ReplyPath::Datagram(path) => Some(path.remote),

@@ -1,4 +1,4 @@
-//! The messages that there are: service, opcode and action, and what each must carry.
+//! The messages: service, opcode, action and mandatory parameters of each.
 
 use crate::tlv::kind;
 use core::fmt;
@@ -8,27 +8,27 @@ use core::fmt;
 pub enum ServiceId {
     /// Discovery, registration, subscription.
     Management,
-    /// What happens on links.
+    /// Events of links.
     Event,
-    /// What shall happen on links, and handovers.
+    /// Commands to links, and handovers.
     Command,
-    /// What networks there are.
+    /// Information about networks.
     Information,
 }
 
 impl ServiceId {
-    /// All of them, in the order of their numbers.
+    /// All services, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Management, Self::Event, Self::Command, Self::Information];
 
-    /// Its number on the wire, 1 to 4.
+    /// Returns the number on the wire, 1 to 4.
     pub const fn wire_value(self) -> u8 {
         self.index() as u8 + 1
     }
-    /// Its place in [`ServiceId::ALL`].
+    /// Returns the index in [`ServiceId::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
-    /// The service of a number; none for a reserved one.
+    /// Returns the service of a number; `None` for a reserved one.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Management),
@@ -51,23 +51,23 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// What a message is in its transaction.
+/// The role of a message in its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Opcode {
-    /// Wants a response.
+    /// Requires a response.
     Request,
     /// Answers a request.
     Response,
-    /// Wants none.
+    /// Requires no response.
     Indication,
 }
 
 impl Opcode {
-    /// Its number on the wire, 1 to 3.
+    /// Returns the number on the wire, 1 to 3.
     pub const fn wire_value(self) -> u8 {
         self as u8 + 1
     }
-    /// The opcode of a number; none for others. 0, a confirm, passes only between a function and its own links.
+    /// Returns the opcode of a number; `None` for others. 0, a confirm, is local to a function and its links.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Request),
@@ -93,22 +93,22 @@ impl fmt::Display for Opcode {
 pub struct MessageId {
     /// SID.
     pub service: ServiceId,
-    /// What it is in its transaction.
+    /// The opcode.
     pub opcode: Opcode,
-    /// AID; its low 10 bits are said.
+    /// AID; only its low 10 bits are encoded.
     pub action: u16,
 }
 
-/// Declares the messages: constant, service, opcode, action, and the parameters without which it says nothing.
+/// Declares the messages: constant, service, opcode, action and mandatory parameters.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $service:ident $opcode:ident $action:literal [$($kind:ident),*];)*) => {
         impl MessageId {
             $($(#[$doc])* pub const $name: Self =
                 Self { service: ServiceId::$service, opcode: Opcode::$opcode, action: $action };)*
-            /// All messages that there are.
+            /// All messages.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
-            /// The types of the parameters that it cannot do without; none for an unknown message. A response with a
-            /// status other than success may do with the status alone.
+            /// Returns the types of the mandatory parameters; `None` for an unknown message. A response with a status
+            /// other than success needs only the status.
             pub const fn mandatory(self) -> Option<&'static [u8]> {
                 match self {
                     $(Self { service: ServiceId::$service, opcode: Opcode::$opcode, action: $action } =>
@@ -211,7 +211,7 @@ messages! {
 }
 
 impl MessageId {
-    /// The name of its action, as the standard writes it; none for an unknown one.
+    /// Returns the name of the action as the standard writes it; `None` for an unknown one.
     pub const fn name(self) -> Option<&'static str> {
         Some(match (self.service, self.action) {
             (ServiceId::Management, 1) => "MIH_Capability_Discover",
@@ -242,22 +242,22 @@ impl MessageId {
             _ => return None,
         })
     }
-    /// True for a message that the standard has.
+    /// True for a message of the standard.
     pub const fn is_known(self) -> bool {
         self.mandatory().is_some()
     }
-    /// The message that answers a request of this action.
+    /// Returns the response of a request's action.
     #[must_use]
     pub const fn to_response(self) -> Self {
         Self { opcode: Opcode::Response, ..self }
     }
-    /// The 16 bits of the header: SID, opcode, AID.
+    /// Returns the 16 bits of the header: SID, opcode, AID.
     pub const fn to_bits(self) -> u16 {
         (self.service.wire_value() as u16) << 12
             | (self.opcode.wire_value() as u16) << 10
             | self.action & 0x3ff
     }
-    /// Out of the header's 16 bits; none for a reserved service or opcode.
+    /// Returns the message of the header's 16 bits; `None` for a reserved service or opcode.
     pub const fn from_bits(bits: u16) -> Option<Self> {
         match (ServiceId::from_number((bits >> 12) as u8), Opcode::from_number((bits >> 10 & 3) as u8)) {
             (Some(service), Some(opcode)) => Some(Self { service, opcode, action: bits & 0x3ff }),

@@ -1,9 +1,9 @@
 //! Parameters: a type, a length, a value.
 //!
-//! Types and their values are those of Wireshark's dissector and of ODTONE, which agree but for what is said at
-//! [`CommandList`], [`NetworkType`] (which the dissector reads the other way round: 0 for what is there) and
-//! [`EventConfig`] (which it takes for both lists one after the other). RDF queries and their answers (types 44 to 46
-//! and 49 to 51) are not typed.
+//! Types and values are those of Wireshark's dissector and of ODTONE. The two differ at [`CommandList`],
+//! [`NetworkType`] and [`EventConfig`]. The dissector reads the presence octets of [`NetworkType`] in reverse, and
+//! [`EventConfig`] as both lists in sequence. RDF queries and their answers (types 44 to 46 and 49 to 51) are not
+//! typed.
 
 use crate::element::{BinaryQuery, NetworkList};
 use crate::handover::*;
@@ -15,14 +15,14 @@ use core::fmt;
 use core::net::IpAddr;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// Declares the parameters: variant, type of the value, number with its name in [`kind`], name in print.
+/// Declares the parameters: variant, type of the value, number with its name in [`kind`], printed name.
 macro_rules! parameters {
     ($($(#[$doc:meta])* $variant:ident($type:ty) = $konst:ident $number:literal $print:literal;)*) => {
         /// A parameter of a message.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Tlv {
             $($(#[$doc])* $variant($type),)*
-            /// Any other one, and one of a type above whose value is in a form that is not. Written as it is.
+            /// An untyped parameter, or a typed one whose value has another form. Encoded unchanged.
             Other {
                 /// Its type.
                 kind: u8,
@@ -30,23 +30,23 @@ macro_rules! parameters {
                 value: Vec<u8>,
             },
         }
-        /// The types of parameters by their numbers.
+        /// The numbers of parameter types.
         pub mod kind {
             $($(#[$doc])* pub const $konst: u8 = $number;)*
-            /// A vendor's.
+            /// The vendor-specific type.
             pub const VENDOR: u8 = 100;
-            /// The last of the experimental types 101 to 254, with which messages are padded here.
+            /// The padding type: the last of the experimental types 101 to 254.
             pub const PADDING: u8 = 254;
 
-            /// All that are typed.
+            /// All typed parameters.
             pub const ALL: &[u8] = &[$($number),*];
-            /// The name of a type; none for one that is not typed.
+            /// Returns the name of a type; `None` for an untyped one.
             pub const fn name(kind: u8) -> Option<&'static str> {
                 match kind { $($number => Some($print),)* _ => None }
             }
         }
         impl Tlv {
-            /// Its type.
+            /// Returns the type.
             pub const fn kind(&self) -> u8 {
                 match self { $(Self::$variant(_) => $number,)* Self::Other { kind, .. } => *kind }
             }
@@ -69,7 +69,7 @@ macro_rules! parameters {
             use crate::wire::SampleValue;
             use proptest::prelude::*;
 
-            /// Parameters of a typed kind.
+            /// Generates parameters of one type.
             pub(crate) fn of_kind(kind: u8) -> BoxedStrategy<Tlv> {
                 match kind {
                     $($number => <$type>::any_sample().prop_map(Tlv::$variant).boxed(),)*
@@ -200,7 +200,7 @@ parameters! {
 }
 
 impl Tlv {
-    /// A parameter that says nothing, with a value of so many zero octets.
+    /// Returns a padding parameter with this number of zero octets.
     pub fn padding(octets: usize) -> Self {
         Self::Other { kind: kind::PADDING, value: alloc::vec![0; octets] }
     }
@@ -212,7 +212,7 @@ impl Tlv {
         put_length(w, value.len());
         w.write_bytes(&value);
     }
-    /// Octets of the parameter on the wire.
+    /// Returns the octets of the encoded parameter.
     pub fn encoded_length(&self) -> usize {
         let mut value = Vec::new();
         self.put_value(&mut OctetWriter::new(&mut value));
@@ -220,7 +220,7 @@ impl Tlv {
     }
 }
 
-/// The type and value of the next parameter.
+/// Reads the type and value of the next parameter.
 pub(crate) fn next_parameter<'a>(r: &mut OctetReader<'a>) -> Result<(u8, &'a [u8]), ValueError> {
     let kind = r.read_u8()?;
     let n = get_length(r)?;
@@ -230,10 +230,10 @@ pub(crate) fn next_parameter<'a>(r: &mut OctetReader<'a>) -> Result<(u8, &'a [u8
     Ok((kind, r.read_bytes(n)?))
 }
 
-/// The parameter of a type and value.
+/// Decodes the parameter of a type and value.
 pub(crate) fn decode_parameter(kind: u8, value: &[u8]) -> Result<Tlv, ValueError> {
     match Tlv::read(kind, value) {
-        // A query that says where its station is has its own form, which is not typed.
+        // A query with the location of its station has a form of its own, which is not typed.
         Err(ValueError::Choice(_)) if kind == kind::QUERY_LIST => {
             Ok(Tlv::Other { kind, value: value.to_vec() })
         }

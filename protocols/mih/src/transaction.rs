@@ -1,9 +1,8 @@
-//! Transactions: what a request with its response, or an indication, is between two MIHFs
-//! (IEEE 802.21-2008 clause 8.2).
+//! Transactions of two MIHFs: a request with its response, or an indication (IEEE 802.21-2008 clause 8.2).
 //!
-//! Of each there is a source or a destination machine, and while a message with ACK-Req is on its way an
-//! acknowledgement requestor on the one side and an acknowledgement responder on the other. The four are
-//! [diagrams](AUTOMATA) that share their variables.
+//! Each transaction has a source or a destination machine. While a message with ACK-Req is pending, its sender also
+//! runs an acknowledgement requestor and its receiver an acknowledgement responder. The four are [diagrams](AUTOMATA)
+//! that share their variables.
 
 mod ack_requestor;
 mod ack_responder;
@@ -22,7 +21,7 @@ pub(crate) use diagram::{TransactionEffect, TransactionStatus, TransactionVariab
 use source::{Source, SourceMachine};
 use usher_core::automaton::AutomatonDiagram;
 
-/// The four machines of a transaction as they run.
+/// The four state machines of a transaction, as they run.
 pub const AUTOMATA: [AutomatonDiagram; 4] = [
     SourceMachine::DIAGRAM,
     DestinationMachine::DIAGRAM,
@@ -30,14 +29,14 @@ pub const AUTOMATA: [AutomatonDiagram; 4] = [
     AckResponderMachine::DIAGRAM,
 ];
 
-/// The machine that a transaction has for itself, by the side it is on.
+/// The source or destination machine of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TransactionSide {
     Source(Source),
     Destination(Destination),
 }
 
-/// The machines of one transaction.
+/// The state machines of one transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionMachines {
     pub(crate) variables: TransactionVariables,
@@ -47,11 +46,11 @@ pub(crate) struct TransactionMachines {
 }
 
 impl TransactionMachines {
-    /// A transaction of which we are the source. Its machines stand before INIT until [`Self::start`].
+    /// Creates a transaction of which this MIHF is the source. Its machines enter INIT with [`Self::start`].
     pub(crate) const fn for_source(variables: TransactionVariables) -> Self {
         Self { variables, side: TransactionSide::Source(Source::Init), requestor: None, responder: None }
     }
-    /// A transaction that somebody else began.
+    /// Creates a transaction that a peer began.
     pub(crate) const fn for_destination(variables: TransactionVariables) -> Self {
         Self {
             variables,
@@ -60,16 +59,16 @@ impl TransactionMachines {
             responder: None,
         }
     }
-    /// True until the source or destination machine has come to its end.
+    /// True until the source or destination machine has reached a final state.
     pub(crate) fn is_open(&self) -> bool {
         self.variables.transaction_status == TransactionStatus::Ongoing
     }
-    /// True while an acknowledgement of what we sent is waited for.
+    /// True while an acknowledgement is pending.
     pub(crate) fn awaits_ack(&self) -> bool {
         self.requestor == Some(AckRequestor::WaitAck)
     }
 
-    /// Enters INIT and goes on from there.
+    /// Enters INIT and runs the transitions.
     pub(crate) fn start(&mut self, effects: &mut Vec<TransactionEffect>) {
         let actions = match self.side {
             TransactionSide::Source(state) => SourceMachine::entry(state),
@@ -79,7 +78,7 @@ impl TransactionMachines {
         self.run_transitions(effects);
     }
 
-    /// Takes arrows until none fits, after a variable has changed.
+    /// Takes transitions until none applies. Called after a variable has changed.
     pub(crate) fn run_transitions(&mut self, effects: &mut Vec<TransactionEffect>) {
         while let Some(actions) = self.take_transition() {
             self.perform_actions(actions, effects);
@@ -91,8 +90,8 @@ impl TransactionMachines {
         self.variables.transport_failed = false;
     }
 
-    /// Takes an arrow; what the box says that it leads to. Acknowledgement machines first: the others look at what they
-    /// have found.
+    /// Takes one transition and returns the actions of the new state. The acknowledgement machines run first: the
+    /// others read their results.
     fn take_transition(&mut self) -> Option<&'static [Action]> {
         let Self { variables: v, side, requestor, responder } = self;
         if let Some(state) = requestor
@@ -101,8 +100,8 @@ impl TransactionMachines {
             *state = arrow.to;
             return Some(AckRequestorMachine::entry(arrow.to));
         }
-        // What has just come is a duplicate for the responder only if the source or the destination has
-        // no use for it, except that a response waits for the responder's mark.
+        // A message is a duplicate for the responder only if the source or destination machine does not consume it.
+        // Exception: a response waits for the responder's mark.
         match side {
             TransactionSide::Source(state) => {
                 if let Some(arrow) = SourceMachine::step(*state, |condition| v.meets_condition(condition)) {

@@ -1,27 +1,27 @@
-//! How data types are written: the standard's basic and derived types, each with one reader and one writer.
+//! The encoding of data types: the standard's basic and derived types, each with one reader and one writer.
 //!
-//! A list is its number of elements and the elements; an octet string is a list of octets; a choice is one octet that
-//! says which, and what was chosen; a sequence is its members one after another (annex F).
+//! A list is its number of elements and the elements. An octet string is a list of octets. A choice is an octet that
+//! selects the variant, and the variant's value. A sequence is its members in order (annex F).
 
 use alloc::vec::Vec;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// Why octets are not a value of a type.
+/// Why octets are not a valid value of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ValueError {
-    /// It ends too early.
+    /// The octets end too early.
     #[error(transparent)]
     Truncated(#[from] TruncatedError),
-    /// A choice that the type does not have.
+    /// The type has no such choice.
     #[error("choice {0} is not of the type")]
     Choice(u8),
-    /// A truth value other than 0 and 1.
+    /// A BOOLEAN other than 0 and 1.
     #[error("{0} is no truth value")]
     Boolean(u8),
-    /// A length or an address type that the type does not have.
+    /// A length or an address type that the type does not allow.
     #[error("{0} is not of the type")]
     Form(u64),
-    /// Octets are left after the value.
+    /// Octets remain after the value.
     #[error("{0} octets after the value")]
     Trailing(usize),
 }
@@ -34,20 +34,20 @@ pub(crate) trait WireValue: Sized {
     fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError>;
 }
 
-/// Values of a type for tests, with lists of a few elements.
+/// Generates values of a type for tests, with lists of a few elements.
 #[cfg(test)]
 pub(crate) trait SampleValue: Sized + core::fmt::Debug {
     fn any_sample() -> proptest::strategy::BoxedStrategy<Self>;
 }
 
-/// Reads one value out of octets that hold nothing else.
+/// Reads one value that takes all the octets.
 pub(crate) fn read_whole_value<T: WireValue>(octets: &[u8]) -> Result<T, ValueError> {
     let mut r = OctetReader::new(octets);
     let value = T::read_from(&mut r)?;
     if r.is_empty() { Ok(value) } else { Err(ValueError::Trailing(r.remaining())) }
 }
 
-/// Octets that the length of `n` takes.
+/// Returns the number of octets that encode the length `n`.
 pub(crate) const fn length_octets(n: usize) -> usize {
     if n <= 128 { 1 } else { 1 + significant_octets(n - 128) }
 }
@@ -58,7 +58,8 @@ const fn significant_octets(n: usize) -> usize {
     if octets == 0 { 1 } else { octets as usize }
 }
 
-/// Appends a length: up to 127 in one octet, 128 as `0x80`, more as `0x80 + n` and the excess over 128 in `n` octets.
+/// Appends a length. Up to 127 takes one octet; 128 is `0x80`. More is `0x80 + n` and the excess over 128 in `n`
+/// octets.
 pub(crate) fn put_length(w: &mut OctetWriter<'_>, n: usize) {
     if n <= 128 {
         w.write_u8(n as u8);
@@ -69,7 +70,7 @@ pub(crate) fn put_length(w: &mut OctetWriter<'_>, n: usize) {
     }
 }
 
-/// Reads a length, which may be written in more octets than needed.
+/// Reads a length. An encoding longer than needed is valid.
 pub(crate) fn get_length(r: &mut OctetReader<'_>) -> Result<usize, ValueError> {
     let first = r.read_u8()?;
     if first <= 0x80 {
@@ -137,7 +138,7 @@ impl<T: WireValue> WireValue for Vec<T> {
     }
     fn read_from(r: &mut OctetReader<'_>) -> Result<Self, ValueError> {
         let n = get_length(r)?;
-        // Every element takes an octet or more, so that a list is never longer than what is left.
+        // Each element takes at least one octet, so a valid list has no more elements than octets remain.
         if n > r.remaining() {
             return Err(TruncatedError { needed: n, left: r.remaining() }.into());
         }
@@ -145,7 +146,7 @@ impl<T: WireValue> WireValue for Vec<T> {
     }
 }
 
-/// A choice between nothing and a value.
+/// An optional value: a choice between NULL and the value.
 impl<T: WireValue> WireValue for Option<T> {
     fn write_to(&self, w: &mut OctetWriter<'_>) {
         match self {
@@ -167,20 +168,20 @@ impl<T: WireValue> WireValue for Option<T> {
     }
 }
 
-/// Declares an enumeration of one octet: names for the known values, all others kept.
+/// Declares an enumeration of one octet with names for the known values. All other values are kept.
 macro_rules! codes {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $octet:literal $print:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum $name {
             $($(#[$doc])* $variant,)*
-            /// A value without a name here.
+            /// An unnamed value.
             Other(u8),
         }
         impl $name {
-            /// The values that have names.
+            /// The named values.
             pub const KNOWN: &'static [Self] = &[$(Self::$variant),*];
-            /// On the wire.
+            /// Returns the encoded octet.
             pub const fn octet(self) -> u8 {
                 match self { $(Self::$variant => $octet,)* Self::Other(octet) => octet }
             }
@@ -222,28 +223,28 @@ macro_rules! bitmap {
         pub struct $name(pub $int);
         impl $name {
             $($(#[$doc])* pub const $flag: Self = Self(1 << ($int::BITS - 1 - $bit));)*
-            /// Nothing.
+            /// The empty set.
             pub const NONE: Self = Self(0);
-            /// Both together.
+            /// Returns the union.
             #[must_use]
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
-            /// What is in both.
+            /// Returns the intersection.
             #[must_use]
             pub const fn common(self, other: Self) -> Self {
                 Self(self.0 & other.0)
             }
-            /// What is in this one alone.
+            /// Returns the bits of this set that the other lacks.
             #[must_use]
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }
-            /// True when all of `other` is in it.
+            /// True if this set contains all of `other`.
             pub const fn has(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
-            /// True when nothing is in it.
+            /// True if no bit is set.
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
             }
@@ -267,7 +268,7 @@ macro_rules! bitmap {
 }
 pub(crate) use bitmap;
 
-/// Declares a sequence: a struct whose members follow each other.
+/// Declares a sequence: a struct whose members are encoded in order.
 macro_rules! sequence {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
@@ -293,7 +294,7 @@ macro_rules! sequence {
 }
 pub(crate) use sequence;
 
-/// Declares a choice: an enumeration whose first octet says which.
+/// Declares a choice: an enumeration whose first octet selects the variant.
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident($type:ty) = $octet:literal,)* }) => {
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! The other side: who is to be reached where (the Binding Cache, RFC 6275 §9.1).
+//! The Binding Cache of the receiving node (RFC 6275 §9.1).
 
 use crate::message::{BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate, MobilityOption};
 use crate::packet::{from_inner_address, to_inner_address};
@@ -9,42 +9,43 @@ use usher_core::address::is_within;
 use usher_core::{Duration, Instant, SecureRng};
 use usher_crypto::hmac;
 
-/// Where a home address is to be reached.
+/// The binding of a home address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// At this address.
+    /// The care-of address.
     pub care_of: IpAddr,
-    /// The last sequence number that was taken.
+    /// The latest accepted sequence number.
     pub sequence: u16,
-    /// Until then.
+    /// When the binding expires.
     pub until: Instant,
 }
 
-/// How an address proves that a station may be reached there.
+/// The proof that a care-of address receives packets.
 ///
-/// Nothing of a Binding Update says that its sender receives at the care-of address. An update that moves a flow is therefore
-/// answered first by [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`] with a number drawn at random, and taken when it comes again from the
-/// same address with the number after that one. Whoever does as §11.7.3 says has it come again at once.
+/// A Binding Update does not prove that its sender receives at the care-of address. So the first reply to an update
+/// that moves a flow is [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`] with a random number. The update is accepted when
+/// it returns from the same address with the next number. A station that follows §11.7.3 sends it at once.
 ///
-/// The number is a keyed digest of the two addresses, the time and what was taken before: nothing is kept of it that others'
-/// updates could displace. Others can send wrong numbers from a station's address; a few of them do not spend its number.
+/// The number is a keyed digest of the two addresses, the time and the count of accepted updates. So it takes no
+/// memory that other senders could exhaust. Others can send wrong numbers from a station's address, and a few of them
+/// do not invalidate its number.
 #[derive(Clone, Debug)]
 pub struct CareOfProof {
-    /// Where a station may go: networks with their lengths; none: anywhere.
+    /// Networks of permitted care-of addresses, with prefix lengths; empty: all.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Where the key of the numbers comes from.
+    /// The source of the digest's key.
     pub rng: SecureRng,
 }
 
-/// What an address has sent lately without the right number.
+/// The recent updates of an address without the right number.
 #[derive(Clone, Copy, Debug)]
 struct ProofAttempt {
     home: IpAddr,
     source: IpAddr,
-    /// The sequence number of the update that was answered.
+    /// The sequence number of the latest update that got a reply.
     update_sequence: u16,
     replied_at: Instant,
-    /// Other wrong numbers since.
+    /// Number of wrong numbers since.
     misses: u8,
 }
 
@@ -54,17 +55,17 @@ impl ProofAttempt {
     }
 }
 
-/// So many addresses have their wrong numbers counted at a time. The oldest gives way, which spends nobody's number.
+/// Maximum addresses whose wrong numbers are counted. Eviction of the oldest invalidates no number.
 const ATTEMPTS: usize = 256;
-/// How long a number is good for, at least; at most for twice that.
+/// Minimum validity of a number; the maximum is twice as long.
 const CHALLENGE: Duration = Duration::from_secs(10);
-/// How soon an address is told its number again.
+/// Minimum interval between replies with the number to an address.
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
-/// Wrong numbers that an address may send in that time before the right one is not taken either: it guesses, at 15 bits or
-/// more.
+/// Maximum wrong numbers of an address in that interval. After that, the right number is not accepted either: the
+/// sender is guessing, at 15 bits or more.
 const MISSES: u8 = 8;
 
-/// What draws numbers that addresses have to repeat, and counts wrong ones.
+/// Computes challenge numbers and counts wrong ones.
 #[derive(Clone, Debug)]
 struct AddressProver {
     networks: Vec<(IpAddr, u8)>,
@@ -72,25 +73,25 @@ struct AddressProver {
     attempts: VecDeque<ProofAttempt>,
 }
 
-/// What an update proves.
+/// The result of checking an update's proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ProofOutcome {
     Proven,
-    /// Nothing yet: it is answered with this number.
+    /// No proof yet. The reply carries this number.
     Challenge(u16),
-    /// Nothing, and it is not answered.
+    /// No proof, and no reply.
     Silence,
 }
 
 impl AddressProver {
-    /// The number for an address in one stretch of time.
+    /// Returns the number of an address in one time interval.
     fn challenge_number(&self, (home, source): (IpAddr, IpAddr), served: &ServedHome, stretch: u64) -> u16 {
         let octets = |address| to_inner_address(address).octets();
         let (taken, stretch) = (served.accepted_updates.to_be_bytes(), stretch.to_be_bytes());
         let digest = hmac::hmac_sha256(&self.key, &[&octets(home), &octets(source), &taken, &stretch]);
         let drawn = u16::from_be_bytes([digest[0], digest[1]]);
         match served.binding {
-            // Above the last one that was taken, or the station could not go on from it.
+            // The number exceeds the latest accepted one. Otherwise the station could not continue from it.
             Some(last) => last.sequence.wrapping_add(0x100 + drawn % 0x7e00),
             None => drawn,
         }
@@ -135,16 +136,16 @@ impl AddressProver {
     }
 }
 
-/// A home address that is served.
+/// A served home address.
 #[derive(Clone, Copy, Debug, Default)]
 struct ServedHome {
-    /// The last binding, which may be over.
+    /// The latest binding, which can have expired.
     binding: Option<Binding>,
-    /// Updates that were taken: a number is good for one.
+    /// Count of accepted updates. A number is valid for one update.
     accepted_updates: u64,
 }
 
-/// The bindings of the home addresses that this node serves: no more than these are ever kept.
+/// The bindings of this node's home addresses. Their number bounds its memory.
 #[derive(Clone, Debug)]
 pub struct BindingCache {
     longest: Duration,
@@ -153,13 +154,13 @@ pub struct BindingCache {
 }
 
 impl BindingCache {
-    /// A cache for these home addresses that grants a lifetime of `longest` at most.
+    /// Creates a cache for these home addresses, which grants lifetimes up to `longest`.
     #[must_use]
     pub fn new(homes: &[IpAddr], longest: Duration) -> Self {
         let served = homes.iter().map(|home| (home.to_canonical(), ServedHome::default())).collect();
         Self { longest, served, prover: None }
     }
-    /// The same cache, where an update that moves a flow proves its address.
+    /// Returns the cache with a required proof of care-of addresses.
     #[must_use]
     pub fn with_proof(self, proof: Option<CareOfProof>) -> Self {
         let prover = proof.map(|CareOfProof { networks, mut rng }| AddressProver {
@@ -170,7 +171,7 @@ impl BindingCache {
         Self { prover, ..self }
     }
 
-    /// Where a home address is to be reached now: at its care-of address, or at itself.
+    /// Returns the current address of a home address: its care-of address, or itself.
     #[must_use]
     pub fn current_address(&self, now: Instant, home: IpAddr) -> IpAddr {
         match self.served.get(&home.to_canonical()).and_then(|served| served.binding) {
@@ -179,12 +180,12 @@ impl BindingCache {
         }
     }
 
-    /// Takes an update that came from the address `source` (§9.5.1, §10.3.1), and says what to acknowledge. The
-    /// acknowledgement is to be sent where the update asks for it ([`BindingUpdate::acknowledge`]) or is refused. `None`: the
-    /// address has sent wrong numbers, and is not answered.
+    /// Handles an update from the address `source` (§9.5.1, §10.3.1) and returns its acknowledgement. The
+    /// acknowledgement is sent if the update requests it ([`BindingUpdate::acknowledge`]) or is refused. `None`: no
+    /// reply, because the address has sent wrong numbers.
     ///
-    /// An update for the home address itself, or with a lifetime of zero, removes the binding. Where there is none, or
-    /// none any more, any sequence number is taken.
+    /// An update with the home address as care-of address, or with lifetime zero, removes the binding. Without a
+    /// valid binding, any sequence number is accepted.
     pub fn apply_update(
         &mut self,
         now: Instant,
@@ -391,7 +392,7 @@ mod tests {
         let mut elsewhere = binding_update(next.wrapping_add(1), 9);
         elsewhere.options.push(MobilityOption::AlternateCareOf(to_inner_address(test_address(4))));
         assert_eq!(give(1, 2, &elsewhere), (prohibited, test_address(2)), "it proves its own address alone");
-        // Whoever forges the station's address cannot end its binding.
+        // A forger of the station's address cannot end its binding.
         let (Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, n)), at) =
             give(2, 2, &binding_update(next.wrapping_add(1), 0))
         else {
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(cache.prover.unwrap().attempts.len(), ATTEMPTS);
     }
 
-    /// Whoever forges a station's new address does not keep it from moving.
+    /// A forger of a station's new address does not prevent its move.
     #[test]
     fn forged_numbers_do_not_spend_the_number_of_a_station() {
         let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
@@ -442,7 +443,7 @@ mod tests {
         }
         let right = n.wrapping_add(1);
         assert_eq!(give(80, right), Some((BindingStatus::ACCEPTED, right)));
-        // More of them do, for as long as it takes until the address is told a number again.
+        // More of them prevent it until the address receives a number again.
         assert!(
             matches!(give(90, right.wrapping_add(1)), Some((BindingStatus::ACCEPTED, _))),
             "a refreshment"
@@ -469,7 +470,7 @@ mod tests {
         ));
     }
 
-    /// However many addresses somebody forges between a number and its repetition.
+    /// Holds for any number of forged addresses between a number and its repetition.
     #[test]
     fn other_addresses_do_not_displace_a_number() {
         for home in [test_address(1), IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1])] {
@@ -491,7 +492,7 @@ mod tests {
         }
     }
 
-    /// A number is good for its address, for 10 s at least and 20 s at most, and once.
+    /// A number is valid for its address, for 10 s to 20 s, and once.
     #[test]
     fn a_number_is_good_for_one_update_and_some_seconds() {
         let proof = CareOfProof { networks: Vec::new(), rng: SecureRng::from_seed([3; 32]) };
@@ -513,7 +514,7 @@ mod tests {
         assert_ne!(give(&mut cache, 20, first, 9), Some((BindingStatus::ACCEPTED, first)), "too late");
         let next = number(&mut cache, 29).wrapping_add(1);
         assert_eq!(give(&mut cache, 39, next, 9), Some((BindingStatus::ACCEPTED, next)));
-        // It ends the binding, by a number of its own; what it had sent before comes again.
+        // The station ends the binding by a number of its own; its earlier update is replayed.
         let Some((BindingStatus::SEQUENCE_OUT_OF_WINDOW, end)) =
             give(&mut cache, 39, next.wrapping_add(1), 0)
         else {

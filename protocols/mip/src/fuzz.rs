@@ -3,7 +3,7 @@
 use crate::MobilityPacket;
 use alloc::vec::Vec;
 
-/// Parses octets; what is a packet is written again and must say the same.
+/// Parses octets. A valid packet must encode to an equal one.
 #[must_use]
 pub fn check_packet(octets: &[u8]) -> bool {
     let Ok(packet) = MobilityPacket::parse(octets) else { return true };

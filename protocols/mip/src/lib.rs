@@ -1,22 +1,23 @@
-//! Mobile IPv6 registration (RFC 6275): how a station tells another node that it is to be reached at another address.
+//! Mobile IPv6 registration (RFC 6275): a station registers its care-of address with another node.
 //!
 //! ```text
 //! Registration (station) ── Binding Update ──▶ BindingCache (home agent, correspondent node)
 //!                        ◀── Binding Acknowledgement ──
 //! ```
-//! A [`MobilityPacket`] is what RFC 5555 puts into a UDP datagram on port [`PORT`]: an IPv6 header, whose source is the
-//! station's home address, and a Mobility Header. The care-of address is the datagram's own source address, or what the
-//! Alternate Care-of Address option says.
+//! A [`MobilityPacket`] is the payload of a UDP datagram on port [`PORT`], as in RFC 5555: an IPv6 header, whose
+//! source is the station's home address, and a Mobility Header. The care-of address is the datagram's source address,
+//! or that of the Alternate Care-of Address option.
 //!
-//! # What is left out, or our own
+//! # Differences from the RFCs
 //!
-//! - RFC 5555 uses the UDP form where the visited network is IPv4; here it is used on any, since the hosts of this house
-//!   give machines datagrams. A home address of IPv4 stands in the inner header as an IPv4-mapped address
-//!   ([`to_inner_address`], [`from_inner_address`]).
-//! - A Binding Update is not authenticated: neither the IPsec association with a home agent (§5.1) nor the return
-//!   routability procedure with a correspondent node (§5.2) is run. A cache therefore takes bindings only for the home
-//!   addresses that it was told of, and, with a [`CareOfProof`], only to addresses that prove that they receive there.
-//! - Mobility options other than those that [`MobilityOption`] names are carried, not judged.
+//! - RFC 5555 uses UDP in an IPv4 network. Here all networks use it, because machines exchange datagrams. The inner
+//!   header
+//!   holds an IPv4 home address as an IPv4-mapped address ([`to_inner_address`], [`from_inner_address`]).
+//! - A Binding Update is not authenticated. There is neither IPsec with a home agent (§5.1) nor the return
+//!   routability
+//!   procedure with a correspondent node (§5.2). So a cache accepts bindings only for its configured home addresses.
+//! With a   [`CareOfProof`], it accepts only care-of addresses that prove that they receive its packets.
+//! - Mobility options other than those of [`MobilityOption`] are carried unchanged and have no effect.
 
 #![cfg_attr(not(test), no_std)]
 

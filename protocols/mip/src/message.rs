@@ -5,23 +5,22 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use usher_core::{Duration, OctetReader, OctetWriter, TruncatedError};
 
-/// Options that a message may have: a limit of this implementation, within which a message of the longest options has
-/// a length that the header can say.
+/// Maximum options of a message. With this limit, a message of the longest options still fits the header's length.
 pub const MAX_OPTIONS: usize = 7;
 
-/// "No next header" (RFC 8200 §4.7): a Mobility Header's payload protocol (RFC 6275 §6.1.1).
+/// "No next header" (RFC 8200 §4.7): the payload protocol of a Mobility Header (RFC 6275 §6.1.1).
 const NO_NEXT_HEADER: u8 = 59;
 const BINDING_UPDATE: u8 = 5;
 const BINDING_ACKNOWLEDGEMENT: u8 = 6;
 /// Octets before the message data (§6.1.1).
 const HEADER: usize = 6;
-/// Where the checksum stands.
+/// Offset of the checksum.
 pub(crate) const CHECKSUM_AT: usize = 4;
 
-/// What is wrong with octets that should be a packet.
+/// Why octets are not a valid packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// They end too early.
+    /// The octets end too early.
     #[error(transparent)]
     Truncated(#[from] TruncatedError),
     /// The inner header is not IPv6's.
@@ -30,49 +29,49 @@ pub enum MessageError {
     /// The inner header's next header is not Mobility (135).
     #[error("next header {0}, not Mobility")]
     NotMobility(u8),
-    /// Something follows the Mobility Header, in the inner packet or after it.
+    /// Octets follow the Mobility Header, in the inner packet or after it.
     #[error("{0} octets follow the message")]
     Trailing(usize),
-    /// The payload protocol is not 59; such a message is answered with an ICMP error (§9.2), which is not ours.
+    /// The payload protocol is not 59. The ICMP error for it (§9.2) is not implemented.
     #[error("payload protocol {0}, not 59")]
     Payload(u8),
     /// The checksum of the Mobility Header is wrong.
     #[error("wrong checksum")]
     Checksum,
-    /// A message of another type.
+    /// The message type is unknown.
     #[error("unknown mobility header type {0}")]
     UnknownType(u8),
-    /// An option has not the length that its type prescribes.
+    /// The option's length is not that of its type.
     #[error("mobility option {0} of {1} octets")]
     OptionLength(u8, usize),
-    /// More than [`MAX_OPTIONS`].
+    /// There are more than [`MAX_OPTIONS`] options.
     #[error("more than {MAX_OPTIONS} mobility options")]
     TooManyOptions,
 }
 
-/// How long a binding holds, in units of four seconds (§6.1.7). Zero asks for its removal.
+/// The lifetime of a binding, in units of four seconds (§6.1.7). Zero requests its removal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BindingLifetime(pub u16);
 
 impl BindingLifetime {
-    /// The longest lifetime that is not longer than `d`.
+    /// Returns the longest lifetime up to `d`.
     #[must_use]
     pub const fn from_duration(d: Duration) -> Self {
         let units = d.as_secs() / 4;
         Self(if units > u16::MAX as u64 { u16::MAX } else { units as u16 })
     }
-    /// As a time.
+    /// Returns the lifetime as a duration.
     #[must_use]
     pub const fn to_duration(self) -> Duration {
         Duration::from_secs(self.0 as u64 * 4)
     }
 }
 
-/// What became of a Binding Update (§6.1.8). Values below 128 are acceptance.
+/// The status of a Binding Update (§6.1.8). Values below 128 mean accepted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingStatus(pub u8);
 
-/// Declares the statuses: number and name in print.
+/// Declares the statuses: number and printed name.
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal,)*) => {
         impl BindingStatus {
@@ -85,24 +84,24 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Taken.
+    /// Accepted.
     ACCEPTED = 0 "accepted",
     /// Refused, without a reason.
     REASON_UNSPECIFIED = 128 "reason unspecified",
     /// Refused by the administrator.
     PROHIBITED = 129 "administratively prohibited",
-    /// There is no room for another binding.
+    /// There are no resources for another binding.
     INSUFFICIENT_RESOURCES = 130 "insufficient resources",
-    /// This node is nobody's home agent.
+    /// This node is not a home agent.
     NO_HOME_REGISTRATION = 131 "home registration not supported",
     /// This node does not serve that home address.
     NOT_HOME_AGENT = 133 "not home agent for this mobile node",
-    /// The sequence number is not above the last one, which the acknowledgement tells.
+    /// The sequence number is not above the latest one, which the acknowledgement contains.
     SEQUENCE_OUT_OF_WINDOW = 135 "sequence number out of window",
 }
 
 impl BindingStatus {
-    /// True for a binding that was taken.
+    /// True if the update was accepted.
     #[must_use]
     pub const fn is_accepted(self) -> bool {
         self.0 < 128
@@ -123,14 +122,14 @@ impl fmt::Debug for BindingStatus {
     }
 }
 
-/// A mobility option (§6.2). Padding is put in where the next option's alignment asks for it, and left out in reading.
+/// A mobility option (§6.2). Encoding adds the padding that the next option's alignment needs; decoding drops it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MobilityOption {
-    /// When the home agent would like the next Binding Update, in units of four seconds (§6.2.4).
+    /// The home agent's preferred time of the next Binding Update, in units of four seconds (§6.2.4).
     RefreshAdvice(u16),
-    /// The care-of address, where it is not the source address (§6.2.5).
+    /// The care-of address, if it is not the source address (§6.2.5).
     AlternateCareOf(Ipv6Addr),
-    /// Any other, its type neither 0 nor 1 (padding), 2 or 3; at most 255 octets.
+    /// Any other type than 0 and 1 (padding), 2 and 3; at most 255 octets.
     Other {
         /// Its type.
         kind: u8,
@@ -145,7 +144,7 @@ const REFRESH_ADVICE: u8 = 2;
 const ALTERNATE_CARE_OF: u8 = 3;
 
 impl MobilityOption {
-    /// `(modulus, remainder)` of the option's offset in the Mobility Header (§6.2.4, §6.2.5).
+    /// Returns `(modulus, remainder)` of the option's offset in the Mobility Header (§6.2.4, §6.2.5).
     const fn alignment(&self) -> (usize, usize) {
         match self {
             Self::RefreshAdvice(_) => (2, 0),
@@ -155,20 +154,20 @@ impl MobilityOption {
     }
 }
 
-/// Binding Update (§6.1.7): reach me there.
+/// Binding Update (§6.1.7).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingUpdate {
     /// Orders the updates of one home address, modulo 2^16.
     pub sequence: u16,
-    /// A: an acknowledgement is asked for.
+    /// A: the sender requests an acknowledgement.
     pub acknowledge: bool,
     /// H: the receiver is to act as home agent.
     pub home_registration: bool,
     /// L: the home address has the interface identifier of the link-local one.
     pub link_local: bool,
-    /// K: the IPsec associations move along.
+    /// K: the IPsec associations survive the move.
     pub key_management: bool,
-    /// How long the binding shall hold.
+    /// The requested lifetime of the binding.
     pub lifetime: BindingLifetime,
     /// Options, without padding; at most [`MAX_OPTIONS`].
     pub options: Vec<MobilityOption>,
@@ -177,13 +176,13 @@ pub struct BindingUpdate {
 /// Binding Acknowledgement (§6.1.8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BindingAcknowledgement {
-    /// What became of the update.
+    /// The result of the update.
     pub status: BindingStatus,
-    /// K: the IPsec associations move along.
+    /// K: the IPsec associations survive the move.
     pub key_management: bool,
-    /// The update's sequence number; with [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`] the last one that was taken.
+    /// The update's sequence number. With [`BindingStatus::SEQUENCE_OUT_OF_WINDOW`], the latest accepted one.
     pub sequence: u16,
-    /// How long the binding holds.
+    /// The granted lifetime of the binding.
     pub lifetime: BindingLifetime,
     /// Options, without padding; at most [`MAX_OPTIONS`].
     pub options: Vec<MobilityOption>,
@@ -192,14 +191,14 @@ pub struct BindingAcknowledgement {
 /// A Mobility Header message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MobilityMessage {
-    /// Reach me there.
+    /// A Binding Update.
     Update(BindingUpdate),
-    /// What became of that.
+    /// A Binding Acknowledgement.
     Acknowledgement(BindingAcknowledgement),
 }
 
 impl MobilityMessage {
-    /// Reads a Mobility Header whose checksum has been judged.
+    /// Parses a Mobility Header. The caller has verified its checksum.
     pub(crate) fn parse(octets: &[u8]) -> Result<Self, MessageError> {
         let mut r = OctetReader::new(octets);
         let (payload, units, kind) = (r.read_u8()?, r.read_u8()?, r.read_u8()?);
@@ -242,7 +241,7 @@ impl MobilityMessage {
         }
     }
 
-    /// Appends the Mobility Header, its checksum zero.
+    /// Appends the Mobility Header with checksum zero.
     pub(crate) fn emit(&self, buf: &mut Vec<u8>) {
         let mut w = OctetWriter::new(buf);
         w.write_u8(NO_NEXT_HEADER).write_u8(0);
@@ -280,7 +279,7 @@ impl MobilityMessage {
     }
 }
 
-/// Reads the options that are left.
+/// Parses the remaining options.
 fn read_options(mut r: OctetReader<'_>) -> Result<Vec<MobilityOption>, MessageError> {
     let mut options = Vec::new();
     while !r.is_empty() {
@@ -325,7 +324,7 @@ fn emit_option(w: &mut OctetWriter<'_>, option: &MobilityOption) {
     };
 }
 
-/// Pads to an offset of this remainder (§6.2.2, §6.2.3).
+/// Pads to an offset with this remainder (§6.2.2, §6.2.3).
 fn pad_to_offset(w: &mut OctetWriter<'_>, modulus: usize, remainder: usize) {
     let missing = (modulus + remainder - w.len() % modulus) % modulus;
     if missing == 1 {

@@ -1,4 +1,4 @@
-//! What a datagram carries: an IPv6 header and a Mobility Header.
+//! The payload of a datagram: an IPv6 header and a Mobility Header.
 
 use crate::message::{CHECKSUM_AT, MessageError, MobilityMessage};
 use alloc::vec::Vec;
@@ -11,23 +11,23 @@ const MOBILITY: u8 = 135;
 const IPV6: usize = 40;
 const HOP_LIMIT: u8 = 64;
 
-/// A Mobility Header message with the inner IPv6 header's addresses: a Binding Update's source, and an
-/// acknowledgement's destination, is the station's home address.
+/// A Mobility Header message with the addresses of the inner IPv6 header. The station's home address is the source of
+/// a Binding Update, and the destination of an acknowledgement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MobilityPacket {
-    /// Who says it.
+    /// The source address.
     pub source: Ipv6Addr,
-    /// To whom.
+    /// The destination address.
     pub destination: Ipv6Addr,
-    /// What is said.
+    /// The message.
     pub message: MobilityMessage,
 }
 
 impl MobilityPacket {
-    /// Reads a datagram's payload. Traffic class, flow label and hop limit of the inner header are passed over.
+    /// Parses a datagram's payload and ignores traffic class, flow label and hop limit of the inner header.
     ///
     /// # Errors
-    /// See [`MessageError`]; the receiver drops it (§9.2).
+    /// See [`MessageError`]; the receiver drops the datagram (§9.2).
     pub fn parse(octets: &[u8]) -> Result<Self, MessageError> {
         let mut r = OctetReader::new(octets);
         let version = r.read_array::<4>()?[0] >> 4;
@@ -66,7 +66,8 @@ impl MobilityPacket {
     }
 }
 
-/// The Mobility Header's checksum (RFC 6275 §6.1.1, RFC 8200 §8.1): zero over a message that holds the right one.
+/// Returns the Mobility Header's checksum (RFC 6275 §6.1.1, RFC 8200 §8.1). It is zero over a message with a valid
+/// one.
 fn checksum(source: Ipv6Addr, destination: Ipv6Addr, header: &[u8]) -> u16 {
     let words = |octets: &[u8]| -> u32 {
         let pairs = octets.chunks(2);
@@ -80,7 +81,7 @@ fn checksum(source: Ipv6Addr, destination: Ipv6Addr, header: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// An address as the inner header holds it: one of IPv4 as IPv4-mapped (RFC 4291 §2.5.5.2).
+/// Returns an address as in the inner header: an IPv4 address as IPv4-mapped (RFC 4291 §2.5.5.2).
 #[must_use]
 pub const fn to_inner_address(address: IpAddr) -> Ipv6Addr {
     match address {
@@ -89,7 +90,7 @@ pub const fn to_inner_address(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The address that [`to_inner_address`] wrote.
+/// Reverses [`to_inner_address`].
 #[must_use]
 pub const fn from_inner_address(address: Ipv6Addr) -> IpAddr {
     address.to_canonical()

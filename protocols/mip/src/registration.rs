@@ -1,20 +1,21 @@
-//! The station's side: one entry of the Binding Update List (RFC 6275 §11.1), with its retransmissions (§11.8).
+//! The station's registration: one entry of the Binding Update List (RFC 6275 §11.1), with its retransmissions
+//! (§11.8).
 
 use crate::message::{BindingAcknowledgement, BindingLifetime, BindingStatus, BindingUpdate};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 
-/// The station's settings.
+/// Timers of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegistrationTiming {
-    /// How long the first update for a binding that does not hold yet waits for its acknowledgement; doubled at each
-    /// further one (`InitialBindackTimeoutFirstReg`).
+    /// Time to wait for the acknowledgement of a first update, without a valid binding. It doubles at each
+    /// retransmission (`InitialBindackTimeoutFirstReg`).
     pub first: Duration,
-    /// The same for a binding that holds (`INITIAL_BINDACK_TIMEOUT`).
+    /// The same with a valid binding (`INITIAL_BINDACK_TIMEOUT`).
     pub initial: Duration,
-    /// The longest wait (`MAX_BINDACK_TIMEOUT`).
+    /// Maximum wait (`MAX_BINDACK_TIMEOUT`).
     pub longest: Duration,
-    /// The lifetime that is asked for, cut to units of four seconds.
+    /// The requested lifetime, truncated to units of four seconds.
     pub lifetime: Duration,
 }
 
@@ -30,23 +31,23 @@ impl Default for RegistrationTiming {
     }
 }
 
-/// What an acknowledgement meant.
+/// The meaning of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AckOutcome {
-    /// The binding holds for this long; it is refreshed by itself after three quarters of that.
+    /// The binding is valid for this long. The registration refreshes it after three quarters of that.
     Bound(Duration),
-    /// It was refused; nothing is repeated.
+    /// The update was refused; it is not repeated.
     Refused(BindingStatus),
-    /// The sequence number was too low: it has been raised, and the next update is due at once.
+    /// The sequence number was too low. It is now raised, and the next update is due at once.
     Raised,
-    /// It answers nothing that is outstanding.
+    /// It does not answer a pending update.
     Stale,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RegistrationState {
     Idle,
-    /// Updates from `first` to the latest one are outstanding.
+    /// Updates from `first` to the latest one are pending.
     Waiting {
         first: u16,
         wait: Duration,
@@ -57,33 +58,33 @@ enum RegistrationState {
     },
 }
 
-/// A binding that a station asks for: gives the updates to send, in time.
+/// A station's registration, which returns the updates to send and their times.
 #[derive(Clone, Debug)]
 pub struct BindingRegistration {
     timing: RegistrationTiming,
     /// The sequence number of the latest update.
     sequence: u16,
-    /// When the binding ends that was accepted last.
+    /// End of the latest accepted binding.
     until: Option<Instant>,
     state: RegistrationState,
 }
 
 impl BindingRegistration {
-    /// Nothing asked for yet. The first update's sequence number is the one after `sequence`.
+    /// Creates an idle registration. The first update has the sequence number after `sequence`.
     #[must_use]
     pub const fn new(timing: RegistrationTiming, sequence: u16) -> Self {
         Self { timing, sequence, until: None, state: RegistrationState::Idle }
     }
-    /// Asks for the binding anew, from now on: the first update.
+    /// Starts the registration and returns its first update.
     pub fn start_registration(&mut self, now: Instant) -> BindingUpdate {
         let holds = self.until.is_some_and(|until| until > now);
         self.next_update(now, None, if holds { self.timing.initial } else { self.timing.first })
     }
-    /// Asks no longer; what arrives is stale.
+    /// Stops the registration. Later acknowledgements are stale.
     pub const fn stop(&mut self) {
         self.state = RegistrationState::Idle;
     }
-    /// When [`Self::handle_timeout`] has something to say.
+    /// Returns when [`Self::handle_timeout`] is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -92,7 +93,7 @@ impl BindingRegistration {
             RegistrationState::Bound { refresh } => Some(refresh),
         }
     }
-    /// The update that is due: one again with a new sequence number (§11.8), or a refreshment.
+    /// Returns the update that is due: a retransmission with a new sequence number (§11.8), or a refresh.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<BindingUpdate> {
         match self.state {
             RegistrationState::Waiting { first, wait, due } if due <= now => {
@@ -103,11 +104,11 @@ impl BindingRegistration {
             _ => None,
         }
     }
-    /// Judges an acknowledgement (§11.7.3). After [`AckOutcome::Raised`] call [`Self::handle_timeout`].
+    /// Handles an acknowledgement (§11.7.3). After [`AckOutcome::Raised`], call [`Self::handle_timeout`].
     pub fn handle_acknowledgement(&mut self, now: Instant, ack: &BindingAcknowledgement) -> AckOutcome {
         let RegistrationState::Waiting { first, wait, .. } = self.state else { return AckOutcome::Stale };
         if ack.status == BindingStatus::SEQUENCE_OUT_OF_WINDOW {
-            // It tells the last number that was taken: of an update of ours that came twice, there is nothing to do.
+            // If the latest accepted number is one of our own, an update arrived twice; ignore it.
             if (ack.sequence.wrapping_sub(first) as i16) >= 0
                 && (self.sequence.wrapping_sub(ack.sequence) as i16) >= 0
             {
@@ -151,7 +152,7 @@ impl BindingRegistration {
     }
 }
 
-/// So that the next doubling gives the same wait again.
+/// Halves the wait, so that the next doubling restores it.
 const fn halve_wait(wait: Duration) -> Duration {
     Duration::from_nanos(wait.as_nanos() / 2)
 }
@@ -182,7 +183,7 @@ mod tests {
         let times = [0, 1500, 4500, 10_500, 22_500, 46_500, 78_500, 110_500];
         let numbers = [65_531, 65_532, 65_533, 65_534, 65_535, 0, 1, 2];
         assert_eq!(sent, times.into_iter().zip(numbers).collect::<Vec<_>>());
-        // The acknowledgement of any of them will do.
+        // The acknowledgement of any of them suffices.
         assert_eq!(
             registration.handle_acknowledgement(
                 at_seconds(95),
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(wait(&mut registration, 0), 1500);
         registration.handle_acknowledgement(at_seconds(0), &test_acknowledgement(BindingStatus::ACCEPTED, 1));
         assert_eq!(wait(&mut registration, 419), 1000);
-        // Once the binding has ended, the next is a first one again.
+        // Once the binding has ended, the next update is a first one again.
         assert_eq!(wait(&mut registration, 420), 1500);
     }
 
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(registration.handle_acknowledgement(at_seconds(0), &late), AckOutcome::Raised);
         assert_eq!(registration.handle_timeout(at_seconds(0)).unwrap().sequence, 501);
         assert_eq!(registration.poll_timeout(), Some(Instant::from_nanos(1_500_000_000)));
-        // One that tells our own number means that an update came twice.
+        // An acknowledgement with our own number means that an update arrived twice.
         assert_eq!(
             registration.handle_acknowledgement(
                 at_seconds(0),

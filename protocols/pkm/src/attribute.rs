@@ -4,27 +4,27 @@ use crate::message::MessageError;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
 
-/// Octets that a value may have: as many as the dissector believes.
+/// Maximum octets of a value, the limit of the dissector.
 pub const MAX_VALUE: usize = 64_000;
-/// Attributes that a message, or a compound attribute, may have.
+/// Maximum attributes of a message or of a compound attribute.
 pub const MAX_ATTRIBUTES: usize = 64;
 
 /// The type of an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeType(pub u8);
 
-/// What is known of a value's length.
+/// The length or structure of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ValueShape {
     /// Any length.
     Free,
     /// This many octets.
     Fixed(usize),
-    /// Attributes again.
+    /// A series of attributes.
     Compound,
 }
 
-/// Declares the attribute types: number, name in print, shape.
+/// Declares the attribute types: number, printed name, shape.
 macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal $shape:tt,)*) => {
         impl AttributeType {
@@ -40,31 +40,31 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// Text for people.
+    /// Human-readable text.
     DISPLAY_STRING = 6 "Display-String" free,
     /// An authorization key, encrypted.
     AUTH_KEY = 7 "Auth-Key" free,
     /// A traffic key, encrypted.
     TEK = 8 "TEK" free,
-    /// Seconds that a key lives, 32 bits.
+    /// Lifetime of a key in seconds, 32 bits.
     KEY_LIFETIME = 9 "Key-Lifetime" 4,
-    /// Which key, 8 bits.
+    /// Number of a key, 8 bits.
     KEY_SEQUENCE_NUMBER = 10 "Key-Sequence-Number" 1,
     /// HMAC-SHA1 over the message.
     HMAC_DIGEST = 11 "HMAC-Digest" 20,
-    /// Which security association, 16 bits.
+    /// Identifier of a security association, 16 bits.
     SAID = 12 "SAID" 2,
-    /// A traffic key with what belongs to it.
+    /// A traffic key with its parameters.
     TEK_PARAMETERS = 13 "TEK-Parameters" compound,
     /// Initialization vector of a traffic key.
     CBC_IV = 15 "CBC-IV" free,
-    /// Why something is refused.
+    /// The reason of a rejection.
     ERROR_CODE = 16 "Error-Code" 1,
-    /// X.509 certificate of the station's maker.
+    /// X.509 certificate of the station's manufacturer.
     CA_CERTIFICATE = 17 "CA-Certificate" free,
     /// X.509 certificate of the station.
     SS_CERTIFICATE = 18 "SS-Certificate" free,
-    /// What a station can do.
+    /// Capabilities of a station.
     SECURITY_CAPABILITIES = 19 "Security-Capabilities" compound,
     /// Data encryption, data authentication and key encryption: one octet each.
     CRYPTOGRAPHIC_SUITE = 20 "Cryptographic-Suite" 3,
@@ -76,7 +76,7 @@ attributes! {
     SA_DESCRIPTOR = 23 "SA-Descriptor" compound,
     /// Primary, static or dynamic.
     SA_TYPE = 24 "SA-Type" 1,
-    /// What both sides will use.
+    /// The negotiated parameters of both sides.
     SECURITY_NEGOTIATION_PARAMETERS = 25 "Security-Negotiation-Parameters" compound,
     /// Timers of the station's key management.
     PKM_CONFIGURATION_SETTINGS = 27 "PKM-Configuration-Settings" compound,
@@ -84,19 +84,19 @@ attributes! {
     EAP_PAYLOAD = 28 "EAP-Payload" free,
     /// A number used once, 64 bits.
     NONCE = 29 "Nonce" 8,
-    /// How RSA authorization ended.
+    /// The result of RSA authorization.
     AUTH_RESULT_CODE = 30 "Auth-Result-Code" 1,
     /// Unicast, group or multicast.
     SA_SERVICE_TYPE = 31 "SA-Service-Type" 1,
-    /// From which frame on a key holds, 24 bits.
+    /// First frame of a key's validity, 24 bits.
     FRAME_NUMBER = 32 "Frame-Number" 3,
     /// The station's random number, 64 bits.
     SS_RANDOM = 33 "SS-Random" 8,
     /// The base station's random number, 64 bits.
     BS_RANDOM = 34 "BS-Random" 8,
-    /// A primary authorization key to be, encrypted.
+    /// A pre-primary authorization key, encrypted.
     PRE_PAK = 35 "Pre-PAK" free,
-    /// Which primary or authorization key.
+    /// Number of a primary or authorization key.
     PAK_AK_SEQUENCE_NUMBER = 36 "PAK-AK-Sequence-Number" 1,
     /// X.509 certificate of the base station.
     BS_CERTIFICATE = 37 "BS-Certificate" free,
@@ -106,7 +106,7 @@ attributes! {
     MS_MAC_ADDRESS = 39 "MS-MAC-Address" 6,
     /// Packet number, 32 bits, and AES-CMAC over the message, 64 bits.
     CMAC_DIGEST = 40 "CMAC-Digest" 12,
-    /// Which group key is pushed.
+    /// The type of the pushed group key.
     KEY_PUSH_MODES = 41 "Key-Push-Modes" 1,
     /// Counts pushed keys.
     KEY_PUSH_COUNTER = 42 "Key-Push-Counter" 2,
@@ -114,11 +114,11 @@ attributes! {
     GKEK = 43 "GKEK" free,
     /// RSA signature of the station.
     SIG_SS = 44 "SigSS" free,
-    /// Which authorization key, 64 bits.
+    /// Identifier of an authorization key, 64 bits.
     AKID = 45 "AKID" 8,
-    /// Which group key encryption key.
+    /// Number of a group key encryption key.
     ASSOCIATED_GKEK_SEQUENCE_NUMBER = 46 "Associated-GKEK-Sequence-Number" 1,
-    /// A group key encryption key with what belongs to it.
+    /// A group key encryption key with its parameters.
     GKEK_PARAMETERS = 47 "GKEK-Parameters" compound,
 }
 
@@ -146,7 +146,7 @@ pub struct PkmAttribute<'a> {
 }
 
 impl<'a> PkmAttribute<'a> {
-    /// The attributes within a compound one; none in any other.
+    /// Returns the attributes within a compound attribute; none for any other.
     #[must_use]
     pub fn nested_attributes(&self) -> AttributeIter<'a> {
         let compound = matches!(self.kind.known(), Some((_, ValueShape::Compound)));
@@ -154,14 +154,14 @@ impl<'a> PkmAttribute<'a> {
     }
 }
 
-/// The attributes of a checked message, or of a compound attribute, in their order.
+/// The attributes of a checked message or compound attribute, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct AttributeIter<'a> {
     rest: OctetReader<'a>,
 }
 
 impl<'a> AttributeIter<'a> {
-    /// Octets that have been checked.
+    /// Creates the iterator from checked octets.
     pub(crate) const fn from_checked(checked: &'a [u8]) -> Self {
         Self { rest: OctetReader::new(checked) }
     }
@@ -175,7 +175,7 @@ impl<'a> Iterator for AttributeIter<'a> {
     }
 }
 
-/// The next attribute.
+/// Reads the next attribute.
 fn read_attribute<'a>(r: &mut OctetReader<'a>) -> Result<PkmAttribute<'a>, MessageError> {
     let kind = AttributeType(r.read_u8()?);
     let length = match r.read_u8()? {
@@ -203,7 +203,7 @@ pub(crate) fn check_attributes(bytes: &[u8]) -> Result<(), MessageError> {
             Some((_, ValueShape::Fixed(length))) if length != value.len() => {
                 Err(MessageError::WrongLength(kind, value.len()))
             }
-            // Types within a compound attribute are that attribute's own, so their lengths are not judged.
+            // A compound attribute has its own types, so their lengths are not checked.
             Some((_, ValueShape::Compound)) => check_each(value, |_| Ok(())),
             _ => Ok(()),
         }
@@ -224,8 +224,8 @@ fn check_each(
     if r.is_empty() { Ok(()) } else { Err(MessageError::TooMany) }
 }
 
-/// Appends an attribute, with the shortest length there is. One without value, which cannot be said, is left out; a
-/// value is cut off at [`MAX_VALUE`].
+/// Appends an attribute with the shortest form of its length. An empty value has no encoding and is skipped. A value
+/// is truncated to [`MAX_VALUE`].
 pub(crate) fn emit_attribute(w: &mut OctetWriter<'_>, kind: AttributeType, value: &[u8]) {
     let value = &value[..value.len().min(MAX_VALUE)];
     match value.len() {

@@ -1,9 +1,9 @@
-//! What a message is: its direction and its code.
+//! The direction and the code of a message.
 
 use crate::attribute::AttributeType;
 use core::fmt;
 
-/// Who sends a message, by its management message type.
+/// The direction of a message, from its management message type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
     /// PKM-REQ, type 9: from a station.
@@ -13,7 +13,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// The direction of a management message type; `None`: it is no PKM message.
+    /// Returns the direction of a management message type; `None`: another protocol.
     #[must_use]
     pub const fn from_octet(octet: u8) -> Option<Self> {
         match octet {
@@ -22,7 +22,7 @@ impl Direction {
             _ => None,
         }
     }
-    /// The management message type.
+    /// Returns the management message type.
     #[must_use]
     pub const fn message_type(self) -> u8 {
         match self {
@@ -41,31 +41,31 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Declares the codes: number, name in print, who sends it, what it must carry.
+/// Declares the codes: number, printed name, direction, mandatory attributes.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $octet:literal $print:literal $way:tt [$($must:ident)*],)*) => {
-        /// What a PKM message says. Codes from 13 on are PKMv2's.
+        /// The code of a PKM message. Codes from 13 on are PKMv2's.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Code { $($(#[$doc])* $name,)* }
         impl Code {
             /// All codes, by number.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
-            /// The code of this number; `None` for the reserved ones.
+            /// Returns the code of this number; `None` for a reserved one.
             #[must_use]
             pub const fn of(octet: u8) -> Option<Self> {
                 match octet { $($octet => Some(Self::$name),)* _ => None }
             }
-            /// Its number.
+            /// Returns the number.
             #[must_use]
             pub const fn octet(self) -> u8 {
                 match self { $(Self::$name => $octet,)* }
             }
-            /// Who may send it; `None`: both sides.
+            /// Returns the direction; `None`: both.
             #[must_use]
             pub const fn direction(self) -> Option<Direction> {
                 match self { $(Self::$name => codes!(@way $way),)* }
             }
-            /// What it cannot do without.
+            /// Returns the mandatory attributes.
             #[must_use]
             pub const fn required(self) -> &'static [AttributeType] {
                 match self { $(Self::$name => &[$(AttributeType::$must),*],)* }

@@ -1,47 +1,49 @@
-//! EAP over PKMv2: each EAP packet in an EAP-Transfer of its own.
+//! EAP over PKMv2: each EAP packet in its own EAP-Transfer.
 //!
 //! # Identifiers
-//! As descriptions of PKM have it: a station takes the next PKM identifier (modulo 256) for each new PKM-REQ and keeps
-//! it for a repetition; the base station's PKM-RSP has the identifier of the PKM-REQ that it answers; a station drops a
-//! PKM-RSP with any other, except zero, which marks a message that answers nothing. Assumed here, since EAP lets the
-//! base station ask and PKM lets the station ask:
-//! - An EAP request answers the PKM-REQ heard last, be it EAP-Start or the EAP response before it. So does the same
-//!   request when the base station repeats it: if it repeats because the response was lost, that is the PKM-REQ before
-//!   the station's latest. So a station hears what answers its latest PKM-REQ or, within one conversation, the one before.
-//!   EAP knows a repetition when it sees one.
-//! - A base station that has heard nothing yet says zero, and a station's count begins at one and passes zero over.
-//! - An EAP response that repeats the one before is a repetition, and keeps its identifier.
+//! Descriptions of PKM agree on these rules. A station takes the next PKM identifier (modulo 256) for each new
+//! PKM-REQ and keeps it for a retransmission. A PKM-RSP has the identifier of the PKM-REQ that it answers. A station
+//! drops a PKM-RSP with any other identifier, except zero, which marks an unsolicited message.
+//!
+//! In EAP the base station asks, and in PKM the station asks. So these are assumptions:
+//! - An EAP request answers the latest PKM-REQ, EAP-Start or the previous EAP response. A retransmitted EAP request
+//!   keeps
+//!   that identifier. If the base station retransmits because the response was lost, that is the PKM-REQ before the
+//! station's latest. So a station accepts replies to its latest PKM-REQ or, within one conversation, to the one
+//! before.   EAP itself detects the duplicate.
+//! - A base station that has received no PKM-REQ sends zero. A station counts from one and skips zero.
+//! - An EAP response equal to the previous one is a retransmission and keeps its identifier.
 
 use crate::attribute::AttributeType;
 use crate::code::{Code, Direction};
 use crate::message::{self, MessageError, PkmMessage};
 use alloc::vec::Vec;
 
-/// Identifier of what answers nothing.
+/// Identifier of an unsolicited message.
 pub const UNSOLICITED: u8 = 0;
 
-/// Why a message gave no EAP packet.
+/// Why a message has no valid EAP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EapTransferError {
-    /// It is no PKM message.
+    /// The octets are not a PKM message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
-    /// It came from the wrong side: an echo, or a neighbour of one's own kind.
+    /// The message has the wrong direction: an echo, or another node of the same role.
     #[error("a {0} from this side")]
     WrongSide(Direction),
-    /// It answers an older request than the latest, which is the second number, and the one before.
+    /// The message answers an older request. The second number is the latest request; the one before it is also
+    /// accepted.
     #[error("answers request {0}, where {1} is the latest")]
     Stale(u8, u8),
-    /// A message that carries no EAP. What Authenticated-EAP-Transfer carries is protected by a key that nobody here
-    /// has, so it is one of them.
+    /// The message carries no EAP. Authenticated-EAP-Transfer is one of these, because its key is not available here.
     #[error("{0} carries no EAP")]
     NotEap(Code),
 }
 
-/// What a base station hears.
+/// The content of a station's message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FromStation<'a> {
-    /// A station asks for EAP.
+    /// The station requests EAP.
     Start,
     /// An EAP packet.
     Eap(&'a [u8]),
@@ -50,26 +52,26 @@ pub enum FromStation<'a> {
 /// The station's side of EAP over PKMv2.
 #[derive(Clone, Debug, Default)]
 pub struct StationSide {
-    /// Of the latest PKM-REQ.
+    /// Identifier of the latest PKM-REQ.
     identifier: u8,
-    /// Of the one before, in the same conversation.
+    /// Identifier of the previous PKM-REQ of the same conversation.
     before: u8,
-    /// The latest's EAP packet, by which a repetition is known; empty after EAP-Start.
+    /// The EAP packet of the latest PKM-REQ, to detect retransmissions; empty after EAP-Start.
     last: Vec<u8>,
 }
 
 impl StationSide {
-    /// A station that has said nothing yet.
+    /// Creates the station's side.
     #[must_use]
     pub const fn new() -> Self {
         Self { identifier: UNSOLICITED, before: UNSOLICITED, last: Vec::new() }
     }
-    /// Identifier of the latest PKM-REQ.
+    /// Returns the identifier of the latest PKM-REQ.
     #[must_use]
     pub const fn identifier(&self) -> u8 {
         self.identifier
     }
-    /// Goes on after a PKM-REQ of another exchange, with this identifier.
+    /// Continues after another exchange's PKM-REQ with this identifier.
     pub fn resume_after(&mut self, identifier: u8) {
         (self.identifier, self.before) = (identifier, UNSOLICITED);
         self.last.clear();
@@ -85,7 +87,7 @@ impl StationSide {
         self.last.clear();
         self.append_start_again(out);
     }
-    /// Appends the EAP-Start once more, unchanged.
+    /// Appends the latest EAP-Start again, unchanged.
     pub fn append_start_again(&self, out: &mut Vec<u8>) {
         message::emit_message(out, (Direction::Request, Code::EapStart, self.identifier), None);
     }
@@ -99,10 +101,10 @@ impl StationSide {
         let header = (Direction::Request, Code::EapTransfer, self.identifier);
         message::emit_message(out, header, Some((AttributeType::EAP_PAYLOAD, eap)));
     }
-    /// The EAP packet in a message of the base station.
+    /// Returns the EAP packet of a base station's message.
     ///
     /// # Errors
-    /// There is none for us; the message is dropped.
+    /// The message has no EAP packet for this station and is dropped.
     pub fn unwrap_eap<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], EapTransferError> {
         let message = PkmMessage::parse(bytes)?;
         if message.direction() != Direction::Response {
@@ -118,20 +120,20 @@ impl StationSide {
 /// The base station's side of EAP over PKMv2, for one station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BaseSide {
-    /// Of the PKM-REQ heard last.
+    /// Identifier of the latest PKM-REQ.
     identifier: u8,
 }
 
 impl BaseSide {
-    /// A base station that has heard nothing from its station yet.
+    /// Creates the base station's side.
     #[must_use]
     pub const fn new() -> Self {
         Self { identifier: UNSOLICITED }
     }
-    /// What a message of the station says. Its identifier is that of answers from now on.
+    /// Returns the content of a station's message. Later replies use its identifier.
     ///
     /// # Errors
-    /// Nothing about EAP; the message is dropped.
+    /// The message has no EAP content and is dropped.
     pub fn unwrap_eap<'a>(&mut self, bytes: &'a [u8]) -> Result<FromStation<'a>, EapTransferError> {
         let message = PkmMessage::parse(bytes)?;
         if message.direction() != Direction::Request {
@@ -190,7 +192,7 @@ mod tests {
         let response = build_octets(|out| station.wrap_eap(out, b"me"));
         assert_eq!(build_octets(|out| station.wrap_eap(out, b"me")), response);
         assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 3);
-        // The same words in another conversation are a new message.
+        // The same octets in another conversation are a new message.
         station.emit_start(&mut Vec::new());
         assert_eq!(build_octets(|out| station.wrap_eap(out, b"my proof"))[2], 5);
     }
@@ -203,7 +205,7 @@ mod tests {
         base.unwrap_eap(&build_octets(|out| station.emit_start(out))).unwrap();
         let old = build_octets(|out| base.wrap_eap(out, b"who?"));
         station.wrap_eap(&mut Vec::new(), b"me");
-        // The base station may have missed that.
+        // The base station may not have received the previous message.
         assert_eq!(station.unwrap_eap(&old), Ok(&b"who?"[..]));
         station.wrap_eap(&mut Vec::new(), b"my proof");
         assert_eq!(station.unwrap_eap(&old), Err(EapTransferError::Stale(1, 3)));

@@ -7,7 +7,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use usher_core::{Instant, Seed};
 
-/// Parses octets; what is a message is printed, looked into, written again and must say the same.
+/// Parses octets. A valid message is printed, inspected, and must encode to an equal one.
 pub fn check_message(bytes: &[u8]) -> bool {
     let Ok(view) = PkmMessage::parse(bytes) else { return true };
     let owned = OwnedMessage::from(view);

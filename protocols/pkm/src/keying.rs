@@ -1,5 +1,5 @@
-//! From an authorization key to traffic keys: the SA-TEK handshake and the first exchange of traffic keys (IEEE
-//! 802.16e-2005, 7.2.2.5 and 7.2.2.6), as two automata without input or output of their own.
+//! The key exchange: the SA-TEK handshake and the first exchange of traffic keys under an authorization key (IEEE
+//! 802.16e-2005, 7.2.2.5 and 7.2.2.6), as two state machines without input or output of their own.
 //!
 //! ```text
 //! Station                                     Base
@@ -9,26 +9,29 @@
 //!    ─── PKMv2 Key-Request (SAID, Nonce) ──────▶
 //!    ◀── PKMv2 Key-Reply (two TEKs, Nonce) ─────
 //! ```
-//! Every message has a CMAC-Digest, checked before anything else of it is believed, with a packet number above that of
-//! all before it. What is wrong is dropped without a word and counted. A message that goes out again has a packet number
-//! and digest of its own, and the random number or nonce of the first.
+//! Every message has a CMAC-Digest, which is verified first. Its packet number must exceed all before. An invalid
+//! message is counted and dropped without a reply. A retransmission has a new packet number and digest, and the
+//! random number or nonce of the first transmission.
 //!
-//! Each automaton is fed messages and its timeout, and then drained: `poll_transmit`, `poll_event`, `poll_work`.
+//! A host feeds each state machine messages and its timeout, and then drains it: `poll_transmit`, `poll_event`,
+//! `poll_work`.
 //!
-//! # What is known from where
-//! The order of messages and who repeats what are public descriptions' (a maker's system manual among them); attributes
-//! and their numbers, cryptographic suites and error codes are as Wireshark's dissector has them. Not confirmed by the
-//! standard's text:
-//! - The timers' defaults: SA-TEK-Challenge every second and SA-TEK-Request every 300 ms, each three times more. The
-//!   Key-Request's second (Operational Wait Timeout) is of the table of IEEE 802.16-2001, 10.2. That table has no limit for
-//!   repeating it; here it ends as the others do.
-//! - The base station waits for a Key-Request as long as a station repeats its own, from its latest SA-TEK-Response on.
-//! - A challenge says PKM identifier zero, for it answers nothing; the station counts on for its two requests.
-//! - The first traffic key of an association lives half as long as the second, so that there are always two.
-//! - The suite is AES-CCM with the key under AES key wrap (`02 01 04`), and no other; nothing is negotiated.
+//! # Sources
+//! The order of messages and the retransmitting sides come from public descriptions, a vendor's system manual among
+//! them. Attributes and their numbers, cryptographic suites and error codes are those of Wireshark's dissector. The
+//! standard's text does not confirm these:
+//! - Default timers: SA-TEK-Challenge every second and SA-TEK-Request every 300 ms, each with three retransmissions.
+//!   The
+//!   Key-Request's second (Operational Wait Timeout) is from the table of IEEE 802.16-2001, 10.2. That table sets no
+//! limit   of retransmissions; here the same limit applies.
+//! - The base station waits for a Key-Request from its latest SA-TEK-Response on, as long as a station retransmits
+//!   its own.
+//! - A challenge has PKM identifier zero, because it is unsolicited. The station counts on for its two requests.
+//! - The first traffic key of an association has half the lifetime of the second, so that there are always two.
+//! - The only suite is AES-CCM with AES key wrap (`02 01 04`); there is no negotiation.
 //!
-//! Left out: renewing keys before their lifetime ends, several security associations, SA-TEK-Update in handovers, group
-//! keys.
+//! Not implemented: key renewal before the end of the lifetime, several security associations, SA-TEK-Update in
+//! handovers, group keys.
 
 mod base;
 mod station;
@@ -49,24 +52,25 @@ use alloc::vec::Vec;
 use usher_core::automaton::AutomatonDiagram;
 use usher_core::{Duration, WorkRecord};
 
-/// The two sides as they run.
+/// The state tables of both sides, as they run.
 pub const AUTOMATA: [AutomatonDiagram; 2] = [base::BaseTable::DIAGRAM, station::StationTable::DIAGRAM];
 
 /// The cryptographic suite of associations: AES-CCM for data, and AES key wrap for keys.
 pub const SUITE: [u8; 3] = [2, 1, 4];
-/// The primary security association. The standard numbers it as the station's basic connection, which is the host's.
+/// The primary security association. The standard numbers it like the station's basic connection, which the host
+/// knows.
 pub const PRIMARY: u16 = 1;
 
-/// When a message without answer goes out again.
+/// The retransmissions of a message without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionPolicy {
-    /// After this time, which is more than zero.
+    /// The interval, more than zero.
     pub after: Duration,
-    /// So often beyond the first time.
+    /// Maximum retransmissions.
     pub times: u32,
 }
 
-/// What both sides of an exchange are made of; each uses its own part.
+/// The configuration of both sides; each uses its own part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyingConfig {
     /// The base station's SA-TEK-Challenge (SAChallengeTimer, SAChallengeMaxResends).
@@ -75,9 +79,9 @@ pub struct KeyingConfig {
     pub request: RetransmissionPolicy,
     /// The station's Key-Request (Operational Wait Timeout). The base station waits as long for the first.
     pub key_request: RetransmissionPolicy,
-    /// How long an authorization key lives, said in whole seconds.
+    /// Lifetime of an authorization key, sent in whole seconds.
     pub ak_lifetime: Duration,
-    /// How long a traffic key lives, said in whole seconds.
+    /// Lifetime of a traffic key, sent in whole seconds.
     pub tek_lifetime: Duration,
 }
 
@@ -93,22 +97,21 @@ impl Default for KeyingConfig {
     }
 }
 
-/// What an automaton has to say. [`KeyingEvent::Failed`] is its last word.
+/// An event of the key exchange. [`KeyingEvent::Failed`] is the last one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyingEvent {
-    /// Traffic keys are there: the station has them, or the base station has sent them for the first time. The first is
-    /// the older.
+    /// The station has traffic keys, or the base station has sent them for the first time. The first is the older.
     Keyed([Tek; 2]),
-    /// There will be none.
+    /// The exchange has failed.
     Failed(KeyingFailure),
 }
 
-/// Why there are no traffic keys.
+/// Why the exchange has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum KeyingFailure {
-    /// The other side did not say what it should have, or not soundly: waited for this.
+    /// The peer did not send this message, or not a valid one.
     Silence(Code),
-    /// The base station refused, with this error code.
+    /// The base station rejected the request with this error code.
     Rejected(u8),
 }
 
@@ -138,8 +141,8 @@ usher_core::counters! {
     }
 }
 
-/// The keying message that octets announce, without any check of the rest; `None`: it is another PKM message, or none.
-/// By it a host knows whom to give a message.
+/// Returns the keying message that the octets announce, without further checks, so that a host can dispatch it.
+/// `None`: another PKM message, or none.
 #[must_use]
 pub fn announced_code(bytes: &[u8]) -> Option<Code> {
     let [kind, code, ..] = *bytes else { return None };
@@ -157,19 +160,19 @@ pub fn announced_code(bytes: &[u8]) -> Option<Code> {
         .then_some(code)
 }
 
-/// What both automata keep: the key, packet numbers, and what waits for the host.
+/// The common state of both sides: the key, packet numbers, and pending outputs.
 #[derive(Clone, Debug)]
 struct KeyingSide {
     key: AuthKey,
     direction: Direction,
-    /// Of the message sent last; the first is one.
+    /// Packet number of the latest sent message; the first is one.
     sent: u32,
-    /// Of the message heard last.
+    /// Packet number of the latest received message.
     received: u32,
     out: VecDeque<Vec<u8>>,
     events: VecDeque<KeyingEvent>,
     counters: KeyingCounters,
-    /// Digests made or checked, and traffic keys wrapped or unwrapped, since the host asked.
+    /// Digests computed or verified, and traffic keys wrapped or unwrapped, since the last poll.
     digests: u32,
     keys: u32,
 }
@@ -189,12 +192,12 @@ impl KeyingSide {
         }
     }
 
-    /// A message of this side's that names the key.
+    /// Creates a message of this side with the key's number.
     fn build_message(&self, code: Code, identifier: u8) -> OwnedMessage {
         OwnedMessage::new(self.direction, code, identifier)
             .with_attribute(AttributeType::KEY_SEQUENCE_NUMBER, &[self.key.sequence_number()])
     }
-    /// A message of the handshake.
+    /// Creates a handshake message.
     fn build_handshake(&self, code: Code, identifier: u8, base: [u8; 8]) -> OwnedMessage {
         self.build_message(code, identifier)
             .with_attribute(AttributeType::AKID, &self.key.id())
@@ -202,7 +205,7 @@ impl KeyingSide {
     }
 
     fn send_message(&mut self, message: &OwnedMessage, again: bool) {
-        // A key is not used for so many messages.
+        // A key never serves that many messages.
         self.sent = self.sent.saturating_add(1);
         let mut bytes = Vec::new();
         protect::seal_message(message, &self.key, self.sent, &mut bytes);
@@ -213,7 +216,7 @@ impl KeyingSide {
         self.out.push_back(bytes);
     }
 
-    /// A message that is to be believed and is of our key; `None`: dropped and counted.
+    /// Verifies a message under this key; `None`: it is counted and dropped.
     fn open_message<'a>(&mut self, bytes: &'a [u8]) -> Option<PkmMessage<'a>> {
         let sound = protect::open_message(bytes, &self.key);
         self.digests +=
@@ -261,14 +264,14 @@ impl KeyingSide {
     }
 }
 
-/// Attributes as the value of a compound one.
+/// Encodes attributes as the value of a compound attribute.
 fn encode_compound(attributes: &[(AttributeType, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     message::emit_attributes(&mut out, attributes);
     out
 }
 
-/// What both sides say of themselves: PKM version 2, EAP at network entry, CMAC.
+/// Encodes the parameters of both sides: PKM version 2, EAP at network entry, CMAC.
 fn encode_negotiation() -> Vec<u8> {
     encode_compound(&[(AttributeType(1), &[2]), (AttributeType(2), &[2]), (AttributeType(3), &[2])])
 }

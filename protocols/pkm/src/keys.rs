@@ -1,14 +1,14 @@
-//! The keys that follow from an EAP method's: PMK, AK and what is derived from it (IEEE 802.16e-2005, 7.2.2.2).
+//! Key derivation from an EAP method's master session key: PMK, AK and further keys (IEEE 802.16e-2005, 7.2.2.2).
 //!
 //! ```text
 //! MSK (512 bits) ── last 160 bits ──▶ PMK ── Dot16KDF(station, base station, "AK") ──▶ AK (160 bits)
 //! AK ── Dot16KDF(station, base station, "CMAC_KEYS+KEK") ──▶ CMAC_KEY_U | CMAC_KEY_D | KEK (128 bits each)
 //! AK ── Dot16KDF(sequence number, station, base station, "AK") ──▶ AKID (64 bits)
 //! ```
-//! Without RSA authorization there is no PAK, and the AK follows from the PMK alone. A published example with its
-//! results confirms the MSK's truncation, Dot16KDF (the octets and the order of what the CMAC covers, which end is
-//! truncated), AK and AKID. That the string for the CMAC keys and the KEK is as above, and that they come in this order,
-//! is what descriptions of the standard say; no published values were found for them.
+//! Without RSA authorization there is no PAK, and the AK follows from the PMK alone. A published example confirms the
+//! MSK's truncation, Dot16KDF (the octets and their order in the CMAC, and the truncated end), AK and AKID. The
+//! string for the CMAC keys and the KEK, and their order, come from descriptions of the standard. No published values
+//! were found for them.
 
 use crate::code::Direction;
 use usher_crypto::SecretValue;
@@ -17,7 +17,7 @@ use usher_crypto::aes::{self, cmac};
 /// Octets of PMK and AK.
 const LONG: usize = 20;
 
-/// An authorization key with all that follows from it.
+/// An authorization key and the keys derived from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuthKey {
     sequence: u8,
@@ -28,8 +28,8 @@ pub struct AuthKey {
 }
 
 impl AuthKey {
-    /// What follows from the master session key of an EAP method, between a station and a base station with these
-    /// addresses. Of the sequence number the last four bits count.
+    /// Derives the keys of a station and a base station from an EAP master session key. Only the last four bits of
+    /// the sequence number count.
     #[must_use]
     pub fn new(msk: &[u8; 64], station: [u8; 6], base: [u8; 6], sequence: u8) -> Self {
         let sequence = sequence & 0x0f;
@@ -45,31 +45,31 @@ impl AuthKey {
         };
         Self { sequence, id: *id, up: third(0), down: third(1), kek: third(2) }
     }
-    /// Its number, of four bits.
+    /// Returns its number, of four bits.
     #[must_use]
     pub const fn sequence_number(&self) -> u8 {
         self.sequence
     }
-    /// Its name, AKID.
+    /// Returns its identifier, AKID.
     #[must_use]
     pub const fn id(&self) -> [u8; 8] {
         self.id
     }
-    /// The key of digests in one direction: CMAC_KEY_U or CMAC_KEY_D.
+    /// Returns the digest key of a direction: CMAC_KEY_U or CMAC_KEY_D.
     pub(crate) fn digest_key(&self, direction: Direction) -> &[u8; aes::LEN] {
         match direction {
             Direction::Request => &self.up,
             Direction::Response => &self.down,
         }
     }
-    /// The key that encrypts traffic keys.
+    /// Returns the key that encrypts traffic keys.
     pub(crate) fn kek(&self) -> &[u8; aes::LEN] {
         &self.kek
     }
 }
 
-/// Dot16KDF with CMAC: blocks of `CMAC(last 128 bits of the key, number of the block from zero | string | bits wanted)`,
-/// both numbers of 32 bits, and of their concatenation the last bits.
+/// Dot16KDF with CMAC. Each block is `CMAC(last 128 bits of the key, block number from zero | string | output bits)`,
+/// with both numbers in 32 bits. The result is the last bits of the concatenated blocks.
 fn dot16_kdf<const N: usize>(key: &[u8; LONG], string: &[&[u8]]) -> SecretValue<[u8; N]> {
     let mut short = SecretValue::new([0; aes::LEN]);
     short.copy_from_slice(&key[LONG - aes::LEN..]);
@@ -97,7 +97,7 @@ fn dot16_kdf<const N: usize>(key: &[u8; LONG], string: &[&[u8]]) -> SecretValue<
 mod tests {
     use super::*;
 
-    /// The example in a public program that derives 802.16's keys: an MSK, two addresses, and the AK and AKID from them.
+    /// The example of a public program that derives 802.16 keys: an MSK and two addresses, with their AK and AKID.
     const MSK: [u8; 64] = [
         0xd1, 0x58, 0x87, 0xdb, 0x8e, 0x5c, 0x55, 0x50, 0x2c, 0xf7, 0xe5, 0x18, 0xc6, 0x21, 0xaa, 0x87, 0xbe,
         0x93, 0xc4, 0x94, 0x19, 0x09, 0xf8, 0x53, 0x8c, 0x49, 0xf7, 0x5e, 0x2e, 0xa4, 0x08, 0x61, 0xa1, 0x90,
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(format!("{:?}", key.kek), "Key(..)");
     }
 
-    /// The three keys are the three blocks of one derivation: 384 bits are no multiple less.
+    /// The three keys are the three blocks of one derivation, because 384 bits are three full blocks.
     #[test]
     fn cmac_keys_and_kek_are_blocks_of_one_derivation() {
         let pmk: [u8; LONG] = MSK[44..].try_into().unwrap();

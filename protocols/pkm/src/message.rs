@@ -1,4 +1,4 @@
-//! Messages: a checked view, an owned representation, and writers into a caller's buffer.
+//! Messages: a checked view, an owned form, and writers into a caller's buffer.
 
 use crate::attribute::{self, AttributeIter, AttributeType, PkmAttribute};
 use crate::code::{Code, Direction};
@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// Why octets are no PKM message. A receiver drops it and counts it.
+/// Why octets are not a PKM message. A receiver drops and counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MessageError {
-    /// It ends before what it announces.
+    /// The octets end too early.
     #[error(transparent)]
     Truncated(#[from] TruncatedError),
     /// A management message type other than 9 and 10.
@@ -18,31 +18,30 @@ pub enum MessageError {
     /// A reserved code.
     #[error("reserved code {0}")]
     ReservedCode(u8),
-    /// A code that this side does not send.
+    /// A code of the other direction.
     #[error("{1} in a {0}")]
     WrongDirection(Direction, Code),
-    /// A length given in no octets or in more than four.
+    /// A length in no octets or in more than four.
     #[error("a length in {0} octets")]
     LengthFieldSize(usize),
-    /// An attribute without value.
+    /// An attribute without a value.
     #[error("{0} is empty")]
     Empty(AttributeType),
-    /// A value beyond [`crate::MAX_VALUE`].
+    /// A value longer than [`crate::MAX_VALUE`].
     #[error("{0} with {1} octets")]
     TooLong(AttributeType, usize),
-    /// A value whose length is not that of its type.
+    /// A value whose length does not match its type.
     #[error("{0} with {1} octets")]
     WrongLength(AttributeType, usize),
     /// More attributes than [`crate::MAX_ATTRIBUTES`].
     #[error("too many attributes")]
     TooMany,
-    /// Something that its code cannot do without is not there.
+    /// A mandatory attribute is missing.
     #[error("{0} without {1}")]
     Missing(Code, AttributeType),
 }
 
-/// A message that has been checked: every attribute is whole, of its type's length, and all that its code cannot do
-/// without are there.
+/// A checked message: every attribute is whole and has its type's length, and all mandatory ones are present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PkmMessage<'a> {
     direction: Direction,
@@ -55,7 +54,7 @@ impl<'a> PkmMessage<'a> {
     /// Checks octets, from the management message type on.
     ///
     /// # Errors
-    /// They are no PKM message.
+    /// The octets are not a PKM message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let mut r = OctetReader::new(bytes);
         let kind = r.read_u8()?;
@@ -74,37 +73,37 @@ impl<'a> PkmMessage<'a> {
         }
     }
 
-    /// Who sent it.
+    /// Returns the direction.
     #[must_use]
     pub const fn direction(&self) -> Direction {
         self.direction
     }
-    /// What it says.
+    /// Returns the code.
     #[must_use]
     pub const fn code(&self) -> Code {
         self.code
     }
-    /// Which request it is or answers.
+    /// Returns the identifier of the request, or of the request that this message answers.
     #[must_use]
     pub const fn identifier(&self) -> u8 {
         self.identifier
     }
-    /// Its attributes, in their order.
+    /// Returns the attributes, in order.
     #[must_use]
     pub const fn attributes(&self) -> AttributeIter<'a> {
         AttributeIter::from_checked(self.attributes)
     }
-    /// The value of the first attribute of this type.
+    /// Returns the value of the first attribute of this type.
     #[must_use]
     pub fn get(&self, kind: AttributeType) -> Option<&'a [u8]> {
         self.attributes().find(|a| a.kind == kind).map(|a| a.value)
     }
-    /// The value of the first attribute of this type where it has `N` octets, as fixed ones do.
+    /// Returns the value of the first attribute of this type if it has `N` octets, as fixed ones do.
     #[must_use]
     pub fn get_array<const N: usize>(&self, kind: AttributeType) -> Option<[u8; N]> {
         self.get(kind)?.try_into().ok()
     }
-    /// The EAP packet that it carries.
+    /// Returns the EAP packet, if there is one.
     #[must_use]
     pub fn eap_packet(&self) -> Option<&'a [u8]> {
         self.get(AttributeType::EAP_PAYLOAD)
@@ -112,7 +111,7 @@ impl<'a> PkmMessage<'a> {
 }
 
 impl fmt::Display for PkmMessage<'_> {
-    /// `PKM-REQ 7 EAP-Transfer: EAP-Payload 22`, with each value's octets.
+    /// `PKM-REQ 7 EAP-Transfer: EAP-Payload 22`, with the number of octets of each value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.direction, self.identifier, self.code)?;
         for (i, PkmAttribute { kind, value }) in self.attributes().enumerate() {
@@ -127,33 +126,33 @@ impl fmt::Debug for PkmMessage<'_> {
     }
 }
 
-/// A message that owns its attributes, to be built or kept. Nothing in it is checked.
+/// A message that owns its attributes, to build or store one. Nothing in it is checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedMessage {
-    /// Who sends it.
+    /// The direction.
     pub direction: Direction,
-    /// What it says.
+    /// The code.
     pub code: Code,
-    /// Which request it is or answers.
+    /// The identifier of the request, or of the request that this message answers.
     pub identifier: u8,
-    /// Its attributes, in their order.
+    /// The attributes, in order.
     pub attributes: Vec<(AttributeType, Vec<u8>)>,
 }
 
 impl OwnedMessage {
-    /// A message without attributes.
+    /// Creates a message without attributes.
     #[must_use]
     pub const fn new(direction: Direction, code: Code, identifier: u8) -> Self {
         Self { direction, code, identifier, attributes: Vec::new() }
     }
-    /// With one more attribute.
+    /// Adds an attribute.
     #[must_use]
     pub fn with_attribute(mut self, kind: AttributeType, value: &[u8]) -> Self {
         self.attributes.push((kind, value.to_vec()));
         self
     }
-    /// Appends it to `out`. Attributes without value are left out, and values are cut off at [`crate::MAX_VALUE`]
-    /// octets: the wire has no form for the first, and this implementation reads nothing longer.
+    /// Appends the message to `out`. An attribute without a value has no encoding and is skipped. A value is
+    /// truncated to [`crate::MAX_VALUE`] octets, the limit of the parser.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut w = OctetWriter::new(out);
         w.write_u8(self.direction.message_type()).write_u8(self.code.octet()).write_u8(self.identifier);
@@ -170,7 +169,7 @@ impl From<PkmMessage<'_>> for OwnedMessage {
     }
 }
 
-/// Appends a message with one attribute at most, without going through [`OwnedMessage`].
+/// Appends a message with at most one attribute, without an [`OwnedMessage`].
 pub(crate) fn emit_message(
     out: &mut Vec<u8>,
     (direction, code, identifier): (Direction, Code, u8),
@@ -183,7 +182,7 @@ pub(crate) fn emit_message(
     }
 }
 
-/// Appends attributes: a compound one's value.
+/// Appends attributes, for the value of a compound one.
 pub(crate) fn emit_attributes(out: &mut Vec<u8>, attributes: &[(AttributeType, &[u8])]) {
     let mut w = OctetWriter::new(out);
     for (kind, value) in attributes {

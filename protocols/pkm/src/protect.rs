@@ -1,11 +1,12 @@
-//! The CMAC-Digest of messages: made, checked, and never taken twice.
+//! The CMAC-Digest of messages: computed and verified, with replay protection by packet number.
 //!
-//! The digest is `CMAC(CMAC_KEY_U or CMAC_KEY_D, AKID | CMAC_PN | CID | 16 zero bits | message)`, of which the most
-//! significant 64 bits go out behind the packet number; the message is covered from its management message type up to
-//! the attribute itself, which comes last. Drafts of 802.16e put another key number where the AKID stands, with which the
-//! header would not fill an AES block, as it says of itself that it does; that the published text has the AKID, and which
-//! half of the CMAC is kept, was not confirmed by the text. The connection identifier is zero here: a host's frame does
-//! not show it.
+//! The digest is `CMAC(CMAC_KEY_U or CMAC_KEY_D, AKID | CMAC_PN | CID | 16 zero bits | message)`. Its most
+//! significant 64 bits follow the packet number. It covers the message from its management message type up to the
+//! attribute itself, which is the last.
+//!
+//! Drafts of 802.16e have another key number in place of the AKID. With it the header would not fill an AES block, as
+//! the draft says it does. The published text does not confirm the AKID, nor which half of the CMAC is kept. The
+//! connection identifier is zero here, because a host's frame does not contain it.
 
 use crate::attribute::AttributeType;
 use crate::code::Direction;
@@ -17,16 +18,16 @@ use usher_crypto::{aes, digest};
 /// Octets of the attribute: type, length, packet number and half a CMAC.
 const ATTRIBUTE: usize = 2 + 4 + 8;
 
-/// Why a message is not believed.
+/// Why a message fails verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtectionError {
-    /// It is no message.
+    /// The octets are not a message.
     #[error(transparent)]
     Malformed(#[from] MessageError),
-    /// It does not end in a CMAC-Digest.
+    /// The last attribute is not a CMAC-Digest.
     #[error("no CMAC-Digest at the end")]
     Unsigned,
-    /// Its digest is of another key or another message.
+    /// The digest does not match the key and the message.
     #[error("wrong CMAC-Digest")]
     WrongDigest,
 }
@@ -49,17 +50,17 @@ pub fn seal_message(message: &OwnedMessage, key: &AuthKey, number: u32, out: &mu
     out.extend_from_slice(&code);
 }
 
-/// A message whose digest is right, and its packet number.
+/// Verifies a message and returns it with its packet number.
 ///
 /// # Errors
-/// It is not to be believed.
+/// The message fails verification.
 pub fn open_message<'a>(bytes: &'a [u8], key: &AuthKey) -> Result<(PkmMessage<'a>, u32), ProtectionError> {
     let message = PkmMessage::parse(bytes)?;
     let Some((covered, &[kind, 12, a, b, c, d, ref code @ ..])) = bytes.split_last_chunk::<ATTRIBUTE>()
     else {
         return Err(ProtectionError::Unsigned);
     };
-    // What looks like the attribute might be the end of another one's value.
+    // The octets of the attribute could be the end of another attribute's value.
     let last = message.attributes().last().is_some_and(|a| a.kind == AttributeType::CMAC_DIGEST);
     if !last || AttributeType(kind) != AttributeType::CMAC_DIGEST {
         return Err(ProtectionError::Unsigned);
@@ -108,7 +109,7 @@ mod tests {
         let mut out = Vec::new();
         key_request().emit(&mut out);
         assert_eq!(open_message(&out, &test_key(3)), Err(ProtectionError::Unsigned));
-        // The attribute's octets at the end of another value are none.
+        // The attribute's octets at the end of another value are not a digest.
         let within = &sealed_request(1)[sealed_request(1).len() - ATTRIBUTE..];
         out.clear();
         key_request().with_attribute(AttributeType::DISPLAY_STRING, within).emit(&mut out);
@@ -118,7 +119,7 @@ mod tests {
             open_message(&sealed_request(1)[1..], &test_key(3)),
             Err(ProtectionError::Malformed(_))
         ));
-        // The same octets from the other side are under another key.
+        // The same octets in the other direction use another key.
         let mut turned = sealed_request(1);
         (turned[0], turned[1]) = (10, 24);
         assert!(open_message(&turned, &test_key(3)).is_err());

@@ -1,4 +1,4 @@
-//! How a peer shows who it is: PAP (RFC 1334), CHAP (RFC 1994), MS-CHAPv2 (RFC 2759) and EAP (RFC 3748).
+//! The authentication protocols: PAP (RFC 1334), CHAP (RFC 1994), MS-CHAPv2 (RFC 2759) and EAP (RFC 3748).
 
 pub(crate) mod authenticator;
 pub mod message;
@@ -34,7 +34,7 @@ usher_core::named! {
 }
 
 impl AuthenticationProtocol {
-    /// The data of LCP's option that names it.
+    /// Returns the data of LCP's Authentication-Protocol option.
     #[must_use]
     pub const fn lcp_option(self) -> &'static [u8] {
         match self {
@@ -44,12 +44,12 @@ impl AuthenticationProtocol {
             Self::Pap => &[0xc0, 0x23],
         }
     }
-    /// The one that LCP's option names.
+    /// Returns the protocol of LCP's option data; `None`: unknown.
     #[must_use]
     pub fn of_option(data: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.lcp_option() == data)
     }
-    /// The protocol that carries it.
+    /// Returns the PPP protocol of its packets.
     #[must_use]
     pub const fn ppp_protocol(self) -> PppProtocol {
         match self {
@@ -60,14 +60,14 @@ impl AuthenticationProtocol {
     }
 }
 
-/// What a peer shows to prove that it is who it says.
+/// A peer's proof of its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AuthenticationProof {
-    /// PAP: its password.
+    /// PAP: the password.
     Pap(SecretValue),
     /// CHAP with MD5.
     Chap {
-        /// The identifier that the response is over.
+        /// The identifier, part of the hash.
         identifier: u8,
         /// The challenge.
         challenge: [u8; 16],
@@ -85,12 +85,12 @@ pub enum AuthenticationProof {
         /// The NT response.
         response: [u8; 24],
     },
-    /// EAP: its packet; the first of a conversation is an Identity response.
+    /// An EAP packet. The first of a conversation is an Identity response.
     Eap(Vec<u8>),
 }
 
 impl fmt::Debug for AuthenticationProof {
-    /// Which it is, and nothing of what it proves.
+    /// Prints the protocol only, never the proof.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Pap(_) => "Pap(..)",
@@ -101,14 +101,14 @@ impl fmt::Debug for AuthenticationProof {
     }
 }
 
-/// What a client knows of a user, and shows only as these protocols allow.
+/// A user's credentials on a client.
 #[derive(Clone)]
 pub struct PppCredentials {
     /// The user's name: Peer-ID of PAP, Name of CHAP, Identity of EAP.
     pub name: Vec<u8>,
     /// The password, for all but EAP.
     pub password: SecretValue,
-    /// What may be used, by preference.
+    /// The authentication protocols to accept, by preference.
     pub protocols: Vec<AuthenticationProtocol>,
     /// EAP's methods, by preference.
     pub eap_methods: Arc<[Box<dyn PeerOffer>]>,

@@ -1,4 +1,4 @@
-//! The option negotiation automaton as the table of RFC 1661 §4.1. LCP and each network control protocol run one.
+//! The option negotiation automaton, as the table of RFC 1661 §4.1. LCP and each network control protocol run one.
 
 use usher_core::{automaton, names};
 
@@ -101,13 +101,14 @@ names! {
 automaton! {
     /// The table of RFC 1661 §4.1. Its footnotes:
     ///
-    /// - \[p\]: this side does not wait passively: a PPPoE session has a beginning and an end (§4.2, Stopped).
-    /// - \[r\]: an Open where the layer is open already is nothing; nobody here means by it to negotiate anew (§4.3, Open).
-    /// - \[x\]: an answer to a request that has been answered is invalid (§4.3, RCA) and does not reach the table, so that a
-    ///   frame that comes twice takes no link down. The rows stand as the RFC has them.
+    /// - \[p\]: no passive option. A PPPoE session has a beginning and an end (§4.2, Stopped).
+    /// - \[r\]: an Open event in an open layer does nothing. This crate does not restart a negotiation by it (§4.3,
+    ///   Open).
+    /// - \[x\]: a second reply to a request is invalid (§4.3, RCA) and does not reach the table. A duplicated frame
+    ///   therefore takes no link down. The rows stand as the RFC has them.
     ///
-    /// For the same reason RCR+ in Opened does not reach the table where the request is, octet for octet, the one that was
-    /// acknowledged less than a Restart timer ago: it is acknowledged again.
+    /// For the same reason RCR+ in Opened does not reach the table if the request is a copy of the acknowledged one. A
+    /// copy is identical and comes less than a Restart timer later. It is acknowledged again.
     pub OptionNegotiation("ppp-option-negotiation", "RFC 1661, 4.1"): State from Initial, on Event, do Action;
     Initial {
         Up => [] Closed;
@@ -266,11 +267,11 @@ automaton! {
 }
 
 impl State {
-    /// Whether the Restart timer may run: the states that answer its expiry (RFC 1661 §4.1).
+    /// True if the Restart timer may run in this state (RFC 1661 §4.1).
     pub(crate) const fn is_timed(self) -> bool {
         matches!(self, Self::Closing | Self::Stopping | Self::ReqSent | Self::AckRcvd | Self::AckSent)
     }
-    /// Whether packets can come: the lower layer is up.
+    /// True if the lower layer is up, so that packets can come.
     pub(crate) const fn has_lower(self) -> bool {
         !matches!(self, Self::Initial | Self::Starting)
     }

@@ -1,4 +1,4 @@
-//! The host's side: discovery, one session, and another when that has ended (RFC 2516).
+//! The host's side: discovery, one session, and the next after its end (RFC 2516).
 
 use crate::auth::PppCredentials;
 use crate::ipv6::dhcp::link_layer_duid;
@@ -20,54 +20,54 @@ use usher_core::{
     Transmit, WallTime, WorkRecord,
 };
 
-/// Octets of our Host-Uniq.
+/// Octets of the client's Host-Uniq.
 const HOST_UNIQ: usize = 8;
-/// PADR that are sent before another PADI (RFC 2516 §8).
+/// Maximum PADRs before the client starts over with a PADI (RFC 2516 §8).
 const REQUESTS: u32 = 4;
-/// Octets of a cookie, or Relay-Session-Id, that are sent back: more leave no room for the rest.
+/// Maximum octets of a cookie or Relay-Session-Id that the client returns. Longer values leave no room for other tags.
 const OPAQUE: usize = 1024;
 
-/// What a [`PppoeClient`] asks for.
+/// The configuration of a [`PppoeClient`].
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// At which port.
+    /// The port.
     pub port: PortId,
-    /// This side's address there.
+    /// The client's address at the port.
     pub address: MacAddress,
-    /// Octets of the longest payload of a frame there (the interface's MTU).
+    /// Octets of the longest payload of a frame at the port (the interface's MTU).
     pub mtu: u16,
-    /// The service; empty: any.
+    /// Service-Name; empty: any.
     pub service: String,
-    /// The concentrator by its AC-Name; empty: any.
+    /// AC-Name of the concentrator; empty: any.
     pub concentrator: String,
-    /// Who the user is.
+    /// The user's credentials.
     pub credentials: Arc<PppCredentials>,
-    /// Whether the concentrator has to ask who the user is. What proves who the concentrator is comes with that alone: without it
-    /// anybody on the Ethernet could be one.
+    /// True if the concentrator must authenticate the user. Only then can the concentrator prove itself. Without it,
+    /// any station of the Ethernet can pose as a concentrator.
     pub requires_authentication: bool,
-    /// Whether IPv4 is wanted.
+    /// True to request IPv4.
     pub ipv4: bool,
-    /// Whether name servers are asked for (RFC 1877).
+    /// True to request name servers (RFC 1877).
     pub dns: bool,
-    /// Whether IPv6 is wanted, and under which interface identifier; zero: chance decides.
+    /// The interface identifier to request for IPv6, zero for a random one; `None`: no IPv6.
     pub ipv6: Option<InterfaceIdentifier>,
-    /// Whether a prefix is asked for, for a network behind this host (RFC 8415).
+    /// True to request a prefix for a network behind this host (RFC 8415).
     pub delegation: bool,
-    /// How the link is kept.
+    /// Timers and limits of the link.
     pub link: LinkConfig,
-    /// The first wait for a PADO or PADS; each further one is twice as long.
+    /// The first wait for a PADO or PADS. Each further wait is twice as long.
     pub initial_timeout: Duration,
-    /// The longest wait, and that before another session after one that had been refused.
+    /// The longest wait, and the wait after a refused session.
     pub longest: Duration,
-    /// PADI that are sent for one session; zero: without end.
+    /// PADIs per session; zero: unlimited.
     pub attempts: u32,
-    /// Whether another session is begun when one has ended, other than by [`ClientCommand::Disconnect`].
+    /// True to begin another session after an end, except by [`ClientCommand::Disconnect`].
     pub persist: bool,
 }
 
 impl ClientConfig {
-    /// What a client at this port asks for as this user: any service, IPv4 with name servers and IPv6, waits from 1 s to 30 s,
-    /// five PADI, no other session by itself.
+    /// Returns the default configuration: any service, IPv4 with name servers, IPv6, waits of 1 s to 30 s, five PADIs,
+    /// no reconnection.
     #[must_use]
     pub fn new(port: PortId, address: MacAddress, credentials: PppCredentials) -> Self {
         Self {
@@ -91,33 +91,33 @@ impl ClientConfig {
     }
 }
 
-/// What a [`PppoeClient`] is told.
+/// A command to a [`PppoeClient`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientCommand {
-    /// Begin a session.
+    /// Begins a session.
     Connect,
-    /// End it, or stop trying.
+    /// Ends the session, or stops the attempts to get one.
     Disconnect,
 }
 
-/// What a [`PppoeClient`] says.
+/// An event of a [`PppoeClient`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
     /// A concentrator has confirmed a session.
     SessionStarted {
-        /// Its address.
+        /// The concentrator's address.
         concentrator: MacAddress,
         /// SESSION_ID.
         number: u16,
     },
-    /// The concentrator believes that this side is who it says.
+    /// The concentrator has authenticated this side.
     Authenticated,
-    /// A concentrator refuses, in its own words.
+    /// A concentrator refuses, with a text.
     RefusalMessage {
-        /// What it says.
+        /// The text.
         message: Vec<u8>,
     },
-    /// Packets of this network are to be let through.
+    /// Forward packets of this network.
     Install {
         /// The concentrator's address.
         concentrator: MacAddress,
@@ -128,33 +128,33 @@ pub enum ClientEvent {
         /// The addresses of both ends.
         network: LinkNetwork,
     },
-    /// And not any more.
+    /// Stop forwarding packets of this network.
     Remove {
-        /// Which network.
+        /// The network.
         family: AddressFamily,
     },
-    /// Packets may be so long from now on (RFC 4638 §5.2).
+    /// The maximum packet length has grown (RFC 4638 §5.2).
     Mtu {
-        /// Octets.
+        /// Octets of the longest packet.
         mtu: u16,
     },
-    /// The router has advertised prefixes, of which hosts make addresses, and other parameters of the link.
+    /// The router has advertised prefixes, from which hosts form addresses, and parameters of the link.
     Advertised {
-        /// What it says.
+        /// The advertisement.
         advertisement: RouterAdvertisement,
     },
-    /// A prefix was delegated for a network behind this host, or its time was renewed.
+    /// A prefix for a network behind this host was delegated or renewed.
     Delegated {
-        /// The prefix.
+        /// The prefix and its lifetimes.
         delegation: DelegatedPrefix,
     },
-    /// The prefix is not this host's any more. It goes with IPv6, too.
+    /// The delegated prefix is no longer valid. Removal of IPv6 withdraws it too.
     Withdrawn,
-    /// The session has ended, or none came to be.
+    /// The session has ended, or could not be established.
     Ended {
-        /// Why.
+        /// The reason.
         reason: EndReason,
-        /// Another is tried for at this time.
+        /// The time of the next attempt.
         retry_at: Option<Instant>,
     },
 }
@@ -196,14 +196,14 @@ usher_core::counters! {
 #[derive(Debug)]
 enum ClientState {
     Idle,
-    /// A session is begun at that time.
+    /// A session begins at this time.
     Waiting(Instant),
-    /// PADI is sent.
+    /// A PADI is sent.
     Initiated {
         due: Instant,
         wait: Duration,
     },
-    /// PADR is sent.
+    /// A PADR is sent.
     Requested {
         offer: DiscoveryOffer,
         due: Instant,
@@ -217,7 +217,7 @@ enum ClientState {
     },
 }
 
-/// What of a PADO goes into the PADR.
+/// The parts of a PADO that the PADR needs.
 #[derive(Clone, Debug)]
 struct DiscoveryOffer {
     concentrator: MacAddress,
@@ -226,6 +226,11 @@ struct DiscoveryOffer {
 }
 
 /// A PPPoE client: a [`Machine`] over Ethernet frames.
+///
+/// - Getters: [`counters`](Self::counters), [`has_session`](Self::has_session).
+/// - Input: [`handle_input`](Machine::handle_input) takes frames and timeouts.
+/// - Commands: [`handle_command`](Machine::handle_command) takes a [`ClientCommand`].
+/// - Polls: [`poll_output`](Machine::poll_output) and [`poll_timeout`](Machine::poll_timeout).
 #[derive(Debug)]
 pub struct PppoeClient {
     config: ClientConfig,
@@ -234,9 +239,9 @@ pub struct PppoeClient {
     state: ClientState,
     host_uniq: [u8; HOST_UNIQ],
     relay_session_id: Option<Vec<u8>>,
-    /// PADI sent for this session.
+    /// PADIs sent for this session.
     attempts: u32,
-    /// Sessions in a row in which no network came up.
+    /// Consecutive sessions without a network.
     failures: u32,
     closing: bool,
     counters: ClientCounters,
@@ -244,7 +249,7 @@ pub struct PppoeClient {
 }
 
 impl PppoeClient {
-    /// One that asks for this once it is told to; `rng` is for Host-Uniq, challenges and magic numbers.
+    /// Creates an idle client. `rng` makes the Host-Uniq, challenges and magic numbers.
     #[must_use]
     pub fn new(config: ClientConfig, mut rng: SecureRng) -> Self {
         Self {
@@ -261,12 +266,12 @@ impl PppoeClient {
             outputs: OutputQueue::default(),
         }
     }
-    /// What it has done and dropped.
+    /// Returns the counters of work and dropped packets.
     #[must_use]
     pub const fn counters(&self) -> &ClientCounters {
         &self.counters
     }
-    /// Whether it has a session.
+    /// True if the client has a session.
     #[must_use]
     pub const fn has_session(&self) -> bool {
         matches!(self.state, ClientState::Session { .. })
@@ -304,7 +309,7 @@ impl PppoeClient {
         self.outputs.push_transmit(Transmit::Frame { port: self.config.port }, bytes);
     }
 
-    /// PADI (RFC 2516 §5.1).
+    /// Sends a PADI (RFC 2516 §5.1).
     fn send_padi(&mut self, now: Instant, wait: Duration) {
         if self.config.attempts > 0 && self.attempts >= self.config.attempts {
             return self.finish_session(now, EndReason::NoConcentrator, false);
@@ -322,7 +327,7 @@ impl PppoeClient {
         self.state = ClientState::Initiated { due: now + wait, wait };
     }
 
-    /// PADR (RFC 2516 §5.3).
+    /// Sends a PADR (RFC 2516 §5.3).
     fn send_padr(&mut self, now: Instant, offer: DiscoveryOffer, wait: Duration, sent: u32) {
         self.counters.requests += 1;
         let (service, host_uniq) = (self.config.service.clone(), self.host_uniq);
@@ -437,7 +442,7 @@ impl PppoeClient {
             return self.finish_session(now, reason, false);
         }
         self.counters.sessions += 1;
-        // Longer packets than ordinary only where both sides have said so (RFC 4638 §4).
+        // RFC 4638 §4: packets longer than 1492 octets only if both sides announce them.
         let limit = match (self.max_payload(), tags.max_payload) {
             (Some(ours), Some(theirs)) if theirs > MAX_PAYLOAD => ours.min(theirs),
             _ => self.config.mtu.saturating_sub(OVERHEAD).min(MAX_PAYLOAD),
@@ -484,7 +489,7 @@ impl PppoeClient {
         self.drain_link(now);
     }
 
-    /// Carries out what the link has decided.
+    /// Applies the outputs of the link.
     fn drain_link(&mut self, now: Instant) {
         let ClientState::Session { concentrator, number, link } = &mut self.state else { return };
         let (concentrator, number, mtu) = (*concentrator, *number, link.mtu());
@@ -498,7 +503,7 @@ impl PppoeClient {
                     let payload = [&protocol.0.to_be_bytes(), &packet[..]].concat();
                     self.send_frame(concentrator, PppoeStage::Session, PppoeCode::SESSION, number, &payload);
                 }
-                // Nobody has to show to a client who it is.
+                // A client authenticates no peer.
                 LinkOutput::VerifyProof { .. } => {}
                 LinkOutput::Authenticated => self.outputs.push_event(ClientEvent::Authenticated),
                 LinkOutput::Refused(message) => {
@@ -533,7 +538,7 @@ impl PppoeClient {
         }
     }
 
-    /// Ends the session without another word of LCP.
+    /// Ends the session without further LCP packets.
     fn abort_session(&mut self, now: Instant, reason: EndReason) {
         if let ClientState::Session { link, .. } = &mut self.state {
             link.abort_link(reason);
@@ -541,8 +546,8 @@ impl PppoeClient {
         }
     }
 
-    /// There is no session any more. Another is tried for after a while that grows with each that came to nothing, and is of
-    /// chance, so that the hosts of a whole building do not come back at one time.
+    /// Finishes a session and schedules the next. The wait grows with each failure and is random, so that the hosts of
+    /// a building do not reconnect at the same time.
     fn finish_session(&mut self, now: Instant, reason: EndReason, had: bool) {
         self.state = ClientState::Idle;
         self.counters.ended += u64::from(had);

@@ -1,4 +1,7 @@
-//! The access concentrator: discovery, and the sessions of all hosts (RFC 2516).
+//! The access concentrator: discovery, and the sessions of its hosts (RFC 2516).
+//!
+//! [`PppoeConcentrator`] is a [machine](Machine). [`ConcentratorCommand`] and [`ConcentratorEvent`] are its commands
+//! and events, [`ConcentratorConfig`] its limits.
 
 mod config;
 mod discovery;
@@ -24,9 +27,9 @@ use usher_core::{
     WallTime, WorkRecord,
 };
 
-/// Stations whose rates are followed.
+/// Maximum stations in the table of rate limits.
 const STATIONS: usize = 16_384;
-/// Ports and circuits whose rates are.
+/// Maximum lines (ports and circuits) in the table of rate limits.
 const LINES: usize = 16_384;
 
 usher_core::counters! {
@@ -114,7 +117,7 @@ impl ConcentratorCounters {
     }
 }
 
-/// Where a host is.
+/// The port and address of a host.
 type StationKey = (PortId, MacAddress);
 
 #[derive(Debug)]
@@ -123,18 +126,24 @@ struct PppoeSession {
     station: StationKey,
     line: AccessLine,
     link: PppLink,
-    /// What its PADR had, and its PADS, PADT have too.
+    /// Host-Uniq of the PADR, repeated in PADS and PADT.
     host_uniq: Option<Vec<u8>>,
     relay_session_id: Option<Vec<u8>>,
     service: Vec<u8>,
     max_payload: Option<u16>,
     subscriber: SubscriberInfo,
-    /// A packet of it has come: the host knows its number.
+    /// True once a packet of the session has come: the host has received its SESSION_ID.
     has_received: bool,
     timer: Option<Instant>,
 }
 
 /// An access concentrator: a [`Machine`] over Ethernet frames.
+///
+/// - Getters: [`counters`](Self::counters), [`session_count`](Self::session_count),
+///   [`subscriber`](Self::subscriber), ...
+/// - Input: [`handle_input`](Machine::handle_input) takes frames and timeouts.
+/// - Commands: [`handle_command`](Machine::handle_command) takes a [`ConcentratorCommand`].
+/// - Polls: [`poll_output`](Machine::poll_output) and [`poll_timeout`](Machine::poll_timeout).
 #[derive(Debug)]
 pub struct PppoeConcentrator {
     config: ConcentratorConfig,
@@ -142,17 +151,17 @@ pub struct PppoeConcentrator {
     epoch: WallTime,
     cookies: Option<CookieSecrets>,
     sessions: BTreeMap<u16, PppoeSession>,
-    /// SESSION_IDs by names.
+    /// SESSION_IDs by session name.
     names: BTreeMap<SessionId, u16>,
-    /// SESSION_IDs by stations, in the order in which their sessions began.
+    /// Session names by station, in the order in which the sessions began.
     stations: BTreeMap<StationKey, Vec<SessionId>>,
-    /// Sessions whose hosts are not let in yet.
+    /// Sessions whose hosts are not authenticated yet.
     outside: UnauthenticatedSessions,
     timers: TimerQueue<u16>,
     next: u64,
     initiations: TokenBuckets<AccessLine>,
     terminations: TokenBuckets<PortId>,
-    /// PADT that name no session of their station.
+    /// Rate limit of PADT packets that match no session of their station.
     unmatched_padts: TokenBuckets<StationKey>,
     initiations_of: TokenBuckets<StationKey>,
     requests_of: TokenBuckets<StationKey>,
@@ -161,10 +170,10 @@ pub struct PppoeConcentrator {
 }
 
 impl PppoeConcentrator {
-    /// One that allows this; `rng` is for cookies, challenges, magic numbers and SESSION_IDs.
+    /// Creates a concentrator. `rng` makes cookies, challenges, magic numbers and SESSION_IDs.
     ///
     /// # Errors
-    /// It could serve nobody, or would let in everybody.
+    /// The configuration serves no host, or admits hosts without authentication.
     pub fn new(config: ConcentratorConfig, rng: SecureRng) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -187,27 +196,27 @@ impl PppoeConcentrator {
             outputs: OutputQueue::default(),
         })
     }
-    /// What it has done and dropped.
+    /// Returns the counters of work and dropped packets.
     #[must_use]
     pub const fn counters(&self) -> &ConcentratorCounters {
         &self.counters
     }
-    /// Sessions that there are.
+    /// Returns the number of sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
-    /// Of them, those whose hosts are not let in yet.
+    /// Returns the number of sessions whose hosts are not authenticated yet.
     #[must_use]
     pub fn unauthenticated_count(&self) -> usize {
         self.outside.len()
     }
-    /// Who has a session.
+    /// Returns the subscriber of a session.
     #[must_use]
     pub fn subscriber(&self, session: SessionId) -> Option<&SubscriberInfo> {
         self.names.get(&session).and_then(|id| self.sessions.get(id)).map(|session| &session.subscriber)
     }
-    /// Stations and lines whose rates are remembered: a bounded number.
+    /// Returns the number of rate limit buckets of stations and lines, which is bounded.
     #[must_use]
     pub fn bucket_count(&self) -> usize {
         let stations = self.initiations_of.len() + self.requests_of.len() + self.unmatched_padts.len();
@@ -236,7 +245,7 @@ impl PppoeConcentrator {
         };
         let initiation = frame.stage == PppoeStage::Discovery && frame.code == PppoeCode::PADI;
         let for_us = if initiation { MacAddress::BROADCAST } else { own.address };
-        // A PADI by unicast is none of the standard's, and answered by nobody who might be surprised.
+        // RFC 2516 §5.1: a PADI is broadcast. A unicast PADI is dropped.
         if frame.destination != for_us {
             self.counters.not_for_us += 1;
             return;
@@ -251,7 +260,7 @@ impl PppoeConcentrator {
         }
     }
 
-    /// The session that a frame's number names, if the frame is from its station.
+    /// Returns the SESSION_ID of a frame if the session belongs to the frame's station.
     fn look_up_session(&mut self, port: PortId, frame: &PppoeFrame<'_>) -> Option<u16> {
         match self.sessions.get(&frame.session) {
             Some(session) if session.station == (port, frame.source) => Some(frame.session),
@@ -272,7 +281,7 @@ impl PppoeConcentrator {
             return;
         }
         let Some(id) = self.look_up_session(own.port, &frame) else {
-            // A host whose session was forgotten, by a restart of this side, learns of it at once.
+            // After a restart of this side the host's session is unknown: a PADT tells it at once.
             let unknown = frame.session != 0 && !self.sessions.contains_key(&frame.session);
             if unknown && self.terminations.take_token(now, own.port, self.config.terminations) {
                 self.send_padt(own, frame.source, frame.session, &DiscoveryTags::default());
@@ -288,12 +297,12 @@ impl PppoeConcentrator {
         self.drain_link(id);
     }
 
-    /// PADT.
+    /// Sends a PADT.
     fn send_padt(&mut self, own: ConcentratorPort, host: MacAddress, session: u16, tags: &DiscoveryTags<'_>) {
         self.send_discovery(own, host, PppoeCode::PADT, session, tags);
     }
 
-    /// Sends a packet of the discovery stage; false: it is too long, and not sent.
+    /// Sends a discovery packet; false if it is too long and was not sent.
     fn send_discovery(
         &mut self,
         own: ConcentratorPort,
@@ -323,7 +332,7 @@ impl PppoeConcentrator {
         true
     }
 
-    /// Carries out what a session's link has decided, and arms its timer.
+    /// Applies the outputs of a session's link and sets its timer.
     fn drain_link(&mut self, id: u16) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (name, (port, host)) = (session.name, session.station);
@@ -364,7 +373,7 @@ impl PppoeConcentrator {
                 LinkOutput::Mtu(mtu) => {
                     self.outputs.push_event(ConcentratorEvent::Mtu { session: name, mtu })
                 }
-                // What only a client hears.
+                // Only a client's link gives these.
                 LinkOutput::Refused(_) | LinkOutput::Advertised(_) | LinkOutput::Delegated(_) => {}
                 LinkOutput::Ended(reason) => return self.remove_session(id, reason),
             }
@@ -405,7 +414,7 @@ impl PppoeConcentrator {
         self.outputs.push_transmit(Transmit::Frame { port: own.port }, bytes);
     }
 
-    /// A session is over: its number is free again when its host has been told.
+    /// Removes a session after it has sent a PADT to the host. Its SESSION_ID is then free.
     fn remove_session(&mut self, id: u16, reason: EndReason) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let (port, host) = session.station;
@@ -434,7 +443,7 @@ impl PppoeConcentrator {
         self.outputs.push_event(ConcentratorEvent::Ended { session: session.name, reason });
     }
 
-    /// Ends a session without another word of LCP.
+    /// Ends a session without further LCP packets.
     fn abort_session(&mut self, id: u16, reason: EndReason) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.link.abort_link(reason);

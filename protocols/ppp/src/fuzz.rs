@@ -1,4 +1,4 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false on a defect.
 
 use crate::auth::message::{ChapValue, PapRequest};
 use crate::auth::{AuthenticationProtocol, PppCredentials};
@@ -23,8 +23,8 @@ const PORT: PortId = PortId(0);
 const HOST: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const CONCENTRATOR: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-/// Reads octets as a frame, as tags, as a control packet and as what authentication carries; what is one is written again, and
-/// must be the same.
+/// Parses octets as a frame, as tags, as a control packet and as authentication data. Emits the parsed values again,
+/// which must give the same.
 pub fn check_message(octets: &[u8]) -> bool {
     let mut out = Vec::new();
     if let Ok(frame) = PppoeFrame::parse(octets) {
@@ -61,7 +61,7 @@ pub fn check_message(octets: &[u8]) -> bool {
             return false;
         }
     }
-    // Of a packet of IPv6 the lengths and the checksum are looked at; what it carries is read however it is wrapped.
+    // The parser checks lengths and checksum. The code below parses the payloads regardless of both.
     let _ = LinkLocalPacket::parse(octets);
     if let Some(one) = RouterAdvertisement::parse(octets)
         && RouterAdvertisement::parse(&one.to_vec()[4..]).as_ref() != Some(&one)
@@ -108,7 +108,7 @@ fn build_client() -> PppoeClient {
     PppoeClient::new(config, SecureRng::from_seed([2; 32]))
 }
 
-/// What goes from one to the other, which the octets of the input alter, hold back and bring twice.
+/// A channel between the machines that alters, delays and duplicates frames by the octets of the input.
 struct FuzzedChannel<'a> {
     octets: &'a [u8],
     now: Instant,
@@ -121,7 +121,7 @@ impl FuzzedChannel<'_> {
         self.octets = rest;
         first
     }
-    /// What becomes of a frame on its way: it may be lost, come twice, be cut, or have one octet that is another.
+    /// Loses, duplicates, truncates or corrupts a frame.
     fn alter_frame(&mut self, mut frame: Vec<u8>) -> Vec<Vec<u8>> {
         match self.next_octet() % 16 {
             1 => Vec::new(),
@@ -144,8 +144,8 @@ impl FuzzedChannel<'_> {
     }
 }
 
-/// A concentrator and a client that speak to each other, with frames that the input alters: whatever it does, neither keeps more
-/// than it may, and no network comes up before somebody has let the host in.
+/// Runs a concentrator and a client over a channel that the input alters. Neither may exceed its memory limits, and no
+/// network may come up before the host is authenticated.
 pub fn check_session(octets: &[u8]) -> bool {
     let Some(mut server) = build_concentrator() else { return false };
     let mut client = build_client();
@@ -176,7 +176,7 @@ pub fn check_session(octets: &[u8]) -> bool {
                         _ => AuthenticationReply::Unanswered,
                     };
                     wire.let_in |= matches!(answer, AuthenticationReply::Accept { .. });
-                    // What was asked may have ended by what came after it.
+                    // The session of the request may have ended since.
                     let _ = server.handle_command(wire.now, ConcentratorCommand::Answer { session, answer });
                 }
                 MachineOutput::Event(ConcentratorEvent::Install { .. }) if !wire.let_in => return false,
@@ -207,7 +207,7 @@ fn accept_reply() -> AuthenticationReply {
     AuthenticationReply::Accept { message: Vec::new(), assignment: assignment.into() }
 }
 
-/// A concentrator, and then a client, that are sent these octets as frames, cut at lengths that stand in front of each.
+/// Sends a concentrator and a client these octets as frames. A length precedes each frame.
 pub fn check_endpoints(octets: &[u8]) -> bool {
     let Some(mut server) = build_concentrator() else { return false };
     let mut client = build_client();

@@ -12,33 +12,33 @@ const ADDRESS: u8 = 3;
 /// Primary and Secondary DNS Server Address.
 const DNS: [u8; 2] = [129, 131];
 
-/// IPv4 on a link: what this side has, and what its peer gets or gives.
+/// The IPCP options of a link, in either mode.
 #[derive(Debug)]
 pub(crate) struct Ipv4Options {
     side: IpcpMode,
-    /// What is asked for now; `None`: the peer rejected it.
+    /// The address of the next request; `None`: the peer rejected the option.
     local: Option<Ipv4Addr>,
-    /// What the peer was acknowledged.
+    /// The peer's acknowledged address.
     remote: Ipv4Addr,
-    /// The name servers that are asked for (a client), or that there are (a concentrator).
+    /// The name servers to request (client) or to give (concentrator).
     dns: [Option<Ipv4Addr>; 2],
 }
 
 #[derive(Debug)]
 enum IpcpMode {
-    /// It has this address, and gives the peer that.
+    /// Assigns the peer an address.
     Assigning { own: Ipv4Addr, peer: Ipv4Addr },
-    /// It takes what it is given; whether it asks for name servers.
+    /// Requests an address, and name servers if `dns`.
     Requesting { dns: bool },
 }
 
 impl Ipv4Options {
-    /// Of the side that gives addresses and names of at most two servers.
+    /// Returns the options of the assigning side, with at most two name servers.
     pub(crate) fn assigning_addresses(own: Ipv4Addr, peer: Ipv4Addr, dns: &[Ipv4Addr]) -> Self {
         let dns = [dns.first().copied(), dns.get(1).copied()];
         Self { side: IpcpMode::Assigning { own, peer }, local: Some(own), remote: peer, dns }
     }
-    /// Of the side that takes them.
+    /// Returns the options of the requesting side.
     pub(crate) const fn requesting_addresses(dns: bool) -> Self {
         Self {
             side: IpcpMode::Requesting { dns },
@@ -47,12 +47,12 @@ impl Ipv4Options {
             dns: [None; 2],
         }
     }
-    /// This side's address and the peer's, once both are agreed on; `None`: there is none.
+    /// Returns this side's address and the peer's once both are agreed; `None`: there is none.
     pub(crate) fn agreed_addresses(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
         let local = self.local.filter(|address| is_host_address((*address).into()))?;
         Some((local, self.remote))
     }
-    /// The name servers.
+    /// Returns the agreed name servers.
     pub(crate) fn name_servers(&self) -> Vec<Ipv4Addr> {
         self.dns.into_iter().flatten().filter(|address| !address.is_unspecified()).collect()
     }
@@ -104,7 +104,7 @@ impl ProtocolOptions for Ipv4Options {
                 (IpcpMode::Assigning { .. }, kind) => {
                     DNS.iter().position(|one| *one == kind).and_then(|n| self.dns[n])
                 }
-                // Any address of the other side's own will do; one that it has not got, this side cannot give.
+                // Accept any address of the other side. If it has none, this side cannot assign it one.
                 (IpcpMode::Requesting { .. }, ADDRESS) => wanted.filter(|address| !address.is_unspecified()),
                 (IpcpMode::Requesting { .. }, _) => None,
             };
@@ -140,7 +140,7 @@ impl ProtocolOptions for Ipv4Options {
     }
 
     fn apply_nak(&mut self, options: &[ConfigOption<'_>], _: &mut SecureRng) {
-        // The side that gives has one address, and does not take another.
+        // The assigning side has one address and accepts no other.
         let IpcpMode::Requesting { .. } = self.side else { return };
         for option in options {
             let Some(value) = parse_address(option.data) else { continue };

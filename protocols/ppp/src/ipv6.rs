@@ -1,5 +1,5 @@
-//! What both ends of a link say to each other by IPv6 itself: router advertisements (RFC 4861) and the delegation of prefixes by
-//! DHCPv6 (RFC 8415). All other packets are a data plane's.
+//! Packets that both ends of a link exchange by IPv6: router advertisements (RFC 4861) and prefix delegation by DHCPv6
+//! (RFC 8415). The data plane carries all other packets.
 
 pub mod dhcp;
 pub(crate) mod host;
@@ -11,14 +11,14 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use usher_core::{OctetReader, OctetWriter};
 
-/// All nodes of a link.
+/// All nodes of the link.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// All routers of a link.
+/// All routers of the link.
 pub const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// All DHCPv6 servers and relay agents of a link (RFC 8415 §7.1).
+/// All DHCPv6 servers and relay agents of the link (RFC 8415 §7.1).
 pub const ALL_DHCP_SERVERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 
-/// UDP and ICMPv6 as next headers.
+/// Next header of UDP; of ICMPv6.
 const UDP: u8 = 17;
 const ICMP: u8 = 58;
 /// The ports of DHCPv6 (RFC 8415 §7.2).
@@ -33,18 +33,18 @@ pub struct Ipv6Prefix {
 }
 
 impl Ipv6Prefix {
-    /// The prefix of this address and length, in bits: what is behind it is zero. `None`: it has more than 128 bits.
+    /// Creates a prefix of `length` bits, and zeroes the host bits. `None`: more than 128 bits.
     #[must_use]
     pub fn new(address: Ipv6Addr, length: u8) -> Option<Self> {
         let mask = u128::MAX.checked_shl(128u32.checked_sub(length.into())?).unwrap_or(0);
         Some(Self { address: Ipv6Addr::from_bits(address.to_bits() & mask), length })
     }
-    /// Its first address.
+    /// Returns the first address.
     #[must_use]
     pub const fn address(&self) -> Ipv6Addr {
         self.address
     }
-    /// Its length in bits.
+    /// Returns the length in bits.
     #[must_use]
     pub const fn prefix_length(&self) -> u8 {
         self.length
@@ -64,16 +64,16 @@ impl fmt::Debug for Ipv6Prefix {
     }
 }
 
-/// What an IPv6 packet carries that an end of a link may have to hear.
+/// The payload of an IPv6 packet that may be for an end of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LinkLocalPayload<'a> {
-    /// ICMPv6: type, code and all that follows the checksum, which is right.
+    /// ICMPv6: type, code, and the message after a correct checksum.
     Icmp { kind: u8, code: u8, body: &'a [u8] },
-    /// DHCPv6 for a server, or for a client.
+    /// A DHCPv6 message to a server or to a client.
     Dhcp { for_server: bool, message: &'a [u8] },
 }
 
-/// An IPv6 packet of a link's own.
+/// An IPv6 packet of the link itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkLocalPacket<'a> {
     pub(crate) source: Ipv6Addr,
@@ -85,13 +85,13 @@ fn is_link_local(address: Ipv6Addr) -> bool {
     address.to_bits() >> 118 == 0xfe80 >> 6
 }
 
-/// Whether a packet stays on the link: it is for one of its ends, or for all of a kind.
+/// True if the destination is link-local: an end of the link, or a link-local multicast group.
 fn stays_on_link(destination: Ipv6Addr) -> bool {
     is_link_local(destination) || [ALL_NODES, ALL_ROUTERS, ALL_DHCP_SERVERS].contains(&destination)
 }
 
 impl<'a> LinkLocalPacket<'a> {
-    /// Reads a packet. `None`: it is none that an end of a link has to hear, or its lengths or checksum are wrong.
+    /// Parses a packet. `None`: it is not for an end of the link, or a length or the checksum is wrong.
     pub(crate) fn parse(octets: &'a [u8]) -> Option<Self> {
         let mut r = OctetReader::new(octets);
         if r.read_u32().ok()? >> 28 != 6 {
@@ -127,7 +127,8 @@ impl<'a> LinkLocalPacket<'a> {
     }
 }
 
-/// The checksum of ICMPv6 and UDP with the pseudo-header (RFC 4443 §2.3): of a packet that has its own, 0.
+/// Computes the checksum of ICMPv6 and UDP with the pseudo-header (RFC 4443 §2.3). Over a payload with a correct
+/// checksum the result is 0.
 fn compute_checksum(source: Ipv6Addr, destination: Ipv6Addr, next: u8, payload: &[u8]) -> u16 {
     let mut sum = payload.len() as u64 + u64::from(next);
     for part in [&source.octets()[..], &destination.octets(), payload] {
@@ -141,7 +142,7 @@ fn compute_checksum(source: Ipv6Addr, destination: Ipv6Addr, next: u8, payload: 
     !(sum as u16)
 }
 
-/// A whole packet around a payload whose checksum, at `at`, is zero yet.
+/// Builds a packet around a payload, and sets the payload's checksum at offset `at`, which must be zero.
 fn build_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,
@@ -163,12 +164,12 @@ fn build_packet(
     out
 }
 
-/// An ICMPv6 packet with a hop limit of 255, of which nobody beyond the link can send one (RFC 4861 §3.1).
+/// Builds an ICMPv6 packet. Its hop limit of 255 proves that it comes from the link (RFC 4861 §3.1).
 pub(crate) fn icmp_packet(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> Vec<u8> {
     build_packet(source, destination, ICMP, message, 2)
 }
 
-/// A DHCPv6 packet to a server, or to a client.
+/// Builds a DHCPv6 packet to a server or to a client.
 pub(crate) fn dhcp_packet(
     source: Ipv6Addr,
     destination: Ipv6Addr,

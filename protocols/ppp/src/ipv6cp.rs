@@ -10,18 +10,19 @@ use usher_core::SecureRng;
 /// Interface-Identifier.
 const IDENTIFIER: u8 = 1;
 
-/// The lower half of an IPv6 address of a link's end.
+/// The lower 64 bits of the IPv6 addresses of a link's end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct InterfaceIdentifier(pub u64);
 
 impl InterfaceIdentifier {
-    /// Of a universally administered address of Ethernet, with its bit "u" turned (RFC 5072 §4.1).
+    /// Derives an identifier from a universally administered Ethernet address, with bit "u" inverted (RFC 5072 §4.1).
     #[must_use]
     pub const fn of_eui48(address: [u8; 6]) -> Self {
         let [a, b, c, d, e, f] = address;
         Self(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]))
     }
-    /// One of chance, which is of no address of Ethernet: its bit "u" is clear. It is not zero, and none of these.
+    /// Returns a random identifier, not zero and not one of `not`. Its bit "u" is clear: it derives from no Ethernet
+    /// address.
     pub(crate) fn random(rng: &mut SecureRng, not: &[Self]) -> Self {
         loop {
             let one = Self(rng.next_u64() & !(2 << 56));
@@ -30,7 +31,7 @@ impl InterfaceIdentifier {
             }
         }
     }
-    /// The link-local address of this end (RFC 5072 §5).
+    /// Returns the link-local address (RFC 5072 §5).
     #[must_use]
     pub fn link_local(self) -> Ipv6Addr {
         Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(self.0))
@@ -51,19 +52,19 @@ impl fmt::Debug for InterfaceIdentifier {
     }
 }
 
-/// IPv6 on a link: its ends' identifiers.
+/// The IPv6CP options of a link: the identifiers of its ends.
 #[derive(Debug)]
 pub(crate) struct Ipv6Options {
-    /// What this side would be called; zero: chance decides.
+    /// The identifier that this side prefers; zero: random.
     own: InterfaceIdentifier,
-    /// What the peer is told to be called when it asks.
+    /// The identifier that this side suggests to the peer.
     for_peer: Option<InterfaceIdentifier>,
-    /// What is asked for now; `None`: the peer rejected it.
+    /// The identifier of the next request; `None`: the peer rejected the option.
     local: Option<InterfaceIdentifier>,
     remote: Option<InterfaceIdentifier>,
-    /// What the peer was told last.
+    /// The last suggestion to the peer.
     suggested: Option<InterfaceIdentifier>,
-    /// It was told to ask, which is done once.
+    /// True once this side has asked the peer to send the option, which it does once.
     prompted: bool,
 }
 
@@ -71,11 +72,12 @@ impl Ipv6Options {
     pub(crate) const fn new(own: InterfaceIdentifier, for_peer: Option<InterfaceIdentifier>) -> Self {
         Self { own, for_peer, local: None, remote: None, suggested: None, prompted: false }
     }
-    /// This side's identifier and the peer's, once both are agreed on; `None`: one has none, and there is no address.
+    /// Returns this side's identifier and the peer's once both are agreed; `None`: one is missing, and there is no
+    /// address.
     pub(crate) fn agreed_identifiers(&self) -> Option<(InterfaceIdentifier, InterfaceIdentifier)> {
         Some((self.local?, self.remote?))
     }
-    /// What the peer should be called.
+    /// Returns the identifier to suggest to the peer.
     fn suggest_identifier(&mut self, rng: &mut SecureRng) -> [u8; 8] {
         let taken = [self.own, self.local.unwrap_or_default()];
         let given = self.for_peer.filter(|one| one.0 != 0 && !taken.contains(one));
@@ -117,7 +119,7 @@ impl ProtocolOptions for Ipv6Options {
                 continue;
             }
             match parse_identifier(option.data) {
-                // Another than this side's own is acknowledged, whatever it is (RFC 5072 §4.1).
+                // RFC 5072 §4.1: acknowledge any identifier that differs from this side's own.
                 Some(one) if one.0 != 0 && Some(one) != self.local => {}
                 _ if may_nak => {
                     let data = &self.suggest_identifier(rng);
@@ -143,7 +145,7 @@ impl ProtocolOptions for Ipv6Options {
         let Some(local) = self.local else { return };
         let named = options.iter().find(|option| option.kind == IDENTIFIER);
         let Some(named) = named.and_then(|option| parse_identifier(option.data)) else { return };
-        // What this side told its peer may have come back: then chance decides.
+        // On a looped link this side's own suggestion comes back: then use a random identifier.
         let usable = named.0 != 0 && Some(named) != self.suggested;
         self.local = Some(if usable { named } else { InterfaceIdentifier::random(rng, &[local]) });
     }
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(options.agreed_identifiers(), None, "who has none has no address");
         assert_eq!(judge(&[1, 3, 7], &mut options), suggested, "a wrong length");
         assert_eq!(judge(&[2, 4, 0, 0x2d], &mut options), ConfigureReply::Reject(vec![2, 4, 0, 0x2d]));
-        // Of a peer that suggests what it was told itself, something else than that is taken.
+        // A peer that repeats this side's suggestion gets a different one.
         let mut rng = SecureRng::from_seed([4; 32]);
         for (named, taken) in [(7, Some(7)), (9, None), (0, None)] {
             options.reset_options(&mut rng);

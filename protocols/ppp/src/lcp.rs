@@ -14,31 +14,31 @@ const AUTHENTICATION: u8 = 3;
 /// Magic-Number.
 const MAGIC: u8 = 5;
 
-/// The least that a peer may want to receive: less is no use to anybody, and each packet costs this side as much.
+/// The smallest MRU that a peer may request. Smaller packets are useless and cost this side as much.
 const LEAST_MRU: u16 = 128;
-/// Collisions of magic numbers in a row after which a link is looped back: by chance it is one in 2^96 (§6.4).
+/// Consecutive collisions of magic numbers that prove a loop: by chance it is one in 2^96 (RFC 1661 §6.4).
 const LOOPS: u32 = 3;
 
-/// What both ends of a link want of it, and agree to.
+/// The LCP options of a link, of both sides.
 #[derive(Debug)]
 pub(crate) struct LinkOptions {
-    /// PPP_MRU_Max: no packet is longer, in either direction (RFC 2516 §7, RFC 4638 §5.1).
+    /// PPP_MRU_Max: the maximum packet in both directions (RFC 2516 §7, RFC 4638 §5.1).
     limit: u16,
-    /// How the peer may have to show who it is, by preference; empty: it need not.
+    /// Authentication protocols that this side accepts from the peer, by preference; empty: no authentication.
     required_protocols: Arc<[AuthenticationProtocol]>,
-    /// How this side can show who it is, by preference.
+    /// Authentication protocols that this side offers, by preference.
     offered: Vec<AuthenticationProtocol>,
-    /// What is asked for now.
+    /// The MRU of the next request.
     mru: Option<u16>,
     pub(crate) magic: Option<u32>,
-    /// Which of `wanted` is asked for.
+    /// The index of the requested protocol in `required_protocols`.
     requested_index: usize,
-    /// Which of them the peer will not have.
+    /// The protocols that the peer refused.
     refused: Vec<AuthenticationProtocol>,
-    /// What the peer was told to take as its magic number.
+    /// The magic number that this side suggested to the peer.
     suggested_magic: Option<u32>,
     collisions: u32,
-    /// What the peer was acknowledged.
+    /// The peer's acknowledged MRU.
     pub(crate) peer_mru: u16,
     pub(crate) peer_magic: Option<u32>,
     pub(crate) peer_wants: Option<AuthenticationProtocol>,
@@ -65,19 +65,19 @@ impl LinkOptions {
             peer_wants: None,
         }
     }
-    /// How the peer is to show who it is, as it has agreed to.
+    /// Returns the authentication protocol that the peer has agreed to.
     pub(crate) fn authentication_protocol(&self) -> Option<AuthenticationProtocol> {
         self.required_protocols.get(self.requested_index).copied()
     }
-    /// The peer will have no way of showing who it is that this side takes.
+    /// True if the peer has refused every required authentication protocol.
     pub(crate) fn is_refused(&self) -> bool {
         !self.required_protocols.is_empty() && self.requested_index >= self.required_protocols.len()
     }
-    /// What this side sends comes back to it.
+    /// True if the link is looped back.
     pub(crate) const fn is_looped(&self) -> bool {
         self.collisions >= LOOPS
     }
-    /// Octets of the longest packet that may be sent.
+    /// Returns the octets of the longest packet to send.
     pub(crate) fn mtu(&self) -> u16 {
         self.peer_mru.min(self.limit)
     }
@@ -90,7 +90,7 @@ impl LinkOptions {
             }
         }
     }
-    /// Another way is asked for: the one that the peer names, or the next.
+    /// Requests another authentication protocol: the one that the peer names, or the next.
     fn request_other_protocol(&mut self, named: Option<AuthenticationProtocol>) {
         self.refused.extend(self.authentication_protocol());
         let is_open = |one: &AuthenticationProtocol| !self.refused.contains(one);
@@ -157,7 +157,7 @@ impl ProtocolOptions for LinkOptions {
                 }
                 (MAGIC, data) => match <[u8; 4]>::try_from(data).map(u32::from_be_bytes) {
                     Ok(magic) if magic != 0 && Some(magic) != self.magic => self.collisions = 0,
-                    // Who uses magic numbers must let the peer use them (§6.4): it is never rejected.
+                    // RFC 1661 §6.4: a side that uses magic numbers must not reject the peer's.
                     other => {
                         self.collisions += u32::from(other.is_ok_and(|magic| Some(magic) == self.magic));
                         let magic = Self::new_magic(rng, self.magic);
@@ -165,8 +165,8 @@ impl ProtocolOptions for LinkOptions {
                         nak(&magic.to_be_bytes(), &mut suggested);
                     }
                 },
-                // ACCM, ACFC and the check sequence's alternatives must be rejected, and compression of the protocol
-                // field is not recommended (RFC 2516 §7); nobody here reports the link's quality.
+                // RFC 2516 §7: reject ACCM, ACFC and FCS alternatives; PFC is not recommended. Quality reports are not
+                // implemented.
                 _ => option.emit(&mut rejected),
             }
         }
@@ -199,13 +199,13 @@ impl ProtocolOptions for LinkOptions {
                 }
                 (MAGIC, data) if self.magic.is_some() => {
                     let named = <[u8; 4]>::try_from(data).map(u32::from_be_bytes).ok();
-                    // The same that this side told its peer: its own Nak may have come back (§6.4).
+                    // RFC 1661 §6.4: the same number that this side suggested. Its own Nak may have come back.
                     if named.is_some() && named == self.suggested_magic {
                         self.collisions += 1;
                     }
                     self.magic = Some(Self::new_magic(rng, self.magic));
                 }
-                // What the peer would like to be asked for besides is this side's to know.
+                // Ignore options that the peer suggests in addition.
                 _ => {}
             }
         }
@@ -216,7 +216,7 @@ impl ProtocolOptions for LinkOptions {
             match option.kind {
                 MRU => self.mru = None,
                 AUTHENTICATION => self.requested_index = self.required_protocols.len(),
-                // The link is not looped back, and the peer uses no magic numbers (§6.4).
+                // The link is not looped, and the peer does not use magic numbers (RFC 1661 §6.4).
                 MAGIC => self.magic = None,
                 _ => {}
             }

@@ -1,22 +1,32 @@
-//! PPP (RFC 1661) over Ethernet (RFC 2516): an access concentrator, and the hosts that it lets in.
+//! PPP (RFC 1661) over Ethernet (RFC 2516): an access concentrator and its clients.
 //!
 //! ```text
-//! host ── PADI, PADR ────────────▶ concentrator   discovery: who is there, and a number for the session
+//! host ── PADI, PADR ────────────▶ concentrator   discovery: finds a concentrator and agrees on a SESSION_ID
 //!      ◀─ PADO, PADS ─────────────
-//!      ◀═ LCP ═══════════════════▶                how long packets are, whether the link is looped, how the host shows who it is
-//!      ◀═ PAP, CHAP, EAP ════════▶                who the host is
+//!      ◀═ LCP ═══════════════════▶                packet lengths, loop detection, authentication protocol
+//!      ◀═ PAP, CHAP, EAP ════════▶                authentication of the host
 //!      ◀═ IPCP, IPv6CP ══════════▶                the addresses of both ends
 //!      ◀═ advertisement, DHCPv6 ═▶                IPv6's prefixes
-//!      ◀═ Echo-Request, Echo-Reply ▶              whether the other still lives
+//!      ◀═ Echo-Request, Echo-Reply ▶              liveness of the peer
 //! ```
-//! A [`Concentrator`](concentrator::PppoeConcentrator) and a [`Client`](client::PppoeClient) are machines over Ethernet frames. Both run the
-//! control protocols alone: packets of networks belong to a data plane, which hears what it may let through
-//! ([`Install`](concentrator::ConcentratorEvent::Install)) before anything that depends on it is sent. What a concentrator cannot
-//! know it asks for: a proof is judged by whoever asks an AAA server or is one
-//! ([`Authenticate`](concentrator::ConcentratorEvent::Authenticate)), and the answer brings the addresses.
+//! [`PppoeConcentrator`](concentrator::PppoeConcentrator) and [`PppoeClient`](client::PppoeClient) are
+//! [machines](usher_core::Machine) over Ethernet frames. Each has four kinds of methods:
 //!
-//! Each control protocol runs RFC 1661's automaton ([`automaton`]) as its table has it. Reading a packet is total and bounded:
-//! whatever the octets are, the answer is a packet or an error, and what is kept is in proportion to what came.
+//! - Getters, such as `counters`.
+//! - `handle_input` takes an Ethernet frame or the timeout.
+//! - `handle_command` takes a [`ConcentratorCommand`](concentrator::ConcentratorCommand) or a
+//!   [`ClientCommand`](client::ClientCommand).
+//! - `poll_output` gives frames, events and work. `poll_timeout` gives the time of the next timeout.
+//!
+//! The machines run the control protocols only. A data plane carries the packets of networks. A machine reports a
+//! network ([`Install`](concentrator::ConcentratorEvent::Install)) before it sends anything that depends on it.
+//!
+//! A concentrator does not verify proofs itself. It passes each to its owner
+//! ([`Authenticate`](concentrator::ConcentratorEvent::Authenticate)), which asks an AAA server or is one. The owner's
+//! reply brings the addresses.
+//!
+//! Each control protocol runs the automaton of RFC 1661 §4.1 ([`automaton`]). Parsing is total and bounded: any octets
+//! give a packet or an error, and the memory used is proportional to the input.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -50,5 +60,5 @@ pub use negotiation::RestartConfig;
 
 use usher_core::automaton::AutomatonDiagram;
 
-/// The automaton as it runs.
+/// The diagrams of this crate's automata.
 pub const AUTOMATA: [AutomatonDiagram; 1] = [automaton::OptionNegotiation::DIAGRAM];

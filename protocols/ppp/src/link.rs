@@ -1,4 +1,5 @@
-//! One PPP link from its first Configure-Request to its end: LCP, authentication, network protocols, keepalive (RFC 1661 §3).
+//! A PPP link from its first Configure-Request to its end (RFC 1661 §3): LCP, authentication, network protocols,
+//! keepalive.
 
 mod end;
 mod keepalive;
@@ -29,34 +30,34 @@ use keepalive::EchoKeepalive;
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkLabel};
 
-/// How a link is kept (RFC 1661 §4.6, RFC 2516 §7).
+/// Timers and limits of a link (RFC 1661 §4.6, RFC 2516 §7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
-    /// How packets are sent again.
+    /// Retransmission of control packets.
     pub restart: RestartConfig,
-    /// Between two Echo-Requests; zero: none are sent.
+    /// Interval of Echo-Requests; zero: none are sent.
     pub echo_interval: Duration,
-    /// Echo-Requests in a row without a reply, after which the peer is gone.
+    /// Consecutive Echo-Requests without a reply after which the peer counts as unreachable.
     pub echo_failures: u32,
-    /// How long it may take from the first packet until packets of a network may pass.
+    /// Maximum time from the first packet until a network is up.
     pub setup: Duration,
-    /// How often LCP and the network protocols may leave what was agreed to, together: each time costs a login, or a change of what
-    /// carries packets.
+    /// Rate limit of renegotiations of LCP and the network protocols, together. Each costs a login or a change of the
+    /// data plane.
     pub renegotiations: RenegotiationLimit,
 }
 
-/// So many at once, and then one each time that so long has passed.
+/// A rate limit: a burst, and the time to regain one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RenegotiationLimit {
-    /// At once.
+    /// Maximum at once.
     pub burst: u32,
-    /// Between two.
+    /// Time to regain one.
     pub each: Duration,
 }
 
 impl Default for LinkConfig {
-    /// RFC 1661's times, an Echo-Request each 20 s of which three may be lost, 60 s of setting up, ten renegotiations and one each
-    /// minute.
+    /// RFC 1661's times, an Echo-Request every 20 s of which three may be lost, 60 s for setup, ten renegotiations and
+    /// one more per minute.
     fn default() -> Self {
         Self {
             restart: RestartConfig::default(),
@@ -68,67 +69,67 @@ impl Default for LinkConfig {
     }
 }
 
-/// What a peer that is let in may have.
+/// The addresses for an authenticated peer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressAssignment {
-    /// IPv4; `None`: IPCP is refused.
+    /// IPv4; `None`: IPCP is rejected.
     pub ipv4: Option<Ipv4Assignment>,
-    /// IPv6; `None`: IPv6CP is refused.
+    /// IPv6; `None`: IPv6CP is rejected.
     pub ipv6: Option<Ipv6Assignment>,
 }
 
-/// IPv4 for a peer.
+/// IPv4 addresses for a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ipv4Assignment {
     /// This side's address.
     pub local: Ipv4Addr,
-    /// The peer's.
+    /// The peer's address.
     pub remote: Ipv4Addr,
-    /// Name servers, the first two of which it is told (RFC 1877).
+    /// Name servers. The peer gets the first two (RFC 1877).
     pub dns: Vec<Ipv4Addr>,
 }
 
-/// IPv6 for a peer.
+/// IPv6 identifiers and prefixes for a link.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ipv6Assignment {
-    /// This side's interface identifier; zero: chance decides.
+    /// This side's interface identifier; zero: random.
     pub local: InterfaceIdentifier,
-    /// The peer's, where it does not bring one.
+    /// The peer's interface identifier, if it proposes none.
     pub remote: Option<InterfaceIdentifier>,
-    /// The link's prefix, which is advertised: hosts make addresses of it by themselves.
+    /// The link's prefix, advertised for address autoconfiguration.
     pub prefix: Option<Ipv6Prefix>,
     /// A prefix for the network behind the peer, delegated by DHCPv6.
     pub delegated: Option<Ipv6Prefix>,
-    /// Name servers, told by DHCPv6.
+    /// Name servers, sent by DHCPv6.
     pub dns: Vec<Ipv6Addr>,
 }
 
-/// What both ends have agreed to have of a network protocol.
+/// The negotiated addresses of a network protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkNetwork {
     /// IPv4.
     Ipv4 {
         /// This side's address.
         local: Ipv4Addr,
-        /// The peer's. On a client it may be unspecified: the concentrator has not told it.
+        /// The peer's address. On a client it is unspecified if the concentrator did not send it.
         remote: Ipv4Addr,
-        /// The name servers that the client was told.
+        /// The name servers that the client received.
         dns: Vec<Ipv4Addr>,
     },
     /// IPv6.
     Ipv6 {
         /// This side's link-local address.
         local: Ipv6Addr,
-        /// The peer's.
+        /// The peer's link-local address.
         remote: Ipv6Addr,
-        /// What a concentrator routes to the peer: the link's prefix and the delegated one. A client hears of its own by
-        /// advertisement and delegation.
+        /// The prefixes that a concentrator routes to the peer: the link's and the delegated one. Empty on a client,
+        /// which learns them by advertisement and delegation.
         prefixes: Vec<Ipv6Prefix>,
     },
 }
 
 impl LinkNetwork {
-    /// Which.
+    /// Returns the network's address family.
     #[must_use]
     pub const fn family(&self) -> AddressFamily {
         match self {
@@ -150,65 +151,65 @@ usher_core::named! {
     }
 }
 
-/// Which side of a link this is.
+/// The role of this side of a link.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkRole {
-    /// It asks the peer who it is, and gives addresses.
+    /// Authenticates the peer and assigns addresses.
     Authenticator { name: Vec<u8>, protocols: Arc<[AuthenticationProtocol]>, duid: Vec<u8> },
-    /// It shows who it is, and takes addresses.
+    /// Authenticates itself and receives addresses.
     Peer {
         credentials: Arc<PppCredentials>,
-        /// The other side has to ask who it is.
+        /// True if the other side must request authentication.
         requires_authentication: bool,
         ipv4: bool,
         dns: bool,
         ipv6: Option<InterfaceIdentifier>,
-        /// As whom it asks for a prefix, if it wants one.
+        /// The DUID of the request for a prefix, if one is wanted.
         delegation: Option<Vec<u8>>,
     },
 }
 
-/// What a link has to say.
+/// An output of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum LinkOutput {
-    /// Send this.
+    /// Send this packet.
     Send(PppProtocol, Vec<u8>),
-    /// Somebody is to judge this, and answer by packets of at most `mtu` octets.
+    /// Verify this proof. A reply has at most `mtu` octets.
     VerifyProof { name: Vec<u8>, proof: AuthenticationProof, mtu: u16 },
-    /// Who asks, or is asked, is satisfied.
+    /// Authentication succeeded, in either role.
     Authenticated,
-    /// This side was not believed, and this is what the other said.
+    /// The other side rejected this side's proof, with this message.
     Refused(Vec<u8>),
-    /// Packets of this network may pass.
+    /// Forward packets of this network.
     Up(LinkNetwork),
-    /// And not any more.
+    /// Stop forwarding packets of this family.
     Down(AddressFamily),
-    /// So long may packets be from now on.
+    /// The maximum packet length from now on, in octets.
     Mtu(u16),
-    /// The router has advertised this.
+    /// A router advertisement was received.
     Advertised(RouterAdvertisement),
-    /// A prefix was delegated; `None`: it is not any more.
+    /// A prefix was delegated; `None`: it is withdrawn.
     Delegated(Option<DelegatedPrefix>),
-    /// It is over.
+    /// The link has ended.
     Ended(EndReason),
 }
 
-/// Why a packet changed nothing.
+/// The reason why a packet was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DropReason {
-    /// It is no packet of its protocol.
+    /// Not a packet of its protocol.
     Malformed,
-    /// It answers nothing that was asked.
+    /// A reply to no open request.
     Unsolicited,
-    /// It is not its time yet.
+    /// Its phase has not begun.
     TooEarly,
-    /// It has another magic number than it should.
+    /// Wrong magic number.
     Magic,
-    /// It is a packet of a network, which the data plane has to carry.
+    /// A packet of a network, which the data plane must carry.
     Data,
-    /// In the state of its protocol nothing follows from it (RFC 1661 §4.1).
+    /// The automaton takes no action in its state (RFC 1661 §4.1).
     Ignored,
-    /// It came again while its proof is judged.
+    /// A retransmission while its proof is pending.
     Pending,
 }
 
@@ -223,7 +224,7 @@ impl From<DiscardReason> for DropReason {
     }
 }
 
-/// How far a link has come (RFC 1661 §3.2).
+/// The phase of a link (RFC 1661 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinkPhase {
     Establish,
@@ -232,7 +233,6 @@ enum LinkPhase {
     Terminated,
 }
 
-/// A PPP link.
 #[derive(Debug)]
 pub(crate) struct PppLink {
     config: LinkConfig,
@@ -244,25 +244,25 @@ pub(crate) struct PppLink {
     prover: Option<AuthenticationPeer>,
     ipv4: Option<ControlProtocol<Ipv4Options>>,
     ipv6: Option<ControlProtocol<Ipv6Options>>,
-    /// What the peer is given by IPv6, once it is let in.
+    /// The peer's prefixes and name servers, valid after authentication.
     offer: RouterConfig,
     router: Option<Ipv6Router>,
     host: Option<Ipv6Host>,
-    /// Which networks were said to be up.
+    /// The networks that were reported as up.
     up: [bool; AddressFamily::ALL.len()],
     keepalive: EchoKeepalive,
-    /// Of [`LinkConfig::renegotiations`].
+    /// The bucket of [`LinkConfig::renegotiations`].
     renegotiations: TokenBucket,
-    /// Until when a network has to be up.
+    /// The deadline for the first network.
     setup: Option<Instant>,
-    /// Why it will have ended.
+    /// The reason for the end, once the link closes.
     reason: Option<EndReason>,
     outputs: Vec<LinkOutput>,
     worked: Vec<WorkLabel>,
 }
 
 impl PppLink {
-    /// Begins one: packets are no longer than `limit`.
+    /// Starts a link with packets of at most `limit` octets.
     pub(crate) fn new(
         role: LinkRole,
         config: LinkConfig,
@@ -303,24 +303,24 @@ impl PppLink {
         this
     }
 
-    /// Takes what it has to say.
+    /// Takes the pending outputs.
     pub(crate) fn take_outputs(&mut self) -> Vec<LinkOutput> {
         core::mem::take(&mut self.outputs)
     }
-    /// Takes what it has done.
+    /// Takes the pending work records.
     pub(crate) fn take_work(&mut self) -> Vec<WorkLabel> {
         core::mem::take(&mut self.worked)
     }
-    /// Whether it is over.
+    /// True if the link has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == LinkPhase::Terminated
     }
-    /// Octets of the longest packet that is known to pass.
+    /// Returns the octets of the longest packet that is known to pass.
     pub(crate) fn mtu(&self) -> u16 {
         self.keepalive.usable_mtu(self.lcp.options.mtu())
     }
 
-    /// When [`timeout`](Self::handle_timeout) is due.
+    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout).
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.is_over() {
             return None;
@@ -338,7 +338,7 @@ impl PppLink {
         ])
     }
 
-    /// Tells it that time has passed.
+    /// Handles the timers that are due.
     pub(crate) fn handle_timeout(&mut self, now: Instant, wall: WallTime) {
         if self.setup.is_some_and(|at| at <= now) {
             return self.abort_link(EndReason::SetupTimeout);
@@ -371,7 +371,7 @@ impl PppLink {
         self.apply_host_outputs(out);
     }
 
-    /// A packet of IPv6 may be for this end itself.
+    /// Handles an IPv6 packet that may be for this end itself.
     fn receive_ipv6(&mut self, now: Instant, octets: &[u8]) -> Result<(), DropReason> {
         let packet = LinkLocalPacket::parse(octets).ok_or(DropReason::Data)?;
         let (mut sent, mut heard, mut taken) = (Vec::new(), Vec::new(), false);
@@ -385,7 +385,7 @@ impl PppLink {
         taken.then_some(()).ok_or(DropReason::Data)
     }
 
-    /// What the host's end of IPv6 has to say.
+    /// Applies the outputs of the host's end of IPv6.
     fn apply_host_outputs(&mut self, all: Vec<Ipv6HostOutput>) {
         for one in all {
             match one {
@@ -398,12 +398,12 @@ impl PppLink {
         }
     }
 
-    /// Ends it by LCP (RFC 1661 §5.5). It may be told so twice: the first reason stays.
+    /// Ends the link by LCP (RFC 1661 §5.5). If called twice, the first reason stays.
     pub(crate) fn close(&mut self, now: Instant, wall: WallTime, reason: EndReason) {
         self.reason.get_or_insert(reason);
         self.run_lcp(now, wall, |lcp, cx| lcp.apply_event(cx, Event::Close));
     }
-    /// It is over without another word by LCP.
+    /// Ends the link without further LCP packets.
     pub(crate) fn abort_link(&mut self, reason: EndReason) {
         if self.is_over() {
             return;
@@ -413,7 +413,7 @@ impl PppLink {
         self.outputs.push(LinkOutput::Ended(self.reason.unwrap_or(reason)));
     }
 
-    /// Takes what somebody says to a proof; false: nobody was asked.
+    /// Applies the verdict on a proof; false if none is pending.
     pub(crate) fn apply_verdict(
         &mut self,
         now: Instant,
@@ -445,7 +445,7 @@ impl PppLink {
         true
     }
 
-    /// Takes a packet of the peer's.
+    /// Handles a packet of the peer.
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
@@ -460,7 +460,7 @@ impl PppLink {
         let mut taken = Ok(());
         match protocol {
             PppProtocol::LCP => return self.receive_lcp(now, wall, octets),
-            // What is not agreed to may not be said before its phase (RFC 1661 §3.5, §3.6).
+            // RFC 1661 §3.5, §3.6: a protocol's packets are dropped before its phase.
             _ if !self.lcp.is_opened() => return Err(DropReason::TooEarly),
             PppProtocol::PAP | PppProtocol::CHAP | PppProtocol::EAP => {
                 return self.receive_authentication(now, wall, protocol, octets);
@@ -541,7 +541,7 @@ impl PppLink {
         taken
     }
 
-    /// The peer does not know a protocol (RFC 1661 §5.7).
+    /// Handles a Protocol-Reject of the peer (RFC 1661 §5.7).
     fn handle_protocol_reject(
         &mut self,
         now: Instant,
@@ -568,7 +568,7 @@ impl PppLink {
         Ok(())
     }
 
-    /// Protocol-Reject (RFC 1661 §5.7).
+    /// Sends a Protocol-Reject (RFC 1661 §5.7).
     fn send_protocol_reject(&mut self, packet: &[u8]) {
         let data = &packet[..packet.len().min(usize::from(self.mtu()) - HEADER)];
         let (code, identifier) = (ControlCode::PROTOCOL_REJECT, self.lcp.next_identifier());
@@ -580,7 +580,7 @@ impl PppLink {
         self.outputs.push(LinkOutput::Send(protocol, packet));
     }
 
-    /// Sends a packet of authentication. What the other side cannot take ends the link: nothing shorter says the same.
+    /// Sends an authentication packet. A packet longer than the peer's MRU ends the link, since it cannot be shortened.
     fn send_proof(&mut self, now: Instant, wall: WallTime, protocol: PppProtocol, packet: Vec<u8>) {
         if packet.len() > usize::from(self.lcp.options.mtu()) {
             return self.close(now, wall, EndReason::TooLong);
@@ -588,7 +588,7 @@ impl PppLink {
         self.send_packet(protocol, packet);
     }
 
-    /// Has LCP do something, and what follows from it.
+    /// Runs a step of LCP and applies its outputs.
     fn run_lcp(
         &mut self,
         now: Instant,
@@ -600,7 +600,7 @@ impl PppLink {
         }
         let mtu = self.lcp.options.mtu().into();
         let deeds = run_negotiation(&mut self.lcp, now, &self.config, mtu, &mut self.rng, step);
-        // Without a way of asking the peer who it is, nothing more is asked of it.
+        // The peer refuses every required authentication protocol: send no further Configure-Request.
         let refused = self.lcp.options.is_refused();
         for deed in deeds {
             match deed {
@@ -634,7 +634,7 @@ impl PppLink {
         }
     }
 
-    /// What was agreed to is left; false: too often, and the link is over.
+    /// Takes one of the renegotiation limit; false if it is used up, and the link has ended.
     fn may_renegotiate(&mut self, now: Instant) -> bool {
         let RenegotiationLimit { burst, each } = self.config.renegotiations;
         let may = self.renegotiations.take_each(now, each, burst);
@@ -644,9 +644,9 @@ impl PppLink {
         may
     }
 
-    /// LCP is open: authentication is next (RFC 1661 §3.5).
+    /// Starts authentication after LCP has opened (RFC 1661 §3.5).
     fn start_authentication(&mut self, now: Instant, wall: WallTime) {
-        // A Terminate-Request that came while negotiating has been overtaken.
+        // A Terminate-Request received during the negotiation is obsolete.
         (self.phase, self.reason) = (LinkPhase::Authenticate, None);
         self.keepalive.start(now, self.lcp.options.mtu());
         let RestartConfig { timer, max_configure, .. } = self.config.restart;
@@ -685,7 +685,7 @@ impl PppLink {
         }
     }
 
-    /// What the authenticator has decided.
+    /// Applies the outputs of the authenticator.
     fn apply_authenticator_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<AuthenticatorOutput>) {
         let protocol =
             self.lcp.options.authentication_protocol().map_or(PppProtocol::PAP, |one| one.ppp_protocol());
@@ -707,7 +707,7 @@ impl PppLink {
         }
     }
 
-    /// What the prover has decided.
+    /// Applies the outputs of the authentication peer.
     fn apply_peer_outputs(&mut self, now: Instant, wall: WallTime, out: Vec<PeerOutput>) {
         let protocol = self.lcp.options.peer_wants.map_or(PppProtocol::PAP, |one| one.ppp_protocol());
         if let Some(one) = &mut self.prover {
@@ -728,7 +728,7 @@ impl PppLink {
         }
     }
 
-    /// The network protocols are next (RFC 1661 §3.6).
+    /// Starts the network protocols (RFC 1661 §3.6).
     fn start_network_protocols(&mut self, now: Instant, wall: WallTime) {
         if self.phase != LinkPhase::Authenticate {
             return;
@@ -780,7 +780,7 @@ impl PppLink {
         self.apply_network_outputs(now, wall, deeds, AddressFamily::Ipv6, network);
     }
 
-    /// What a network control protocol has decided.
+    /// Applies the outputs of a network control protocol.
     fn apply_network_outputs(
         &mut self,
         now: Instant,
@@ -802,7 +802,7 @@ impl PppLink {
                     self.start_ipv6(now, network);
                     self.outputs.push(LinkOutput::Up(network.clone()));
                 }
-                // Both have agreed, and one of them has no address: there is nothing to carry.
+                // The negotiation succeeded without an address for one side: the network is useless.
                 (NegotiationOutput::Up, None) | (NegotiationOutput::Finished, _) => {
                     self.drop_network(now, wall, family)
                 }
@@ -817,7 +817,7 @@ impl PppLink {
         }
     }
 
-    /// A network protocol is not to be had. With none left, the link is of no use.
+    /// Drops a network protocol. Ends the link if none is left.
     fn drop_network(&mut self, now: Instant, wall: WallTime, family: AddressFamily) {
         match family {
             AddressFamily::Ipv4 => self.ipv4 = None,
@@ -828,7 +828,7 @@ impl PppLink {
         }
     }
 
-    /// By IPv6 each end has more to say than addresses.
+    /// Starts the router or host of the link's IPv6.
     fn start_ipv6(&mut self, now: Instant, network: &LinkNetwork) {
         let &LinkNetwork::Ipv6 { local, .. } = network else { return };
         let mtu = self.mtu();
@@ -843,7 +843,7 @@ impl PppLink {
         }
     }
 
-    /// No packets of a network pass any more.
+    /// Reports that packets of a network no longer pass.
     fn lower_network(&mut self, family: AddressFamily) {
         if core::mem::take(&mut self.up[family as usize]) {
             if family == AddressFamily::Ipv6 {
@@ -858,7 +858,7 @@ impl PppLink {
     }
 }
 
-/// Has a control protocol do something.
+/// Runs a step of a network control protocol.
 fn run_negotiation<O: ProtocolOptions>(
     one: &mut ControlProtocol<O>,
     now: Instant,

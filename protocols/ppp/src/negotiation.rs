@@ -1,28 +1,28 @@
-//! A control protocol that runs RFC 1661's automaton: what LCP, IPCP and IPv6CP have in common.
+//! A control protocol that runs RFC 1661's automaton: the common part of LCP, IPCP and IPv6CP.
 
 use crate::automaton::{Action, Event, OptionNegotiation, State};
 use crate::packet::{ConfigOption, ControlCode, ControlPacket, HEADER, PppProtocol};
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng};
 
-/// How packets are sent again, and when negotiating is given up (RFC 1661 §4.6).
+/// Timer and limits of a negotiation (RFC 1661 §4.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestartConfig {
     /// The Restart timer.
     pub timer: Duration,
-    /// Configure-Requests that are sent without an answer (Max-Configure).
+    /// Maximum Configure-Requests without a reply (Max-Configure).
     pub max_configure: u32,
-    /// Terminate-Requests that are sent without an answer (Max-Terminate).
+    /// Maximum Terminate-Requests without a reply (Max-Terminate).
     pub max_terminate: u32,
-    /// Configure-Naks that are sent without an Ack; from then on they are Configure-Rejects (Max-Failure).
+    /// Maximum Configure-Naks without an Ack (Max-Failure). After them, Configure-Rejects are sent.
     pub max_failure: u32,
-    /// Configure-Requests that are sent in all before both agree. The automaton alone would go on for ever with a peer that
-    /// answers each of them with another wish (§4.5).
+    /// Maximum Configure-Requests before both sides agree. Without it, a peer that answers each with a new Nak would
+    /// keep the negotiation going for ever (RFC 1661 §4.5).
     pub max_requests: u32,
 }
 
 impl Default for RestartConfig {
-    /// 3 s, 10, 2, 5 as the RFC has them; 30.
+    /// RFC 1661's 3 s, 10, 2 and 5; 30 requests in all.
     fn default() -> Self {
         Self {
             timer: Duration::from_secs(3),
@@ -34,19 +34,19 @@ impl Default for RestartConfig {
     }
 }
 
-/// What becomes of a peer's Configure-Request.
+/// The reply to a peer's Configure-Request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ConfigureReply {
-    /// All of it is agreed to.
+    /// Acknowledge all options.
     Ack,
-    /// These options should have these values.
+    /// Suggest these values.
     Nak(Vec<u8>),
-    /// These options are not to be had.
+    /// Reject these options.
     Reject(Vec<u8>),
 }
 
 impl ConfigureReply {
-    /// Of the options to be rejected and those to be had otherwise, what is said first (RFC 1661 §5.4).
+    /// Chooses the reply: rejected options come before suggested values (RFC 1661 §5.4).
     pub(crate) fn from_options(rejected: Vec<u8>, suggested: Vec<u8>) -> Self {
         match (rejected.is_empty(), suggested.is_empty()) {
             (false, _) => Self::Reject(rejected),
@@ -56,68 +56,68 @@ impl ConfigureReply {
     }
 }
 
-/// The options of one control protocol: what this side wants, and what it thinks of what the peer wants.
+/// The options of a control protocol: this side's requests, and its replies to the peer's.
 pub(crate) trait ProtocolOptions {
     /// The protocol.
     const PROTOCOL: PppProtocol;
-    /// Negotiation begins anew: this side wants again what it wanted at first.
+    /// Restores this side's initial options for a new negotiation.
     fn reset_options(&mut self, rng: &mut SecureRng);
-    /// Appends what this side wants.
+    /// Appends this side's options.
     fn write_request(&self, out: &mut Vec<u8>);
-    /// What is answered to what the peer wants. `may_nak` is false after Max-Failure: what can be refused is then refused.
+    /// Returns the reply to the peer's options. `may_nak` is false after Max-Failure: options are then rejected.
     fn evaluate_request(
         &mut self,
         options: &[ConfigOption<'_>],
         may_nak: bool,
         rng: &mut SecureRng,
     ) -> ConfigureReply;
-    /// What the peer wants is agreed to.
+    /// Adopts the peer's options after they were acknowledged.
     fn accept_request(&mut self, options: &[ConfigOption<'_>]);
-    /// The peer would have other values.
+    /// Applies the values that the peer suggests.
     fn apply_nak(&mut self, options: &[ConfigOption<'_>], rng: &mut SecureRng);
-    /// The peer will not have these options.
+    /// Drops the options that the peer rejects.
     fn apply_reject(&mut self, options: &[ConfigOption<'_>]);
 }
 
-/// What is to be done for a control protocol.
+/// An output of a control protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum NegotiationOutput {
     /// Send this control packet.
     Send(Vec<u8>),
-    /// Both have agreed.
+    /// Both sides have agreed.
     Up,
-    /// They do not any more.
+    /// The agreement has ended.
     Down,
-    /// The lower layer is not needed any more.
+    /// The lower layer is no longer needed.
     Finished,
-    /// An Echo-Request of this identifier and data wants its reply (LCP alone).
+    /// Reply to an Echo-Request of this identifier and data (LCP only).
     EchoReply(u8, Vec<u8>),
 }
 
-/// What a step of a control protocol is given.
+/// The inputs of a step of a control protocol.
 pub(crate) struct NegotiationContext<'a> {
     pub(crate) now: Instant,
     pub(crate) restart: &'a RestartConfig,
     pub(crate) rng: &'a mut SecureRng,
-    /// Octets that a packet may have on this link.
+    /// Maximum octets of a packet on this link.
     pub(crate) mtu: usize,
     pub(crate) outputs: &'a mut Vec<NegotiationOutput>,
 }
 
-/// Why a packet changed nothing.
+/// The reason why a packet was discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DiscardReason {
-    /// It is no control packet, or its options have a wrong length.
+    /// Not a control packet, or an option has a wrong length.
     Malformed,
-    /// It answers no request that is open.
+    /// A reply to no open request.
     Unsolicited,
     /// The lower layer is down.
     NoLayer,
-    /// In its state the automaton does nothing about it.
+    /// The automaton takes no action in its state.
     Ignored,
 }
 
-/// A control protocol, its automaton's state, its counters and its timer.
+/// A control protocol: its automaton's state, counters and timer.
 #[derive(Debug)]
 pub(crate) struct ControlProtocol<O> {
     pub(crate) options: O,
@@ -125,12 +125,12 @@ pub(crate) struct ControlProtocol<O> {
     /// The Restart counter.
     count: u32,
     timer: Option<Instant>,
-    /// Of the last request or reject.
+    /// The identifier of the last request or reject.
     identifier: u8,
-    /// The identifier and options of the last Configure-Request, and whether the peer has answered it.
+    /// The identifier and options of the last Configure-Request, and whether the peer has replied.
     sent: (u8, Vec<u8>),
     answered: bool,
-    /// The peer's request that was acknowledged last, and until when the same again is a copy of it.
+    /// The last acknowledged request, and the time until which the same request counts as its copy.
     acknowledged: Option<(u8, Vec<u8>, Instant)>,
     /// Configure-Naks sent without an Ack.
     failures: u32,
@@ -162,19 +162,19 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
     pub(crate) const fn poll_timeout(&self) -> Option<Instant> {
         self.timer
     }
-    /// Whether it was given up because the peer answered for ever, rather than not at all.
+    /// True if the negotiation failed for lack of agreement, not for lack of replies.
     pub(crate) const fn is_diverging(&self, restart: &RestartConfig) -> bool {
         self.requests >= restart.max_requests
     }
-    /// The identifier of a further packet of this side's.
+    /// Returns a new identifier for a packet of this side.
     pub(crate) fn next_identifier(&mut self) -> u8 {
         self.identifier = self.identifier.wrapping_add(1);
         self.identifier
     }
 
-    /// Gives an event that comes with no packet.
+    /// Applies an event without a packet.
     pub(crate) fn apply_event(&mut self, cx: &mut NegotiationContext<'_>, event: Event) {
-        // What the automaton ignores was no packet.
+        // Without a packet there is none to count as discarded.
         let _ = self.step_automaton(
             cx,
             event,
@@ -182,21 +182,21 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             None,
         );
     }
-    /// The time has come that [`poll_timeout`](Self::poll_timeout) named.
+    /// Handles the timeout that [`poll_timeout`](Self::poll_timeout) returned.
     pub(crate) fn handle_timeout(&mut self, cx: &mut NegotiationContext<'_>) {
         if self.timer.take_if(|at| *at <= cx.now).is_some() {
             let event = if self.count > 0 { Event::TimeoutAgain } else { Event::TimeoutLast };
             self.apply_event(cx, event);
         }
     }
-    /// The peer does not know this protocol (RFC 1661 §5.7).
+    /// Handles a Protocol-Reject of this protocol (RFC 1661 §5.7).
     pub(crate) fn handle_protocol_reject(&mut self, cx: &mut NegotiationContext<'_>) {
         if self.state.has_lower() {
             self.apply_event(cx, Event::RejectCatastrophic);
         }
     }
 
-    /// Takes a control packet of this protocol.
+    /// Handles a control packet of this protocol.
     pub(crate) fn receive_packet(
         &mut self,
         cx: &mut NegotiationContext<'_>,
@@ -228,7 +228,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             ControlCode::CONFIGURE_REJECT => {
                 let sent = ConfigOption::parse_all(self.match_reply(packet)?).unwrap_or_default();
                 let all = options(packet.data)?;
-                // They are some of those that were sent, in their order (§5.4).
+                // RFC 1661 §5.4: rejected options are a subset of the sent ones, in the same order.
                 let mut rest = sent.iter();
                 if all.is_empty() || !all.iter().all(|option| rest.any(|one| one == option)) {
                     return Err(DiscardReason::Unsolicited);
@@ -240,7 +240,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             ControlCode::TERMINATE_REQUEST => Event::TerminateRequest,
             ControlCode::TERMINATE_ACK => Event::TerminateAck,
             ControlCode::CODE_REJECT => match packet.data.first() {
-                // Those without which nothing goes (§5.6).
+                // RFC 1661 §5.6: a Code-Reject of a basic code is catastrophic.
                 Some(1..=7) => Event::RejectCatastrophic,
                 Some(_) => Event::RejectPermitted,
                 None => return Err(DiscardReason::Malformed),
@@ -255,7 +255,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
         self.step_automaton(cx, event, packet, None)
     }
 
-    /// The options that an answer is to, if it is to the open request.
+    /// Returns the options of the open request if the packet replies to it.
     fn match_reply(&self, packet: ControlPacket<'_>) -> Result<&[u8], DiscardReason> {
         let (identifier, options) = &self.sent;
         let asked = !self.answered && packet.identifier == *identifier;
@@ -273,7 +273,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             && (*identifier, &options[..]) == (packet.identifier, packet.data)
             && cx.now < *until
         {
-            // A copy of the request, or the Ack was lost: it is answered, and no reason to take the link down.
+            // A duplicate, or the Ack was lost: acknowledge again and keep the link up.
             let ack = ControlPacket { code: ControlCode::CONFIGURE_ACK, ..packet };
             cx.outputs.push(NegotiationOutput::Send(ack.to_vec()));
             return Ok(());
@@ -300,7 +300,7 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
             (self.failures, self.requests) = (0, 0);
             self.options.reset_options(cx.rng);
             if row.from == State::Opened {
-                // The table has no irc here; without a count the first loss would end the link.
+                // The table has no irc here. Without a count the first loss would end the link.
                 self.count = cx.restart.max_configure;
             }
         }
@@ -383,11 +383,11 @@ impl<O: ProtocolOptions> ControlProtocol<O> {
         Ok(())
     }
 
-    /// Configure-Request: a new one, or the last one again where nobody has answered it.
+    /// Sends a Configure-Request: a new one, or the unanswered last one again.
     fn send_request(&mut self, cx: &mut NegotiationContext<'_>) {
         self.requests += 1;
         if self.is_diverging(cx.restart) {
-            // The counter runs out, and the timer is not put off by further answers.
+            // Let the counter run out. Further replies do not extend the timer.
             self.count = 0;
             self.timer.get_or_insert(cx.now + cx.restart.timer);
             return;

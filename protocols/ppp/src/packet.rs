@@ -1,15 +1,15 @@
-//! PPP's protocols and control packets (RFC 1661 §2, §5): a checked view, and writers into a caller's buffer.
+//! PPP's protocols and control packets (RFC 1661 §2, §5): checked views, and writers into a caller's buffer.
 
 use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
 
-/// Octets of a control packet before its data.
+/// Octets of a control packet's header.
 pub const HEADER: usize = 4;
-/// Octets that a packet may have on a link without another agreement (RFC 1661 §6.1).
+/// Default maximum octets of a packet (RFC 1661 §6.1).
 pub const DEFAULT_MRU: u16 = 1500;
 
-/// What a PPP packet carries (RFC 1661 §2, and IANA's registry). An open set: others may be met.
+/// The protocol of a PPP packet (RFC 1661 §2, IANA's registry). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PppProtocol(pub u16);
 
@@ -31,7 +31,7 @@ impl PppProtocol {
     /// EAP (RFC 3748 §3.1).
     pub const EAP: Self = Self(0xc227);
 
-    /// The protocol of a PPP packet, and its information field; `None`: it is too short to have one.
+    /// Returns the protocol of a PPP packet and its information field; `None`: the packet is too short.
     #[must_use]
     pub fn split_packet(packet: &[u8]) -> Option<(Self, &[u8])> {
         let (protocol, information) = packet.split_first_chunk::<2>()?;
@@ -61,32 +61,32 @@ impl fmt::Debug for PppProtocol {
     }
 }
 
-/// What a control packet of LCP or of a network control protocol is (RFC 1661 §5).
+/// The code of a control packet (RFC 1661 §5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControlCode(pub u8);
 
 impl ControlCode {
-    /// Options that the sender wants.
+    /// Configure-Request: the sender's options.
     pub const CONFIGURE_REQUEST: Self = Self(1);
-    /// All of them are agreed to.
+    /// Configure-Ack: accepts all options.
     pub const CONFIGURE_ACK: Self = Self(2);
-    /// Some have other values, please.
+    /// Configure-Nak: suggests other values.
     pub const CONFIGURE_NAK: Self = Self(3);
-    /// Some are not to be had at all.
+    /// Configure-Reject: refuses options.
     pub const CONFIGURE_REJECT: Self = Self(4);
-    /// The sender closes.
+    /// Terminate-Request: closes the protocol.
     pub const TERMINATE_REQUEST: Self = Self(5);
-    /// And so does the other side.
+    /// Terminate-Ack: confirms the close.
     pub const TERMINATE_ACK: Self = Self(6);
-    /// A code that is not known.
+    /// Code-Reject: the code is unknown.
     pub const CODE_REJECT: Self = Self(7);
-    /// A protocol that is not known (LCP alone).
+    /// Protocol-Reject: the protocol is unknown (LCP only).
     pub const PROTOCOL_REJECT: Self = Self(8);
-    /// Are you there? (LCP alone)
+    /// Echo-Request (LCP only).
     pub const ECHO_REQUEST: Self = Self(9);
-    /// Yes. (LCP alone)
+    /// Echo-Reply (LCP only).
     pub const ECHO_REPLY: Self = Self(10);
-    /// To be thrown away. (LCP alone)
+    /// Discard-Request: the receiver ignores it (LCP only).
     pub const DISCARD_REQUEST: Self = Self(11);
 }
 
@@ -115,34 +115,34 @@ impl fmt::Debug for ControlCode {
     }
 }
 
-/// Why octets are no control packet (RFC 1661 §5: it is discarded without a word).
+/// The reason why octets are not a control packet. RFC 1661 §5: such packets are silently discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
-    /// Fewer octets than the header, or than its Length says.
+    /// Fewer octets than the header or than Length.
     #[error("truncated: Length says more than the {0} octets that came")]
     Truncated(usize),
-    /// A Length shorter than the header.
+    /// Length is shorter than the header.
     #[error("a Length of {0} is too short")]
     ShortLength(u16),
 }
 
-/// A control packet whose header has been checked. PAP and CHAP have the same header, with codes of their own. Octets beyond
-/// Length are padding and not part of it.
+/// A control packet with a checked header. PAP and CHAP have the same header, with codes of their own. Octets beyond
+/// Length are padding and are not included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ControlPacket<'a> {
-    /// What it is.
+    /// The code.
     pub code: ControlCode,
-    /// Which request it is or answers.
+    /// Matches replies to requests.
     pub identifier: u8,
-    /// What follows.
+    /// The data after the header.
     pub data: &'a [u8],
 }
 
 impl<'a> ControlPacket<'a> {
-    /// Checks octets.
+    /// Parses a control packet.
     ///
     /// # Errors
-    /// They are no control packet.
+    /// The octets are not a control packet.
     pub fn parse(octets: &'a [u8]) -> Result<Self, PacketError> {
         let truncated = |_| PacketError::Truncated(octets.len());
         let mut r = OctetReader::new(octets);
@@ -151,7 +151,7 @@ impl<'a> ControlPacket<'a> {
         let data = usize::from(length).checked_sub(HEADER).ok_or(PacketError::ShortLength(length))?;
         Ok(Self { code: ControlCode(code), identifier, data: r.read_bytes(data).map_err(truncated)? })
     }
-    /// Appends it. Data beyond what Length can say is cut off.
+    /// Appends the packet. Truncates data that exceeds Length.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let data = &self.data[..self.data.len().min(usize::from(u16::MAX) - HEADER)];
         let length = (HEADER + data.len()) as u16;
@@ -161,7 +161,7 @@ impl<'a> ControlPacket<'a> {
             .write_u16(length)
             .write_bytes(data);
     }
-    /// It as octets of its own.
+    /// Returns the encoded packet.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + self.data.len());
@@ -186,26 +186,26 @@ impl fmt::Debug for ControlPacket<'_> {
 /// A configuration option (RFC 1661 §6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConfigOption<'a> {
-    /// Its type; what it means is the protocol's.
+    /// The type, with a meaning of its own in each protocol.
     pub kind: u8,
-    /// What follows type and length.
+    /// The data after type and length.
     pub data: &'a [u8],
 }
 
-/// A configuration option whose length is less than its header, or leads beyond the packet: the packet is discarded (§6).
+/// A configuration option with a length below its header or beyond the packet. RFC 1661 §6: the packet is discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the option at octet {offset} has a length of {length}, with {left} octets left")]
 pub struct OptionError {
-    /// Where it begins among the options.
+    /// The option's offset among the options.
     pub offset: usize,
-    /// What its length says.
+    /// The option's length field.
     pub length: u8,
-    /// How many octets there are from there on.
+    /// Octets from the option to the end.
     pub left: usize,
 }
 
 impl<'a> ConfigOption<'a> {
-    /// All options of a packet's data.
+    /// Parses all options of a packet's data.
     ///
     /// # Errors
     /// A length is wrong.
@@ -220,7 +220,7 @@ impl<'a> ConfigOption<'a> {
         }
         Ok(options)
     }
-    /// Appends it. Data beyond what its length can say is cut off.
+    /// Appends the option. Truncates data that exceeds its length field.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let data = &self.data[..self.data.len().min(usize::from(u8::MAX) - 2)];
         OctetWriter::new(out).write_u8(self.kind).write_u8(data.len() as u8 + 2).write_bytes(data);

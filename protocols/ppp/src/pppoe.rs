@@ -1,4 +1,4 @@
-//! PPP over Ethernet (RFC 2516): frames of both stages, and the tags of discovery.
+//! PPP over Ethernet (RFC 2516): the frames of both stages, and the tags of discovery.
 
 pub(crate) mod cookie;
 mod discovery;
@@ -11,22 +11,22 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter, TruncatedError};
 
-/// Octets of an Ethernet header and PPPoE's.
+/// Octets of the Ethernet and PPPoE headers.
 pub const HEADERS: usize = 20;
-/// Octets of PPPoE's header and PPP's protocol field: so much shorter than an Ethernet frame's payload is a PPP packet.
+/// Octets of PPPoE's header and PPP's protocol field: the difference between an Ethernet payload and its PPP packet.
 pub const OVERHEAD: u16 = 8;
-/// Octets of the longest PPP packet without another agreement (RFC 2516 §7).
+/// Octets of the longest PPP packet by default (RFC 2516 §7).
 pub const MAX_PAYLOAD: u16 = 1492;
 
-/// An address of Ethernet (EUI-48).
+/// An Ethernet address (EUI-48).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// All stations.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it names one station: neither a group of them nor none.
+    /// True if the address is of one station: neither a group address nor zero.
     #[must_use]
     pub fn is_unicast(self) -> bool {
         self.0[0] & 1 == 0 && self != Self::default()
@@ -47,17 +47,16 @@ impl fmt::Debug for MacAddress {
     }
 }
 
-/// The stage that a frame is of, by its EtherType (RFC 2516 §4).
+/// The stage of a frame, by its EtherType (RFC 2516 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PppoeStage {
-    /// Discovery.
     Discovery,
     /// PPP session.
     Session,
 }
 
 impl PppoeStage {
-    /// Its EtherType.
+    /// Returns the stage's EtherType.
     #[must_use]
     pub const fn ethertype(self) -> u16 {
         match self {
@@ -67,7 +66,7 @@ impl PppoeStage {
     }
 }
 
-/// What a frame is (RFC 2516 §5). An open set: others may be met.
+/// The CODE of a frame (RFC 2516 §5). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PppoeCode(pub u8);
 
@@ -106,13 +105,13 @@ impl fmt::Debug for PppoeCode {
     }
 }
 
-/// Why octets are no PPPoE frame.
+/// The reason why octets are not a PPPoE frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// They are fewer than the headers, or than LENGTH says.
+    /// The octets are fewer than the headers or than LENGTH.
     #[error("the frame is {0}")]
     Truncated(#[from] TruncatedError),
-    /// Another EtherType.
+    /// The EtherType is not one of PPPoE.
     #[error("EtherType {0:#06x} is not PPPoE's")]
     EtherType(u16),
     /// VER or TYPE is not 1.
@@ -120,16 +119,17 @@ pub enum FrameError {
     Version(u8),
 }
 
-/// An Ethernet frame of PPPoE, without check sequence. Octets beyond LENGTH are Ethernet's padding and not part of it.
+/// An Ethernet frame of PPPoE, without its check sequence. Octets beyond LENGTH are Ethernet padding and are not
+/// included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PppoeFrame<'a> {
-    /// Whom it is for.
+    /// The destination address.
     pub destination: MacAddress,
-    /// Who sent it.
+    /// The source address.
     pub source: MacAddress,
-    /// Its stage.
+    /// The stage, by the EtherType.
     pub stage: PppoeStage,
-    /// What it is.
+    /// CODE.
     pub code: PppoeCode,
     /// SESSION_ID.
     pub session: u16,
@@ -138,10 +138,10 @@ pub struct PppoeFrame<'a> {
 }
 
 impl<'a> PppoeFrame<'a> {
-    /// Checks octets.
+    /// Parses a frame.
     ///
     /// # Errors
-    /// They are no PPPoE frame.
+    /// The octets are not a PPPoE frame.
     pub fn parse(octets: &'a [u8]) -> Result<Self, FrameError> {
         let mut r = OctetReader::new(octets);
         let (destination, source) = (MacAddress(r.read_array()?), MacAddress(r.read_array()?));
@@ -157,7 +157,7 @@ impl<'a> PppoeFrame<'a> {
         let (code, session, length) = (PppoeCode(r.read_u8()?), r.read_u16()?, r.read_u16()?);
         Ok(Self { destination, source, stage, code, session, payload: r.read_bytes(length.into())? })
     }
-    /// Appends it. Payload beyond what LENGTH can say is cut off.
+    /// Appends the frame. Truncates a payload that does not fit LENGTH.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let payload = &self.payload[..self.payload.len().min(u16::MAX.into())];
         let mut w = OctetWriter::new(out);

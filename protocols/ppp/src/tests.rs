@@ -77,7 +77,7 @@ pub(crate) fn test_assignment(session: SessionId) -> AddressAssignment {
     AddressAssignment { ipv4: Some(ipv4), ipv6: Some(ipv6) }
 }
 
-/// The link's, and the delegated one.
+/// The link's prefix and the delegated one.
 pub(crate) fn test_prefixes() -> Vec<Ipv6Prefix> {
     let prefix = |text: &str, length| Ipv6Prefix::new(text.parse().unwrap(), length).unwrap();
     vec![prefix("2001:db8:1:2::", 64), prefix("2001:db8:ff00::", 56)]
@@ -86,11 +86,11 @@ pub(crate) fn test_prefixes() -> Vec<Ipv6Prefix> {
 pub(crate) const DNS6: std::net::Ipv6Addr = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x53);
 pub(crate) const DNS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 
-/// An AAA server in a few lines: it knows the one password.
+/// A small AAA server that knows one password.
 #[derive(Default)]
 pub(crate) struct MockAaaServer {
     conversations: HashMap<SessionId, EapServer>,
-    /// It knows the password only of what it says to MS-CHAPv2 (RFC 2759 §5), where this is not set.
+    /// True to send MS-CHAPv2 an authenticator response by a wrong password (RFC 2759 §5).
     pub(crate) is_impostor: bool,
     pub(crate) silent: bool,
     pub(crate) without_ipv6: bool,
@@ -172,7 +172,7 @@ impl MockAaaServer {
     }
 }
 
-/// The concentrator is host 0 of the network.
+/// A concentrator (host 0 of the network) and its clients.
 pub(crate) struct PppoeTestNetwork {
     pub(crate) net: MachineNetwork,
     pub(crate) ac: HostHandle<PppoeConcentrator>,
@@ -208,14 +208,14 @@ impl PppoeTestNetwork {
         });
         Self { net, ac, clients, judge }
     }
-    /// One host that authenticates so.
+    /// Creates a network with one host, which authenticates by this protocol.
     pub(crate) fn with_protocol(protocol: AuthenticationProtocol) -> Self {
         Self::new(concentrator_config(), vec![client_config(1, &[protocol])])
     }
     pub(crate) fn connect_client(&mut self, n: usize) {
         self.net.send_command(self.clients[n], ClientCommand::Connect).unwrap();
     }
-    /// Connects the first host, which has to succeed.
+    /// Connects the first host, which must succeed.
     pub(crate) fn connect_first(&mut self) -> (SessionId, u16) {
         self.connect_client(0);
         self.net.run_for(secs(2));
@@ -226,7 +226,7 @@ impl PppoeTestNetwork {
         });
         began.unwrap()
     }
-    /// Networks that the concentrator has said are up and not said are down.
+    /// Returns the number of networks that are up by the concentrator's events.
     pub(crate) fn installed_count(&self) -> usize {
         let (mut up, mut down) = (0, 0);
         for (_, event) in self.net.recorded_events(self.ac) {
@@ -262,11 +262,11 @@ impl PppoeTestNetwork {
             })
             .collect()
     }
-    /// Gives the concentrator a frame of nobody's.
+    /// Delivers a frame of an unknown sender to the concentrator.
     pub(crate) fn deliver_frame(&mut self, frame: &[u8]) {
         self.net.inject_input(self.ac, MachineInput::Frame { port: PORT, data: frame });
     }
-    /// The concentrator's frames to a station since this number of things sent.
+    /// Returns the concentrator's frames to a station since the `since`th transmission.
     pub(crate) fn sent_to(&self, to: MacAddress, since: usize) -> Vec<Vec<u8>> {
         let all = self.net.sent_transmits()[since..].iter().filter(|sent| sent.from == 0);
         let to_it =
@@ -279,7 +279,7 @@ pub(crate) fn client_config(n: u8, protocols: &[AuthenticationProtocol]) -> Clie
     ClientConfig::new(PORT, host_mac(n), test_credentials(protocols, PASSWORD))
 }
 
-/// A discovery frame.
+/// Builds a discovery frame.
 pub(crate) fn discovery_frame(
     from: MacAddress,
     to: MacAddress,
@@ -294,7 +294,7 @@ pub(crate) fn discovery_frame(
     out
 }
 
-/// A session frame of a host's.
+/// Builds a session frame of a host.
 pub(crate) fn session_frame(from: MacAddress, id: u16, packet: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let (stage, code) = (PppoeStage::Session, PppoeCode::SESSION);
@@ -302,7 +302,7 @@ pub(crate) fn session_frame(from: MacAddress, id: u16, packet: &[u8]) -> Vec<u8>
     out
 }
 
-/// A host by hand: discovery until its PADS; the number of its session.
+/// Runs discovery by hand up to the PADS. Returns the SESSION_ID.
 pub(crate) fn run_discovery(world: &mut PppoeTestNetwork, from: MacAddress) -> u16 {
     let since = world.net.sent_transmits().len();
     let any = DiscoveryTags { services: vec![b""], ..DiscoveryTags::default() };
@@ -320,7 +320,7 @@ pub(crate) fn run_discovery(world: &mut PppoeTestNetwork, from: MacAddress) -> u
 
 #[test]
 fn an_ms_chap_value_is_where_the_rfc_has_it() {
-    // RFC 2759 §4: 16 octets of the peer's challenge, 8 reserved, 24 of the response, flags.
+    // RFC 2759 §4: 16 octets of peer challenge, 8 reserved, 24 of response, flags.
     let octets: Vec<u8> = (0..49).collect();
     let value = MsChapV2Value::parse(&octets).unwrap();
     assert_eq!((&value.peer_challenge[..], &value.response[..]), (&octets[..16], &octets[24..48]));

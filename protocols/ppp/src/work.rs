@@ -1,4 +1,4 @@
-//! What the machines of this crate do that a simulated processor can be charged for.
+//! The work labels of this crate's machines: work for which a simulated processor is charged.
 
 usher_core::work_labels! {
     /// A packet of PPPoE's discovery stage received or sent.

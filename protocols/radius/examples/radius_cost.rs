@@ -1,5 +1,5 @@
-//! What RADIUS costs: EAP-MD5 shaped exchanges between a client and a server in memory, printed as
-//! nanoseconds per request and reply, both sides together.
+//! The cost of RADIUS: exchanges of EAP-MD5's shape between a client and a server in memory. Prints nanoseconds per
+//! request and reply, for both sides together.
 //!
 //! `cargo run --release -p usher-radius --example radius_cost`
 
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut buf, mut now, mut octets) = (Vec::new(), Instant::ZERO, 0);
     let begin = std::time::Instant::now();
     for token in 0..PAIRS {
-        // One port at 10,000 exchanges a second: an identifier that comes round replaces its kept reply.
+        // One port at 10,000 exchanges a second: a reused identifier replaces its kept reply.
         now += Duration::from_micros(100);
         let challenge = token % 2 == 0;
         let mut attributes = client.take_attributes();

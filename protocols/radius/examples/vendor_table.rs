@@ -1,5 +1,5 @@
-//! Makes the built-in table of vendors' attributes (`src/dictionary/vendors.table`) of FreeRADIUS's dictionaries: their
-//! names, numbers, types and named values, and nothing else of them.
+//! Creates the built-in table of vendor attributes (`src/dictionary/vendors.table`) from FreeRADIUS's dictionaries. It
+//! takes only names, numbers, types and named values.
 //!
 //! `cargo run -p usher-radius --example vendor_table /usr/share/freeradius/dictionary > vendors.table`
 
@@ -11,7 +11,7 @@ use usher_radius::dictionary::{
     AttributeDefinition, AttributeEncryption, AttributeOid, IncludedFile, RadiusDictionary,
 };
 
-/// What is left out: what FreeRADIUS keeps for itself, and what takes standard numbers without right.
+/// Files to omit: FreeRADIUS's internal ones, and files that misuse standard numbers.
 const LEFT_OUT: [&str; 5] = [
     "dictionary.compat",
     "dictionary.usr.illegal",
@@ -20,7 +20,7 @@ const LEFT_OUT: [&str; 5] = [
     "dictionary.freeradius.evs5",
 ];
 
-/// An attribute whose values, two thousand, are the multiples of a rate that their names say.
+/// An attribute whose two thousand values are multiples of a rate, as their names show.
 const WITHOUT_VALUES: &str = "KarlNet-TurboCell-TxRate";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What they have and the standards do not, in the order of its numbers.
+/// Renders the definitions that the standards lack, in order of number.
 fn render_table(theirs: &RadiusDictionary, standard: &RadiusDictionary) -> String {
     let mut all: BTreeMap<AttributeOid, Vec<&AttributeDefinition>> = BTreeMap::new();
     for d in theirs.attributes().iter().filter(|d| theirs.attribute_number(d.oid).is_some()) {
@@ -56,7 +56,7 @@ fn render_table(theirs: &RadiusDictionary, standard: &RadiusDictionary) -> Strin
                 vendor_lines(theirs, of, &mut out);
             }
         }
-        // The one that is printed comes last.
+        // The printed name comes last.
         names.sort_by_key(|d| theirs.by_oid(oid) == Some(*d));
         for d in &names {
             let _ = writeln!(out, "{number} {} {}{}", d.name, d.data_type.name(), render_flags(d));

@@ -1,5 +1,6 @@
-//! Attributes (RFC 2865 §5, RFC 2868, RFC 2869, RFC 6929) and their data types (RFC 8044): reading
-//! them in place, the owned list that packets are built from, and the hiding of secrets.
+//! Attributes (RFC 2865 §5, RFC 2868, RFC 2869, RFC 6929) and their data types (RFC 8044).
+//!
+//! The module reads attributes in place, has the owned list for building packets, and hides secrets.
 
 mod extended;
 mod framing;
@@ -19,10 +20,10 @@ pub use value::{AttributeValue, DataType, ValueError};
 
 use core::fmt;
 
-/// Longest value of one attribute.
+/// The maximum length of a value.
 pub const MAX_VALUE: usize = 253;
 
-/// Numbers of the standard attributes that this crate and its callers handle by name.
+/// Types of the standard attributes that this crate and its callers use by name.
 pub mod kind {
     macro_rules! kinds {
         ($($(#[$meta:meta])* $name:ident = $number:literal),* $(,)?) => {
@@ -161,7 +162,7 @@ pub mod kind {
 pub mod error_cause {
     /// An attribute that the NAS does not know.
     pub const UNSUPPORTED_ATTRIBUTE: u32 = 401;
-    /// An attribute that says which session is missing.
+    /// An attribute that identifies the session is missing.
     pub const MISSING_ATTRIBUTE: u32 = 402;
     /// NAS-Identifier or address is not that of the NAS.
     pub const NAS_IDENTIFICATION_MISMATCH: u32 = 403;
@@ -169,11 +170,11 @@ pub mod error_cause {
     pub const INVALID_REQUEST: u32 = 404;
     /// The Service-Type is not supported.
     pub const UNSUPPORTED_SERVICE: u32 = 405;
-    /// What was asked is not served at all.
+    /// The request kind is not supported.
     pub const UNSUPPORTED_EXTENSION: u32 = 406;
     /// No such session.
     pub const SESSION_CONTEXT_NOT_FOUND: u32 = 503;
-    /// The NAS lacks what it would take.
+    /// The NAS lacks resources.
     pub const RESOURCES_UNAVAILABLE: u32 = 506;
 }
 
@@ -203,9 +204,9 @@ pub mod vendor {
     pub const MS_SECONDARY_DNS_SERVER: u8 = 29;
     /// The ADSL Forum (RFC 4679 §3.2).
     pub const ADSL_FORUM: u32 = 3561;
-    /// Agent-Circuit-Id (RFC 4679 §3.3.1): the line that a user is behind.
+    /// Agent-Circuit-Id (RFC 4679 §3.3.1): the access line of the user.
     pub const AGENT_CIRCUIT_ID: u8 = 1;
-    /// Agent-Remote-Id (RFC 4679 §3.3.2): who that line was given to.
+    /// Agent-Remote-Id (RFC 4679 §3.3.2): the subscriber of that line.
     pub const AGENT_REMOTE_ID: u8 = 2;
     /// The Wi-Fi Alliance's WISPr.
     pub const WISPR: u32 = 14_122;
@@ -215,7 +216,7 @@ pub mod vendor {
     pub const WISPR_BANDWIDTH_MAX_DOWN: u8 = 8;
 }
 
-/// One attribute as it stands on the wire.
+/// An attribute as it is on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawAttribute<'a> {
     /// Its type, the first octet.
@@ -224,20 +225,20 @@ pub struct RawAttribute<'a> {
     pub value: &'a [u8],
 }
 
-/// Walks attributes whose lengths were checked; made by [`crate::RadiusPacket::attributes`] and
-/// [`AttributeList::iter`]. Octets that do not hold together end the walk.
+/// An iterator over attributes with checked lengths, from [`crate::RadiusPacket::attributes`] or
+/// [`AttributeList::iter`]. It ends at an invalid length.
 #[derive(Clone, Debug)]
 pub struct RawIter<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> RawIter<'a> {
-    /// Walks `bytes`, a sequence of type, length, value.
+    /// Iterates over `bytes`, a sequence of type, length, value.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
-    /// The octets that were not walked yet.
+    /// The octets not yet visited.
     #[must_use]
     pub const fn remaining_bytes(&self) -> &'a [u8] {
         self.rest
@@ -255,7 +256,7 @@ impl<'a> Iterator for RawIter<'a> {
     }
 }
 
-/// Octets for people: `0x0a1b`.
+/// Octets that print as `0x0a1b`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HexOctets<'a>(pub &'a [u8]);
 

@@ -1,5 +1,5 @@
-//! Proofs of knowing the shared secret: Request and Response Authenticators (RFC 2865 §3, RFC 2866
-//! §3) and the Message-Authenticator (RFC 3579 §3.2, RFC 5080 §2.2.2, RFC 5176 §3.4, RFC 5997 §3).
+//! Proofs of the shared secret: Request and Response Authenticators (RFC 2865 §3, RFC 2866 §3) and the
+//! Message-Authenticator (RFC 3579 §3.2, RFC 5080 §2.2.2, RFC 5176 §3.4, RFC 5997 §3).
 
 use crate::attribute::kind::MESSAGE_AUTHENTICATOR;
 use crate::packet::{HEADER_LEN, PacketCode, RadiusPacket};
@@ -8,13 +8,13 @@ use core::fmt;
 use usher_crypto::SecretValue;
 use usher_crypto::digest::{HmacMd5Key, constant_time_eq, md5_over};
 
-/// Octets of a Message-Authenticator attribute.
+/// The length of a Message-Authenticator attribute.
 pub const MESSAGE_AUTHENTICATOR_LEN: usize = 18;
 
-/// Where a packet has its authenticator: after code, identifier and length.
+/// The offset of the authenticator: after code, identifier and length.
 const AUTHENTICATOR_AT: usize = 4;
 
-/// A shared secret with its prepared HMAC key; clones share one copy. Never printed.
+/// A shared secret with its prepared HMAC key. Clones share one copy. It is never printed.
 #[derive(Clone)]
 pub struct SharedSecret(Arc<PreparedSecret>);
 
@@ -24,7 +24,7 @@ struct PreparedSecret {
 }
 
 impl SharedSecret {
-    /// From its octets. RFC 2865 §3 wants at least 16 of them, none guessable; a server takes no empty one.
+    /// A secret of these octets. RFC 2865 §3 wants at least 16 unpredictable octets. A server rejects an empty secret.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         Self(Arc::new(PreparedSecret { bytes: bytes.into(), hmac: HmacMd5Key::new(bytes) }))
@@ -48,20 +48,22 @@ impl PartialEq for SharedSecret {
 }
 impl Eq for SharedSecret {}
 
-/// What a packet's Message-Authenticator is worth.
+/// The state of a packet's Message-Authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageAuthenticator {
-    /// There is none.
+    /// Absent.
     Absent,
-    /// There is one, and it is right.
+    /// Present and valid.
     Good,
-    /// It is wrong, of a wrong length, or there are several.
+    /// Wrong, of a wrong length, or present several times.
     Bad,
 }
 
-/// The authenticator field that a packet's Message-Authenticator is computed over: its own in
-/// Access-Request and Status-Server, zeros in the requests whose Request Authenticator is computed
-/// afterwards (Accounting-, CoA- and Disconnect-Request), that of the request in a reply.
+/// Returns the authenticator field that the Message-Authenticator covers.
+///
+/// - Access-Request and Status-Server: their own authenticator.
+/// - Accounting-, CoA- and Disconnect-Request: zeros, since their Request Authenticator is computed afterwards.
+/// - Replies: the authenticator of the request.
 #[must_use]
 pub fn covered_authenticator(code: PacketCode, own: &[u8; 16], request: Option<&[u8; 16]>) -> [u8; 16] {
     match (code, request) {
@@ -71,13 +73,12 @@ pub fn covered_authenticator(code: PacketCode, own: &[u8; 16], request: Option<&
     }
 }
 
-/// The Message-Authenticator of a packet whose such attribute's 16 octets of value are at `at`.
+/// Computes the Message-Authenticator of a packet whose 16 octets for it are at `at`.
 fn compute_mac(bytes: &[u8], at: usize, covered: &[u8; 16], secret: &SharedSecret) -> [u8; 16] {
     secret.0.hmac.mac_over(&[bytes], &[(AUTHENTICATOR_AT, covered), (at, &[0; 16])])
 }
 
-/// Checks a packet's Message-Authenticator, in constant time. `covered` is
-/// [`covered_authenticator`]'s.
+/// Checks the Message-Authenticator of a packet in constant time. `covered` comes from [`covered_authenticator`].
 #[must_use]
 pub fn check_message_authenticator(
     packet: &RadiusPacket<'_>,
@@ -92,11 +93,11 @@ pub fn check_message_authenticator(
     }
 }
 
-/// Where a packet's Message-Authenticator has its value.
+/// The position of a packet's Message-Authenticator value.
 enum AuthenticatorPosition {
     Nowhere,
     Offset(usize),
-    /// There are several, or it is of a wrong length.
+    /// Several, or one of a wrong length.
     Wrong,
 }
 
@@ -125,8 +126,8 @@ fn compare_mac(right: &[u8; 16], bytes: &[u8], at: usize) -> MessageAuthenticato
     }
 }
 
-/// Checks a reply's Response Authenticator and its Message-Authenticator, side by side and in constant time:
-/// whether the first is right, and what the second is worth.
+/// Checks Response Authenticator and Message-Authenticator of a reply side by side, in constant time. Returns true for
+/// a valid Response Authenticator, and the state of the Message-Authenticator.
 #[must_use]
 pub fn check_reply(
     reply: &RadiusPacket<'_>,
@@ -151,8 +152,8 @@ pub fn check_reply(
     (constant_time_eq(&response, reply.authenticator()), compare_mac(&mac, bytes, at))
 }
 
-/// The Response Authenticator of a reply (RFC 2865 §3): `reply` with its length final, whatever stands
-/// in its authenticator field.
+/// Computes the Response Authenticator of a reply (RFC 2865 §3). `reply` has its final length; its authenticator field
+/// is ignored.
 #[must_use]
 pub fn response_authenticator(
     reply: &[u8],
@@ -162,13 +163,13 @@ pub fn response_authenticator(
     md5_over(&[reply, secret.as_bytes()], &[(AUTHENTICATOR_AT, request_authenticator)])
 }
 
-/// The Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).
+/// Computes the Request Authenticator of an Accounting-, CoA- or Disconnect-Request (RFC 2866 §3).
 #[must_use]
 pub fn accounting_request_authenticator(request: &[u8], secret: &SharedSecret) -> [u8; 16] {
     response_authenticator(request, &[0; 16], secret)
 }
 
-/// Whether a reply's Response Authenticator is right, in constant time.
+/// True if the Response Authenticator of a reply is valid. Runs in constant time.
 #[must_use]
 pub fn check_response(
     reply: &RadiusPacket<'_>,
@@ -181,23 +182,22 @@ pub fn check_response(
     )
 }
 
-/// Whether the Request Authenticator of an Accounting-, CoA- or Disconnect-Request is right, in
-/// constant time.
+/// True if the Request Authenticator of an Accounting-, CoA- or Disconnect-Request is valid. Runs in constant time.
 #[must_use]
 pub fn check_accounting_request(request: &RadiusPacket<'_>, secret: &SharedSecret) -> bool {
     check_response(request, &[0; 16], secret)
 }
 
-/// Reserves a Message-Authenticator as the first attribute of the packet that starts at `start` and has
-/// its header alone: in front of everything, no chosen prefix can be placed before it.
+/// Reserves a Message-Authenticator as the first attribute of a packet that consists of a header only. Its place in
+/// front keeps an attacker from putting a chosen prefix before it.
 pub(crate) fn reserve_authenticator(out: &mut alloc::vec::Vec<u8>) {
     let mut attribute = [0; MESSAGE_AUTHENTICATOR_LEN];
     (attribute[0], attribute[1]) = (MESSAGE_AUTHENTICATOR, MESSAGE_AUTHENTICATOR_LEN as u8);
     out.extend_from_slice(&attribute);
 }
 
-/// Signs a request in place: fills in a Message-Authenticator reserved in front, then the Request
-/// Authenticator where the code wants it computed.
+/// Signs a request in place: sets a Message-Authenticator reserved in front, then the Request Authenticator if the code
+/// has a computed one.
 pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret: &SharedSecret) {
     let code = PacketCode(bytes[0]);
     let random = matches!(code, PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
@@ -214,8 +214,7 @@ pub(crate) fn sign_request(bytes: &mut [u8], message_authenticator: bool, secret
     }
 }
 
-/// Signs a reply in place: fills in a Message-Authenticator reserved in front, then the Response
-/// Authenticator.
+/// Signs a reply in place: sets a Message-Authenticator reserved in front, then the Response Authenticator.
 pub(crate) fn sign_response(
     bytes: &mut [u8],
     message_authenticator: bool,

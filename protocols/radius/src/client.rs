@@ -1,9 +1,20 @@
-//! The RADIUS client: requests in, replies out, with identifiers, retransmission and failover between.
+//! The RADIUS client, a machine that sends requests and returns verified replies. It assigns identifiers, retransmits
+//! and fails over to other servers.
 //!
 //! ```text
 //! Command::Request{token} ─▶ Client ─▶ Event::Response{token} | Event::TimedOut{token}
 //! ```
-//! Exactly one event answers each accepted request, unless it was cancelled.
+//!
+//! Each accepted request yields exactly one event, unless it is cancelled.
+//!
+//! Its methods are of four kinds:
+//!
+//! - Getters: [`RadiusClient::counters`], [`RadiusClient::server_health`], [`RadiusClient::outstanding_tokens`] and
+//!   others.
+//! - Input: `handle_input` takes datagrams, stream events and the timeout.
+//! - Commands: `handle_command` takes a [`RadiusClientCommand`]. [`RadiusClient::add_server`],
+//!   [`RadiusClient::apply_shared_health`] and [`RadiusClient::reset_connection`] are direct calls.
+//! - Polls: `poll_output` and `poll_timeout` ([`usher_core::machine`]).
 
 mod identifier;
 mod liveness;
@@ -27,43 +38,45 @@ use usher_core::Duration;
 use usher_crypto::SecretValue;
 use usher_crypto::legacy::mschap::MsChapKeys;
 
-/// By what a server is reached.
+/// The transport to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ServerTransport {
-    /// Datagrams.
+    /// UDP.
     #[default]
     Udp,
-    /// RadSec: streams that the host protects by TLS (RFC 6614). They are opened when something is to be sent, and
-    /// kept; each has 256 identifiers of its own. Nothing is sent twice by one (RFC 6613 §2.6.1): what waited on one
-    /// that broke is sent by the next.
+    /// RadSec: streams that the host protects by TLS (RFC 6614).
+    ///
+    /// The client opens them on demand and keeps them. Each has 256 identifiers of its own. A stream carries a request
+    /// once (RFC 6613 §2.6.1). If it breaks, the next stream carries the pending requests.
     Tls,
 }
 
-/// How a client finds out whether a server is alive, with Status-Server (RFC 5997) in the place of RFC 3539's
-/// watchdog messages.
+/// Liveness detection of a server, with Status-Server (RFC 5997) in place of the watchdog messages of RFC 3539.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LivenessConfig {
-    /// How long a server that owes an answer may say nothing at all before it is suspect: what waits for it goes to the
-    /// next of its group, which from there on is asked first, and it is asked for its status. So long a request waits
-    /// for one server before another of the group gets it, though that server answers others.
+    /// The response window. A server that owes a reply and sends nothing for this time is suspect. Its pending requests
+    /// then move to the next server of the group, which new requests prefer. The client probes it with Status-Server.
+    ///
+    /// A single request also moves on after this time, even if the server answers others.
     pub window: Duration,
-    /// How long a suspect server may go on saying nothing before it is dead. It is asked for its status once a window,
-    /// and alive again with its first word.
+    /// The zombie period: the time from suspect to dead, if the server stays silent. The client probes it once per
+    /// window. Any reply makes it alive again.
     pub zombie: Duration,
-    /// Tw (RFC 3539 §3.4.1, which wants 6 s or more): how often a dead server is asked for its status, and a RadSec
-    /// connection on which nothing happens is tried.
+    /// Tw (RFC 3539 §3.4.1, which wants 6 s or more): the interval of Status-Server to a dead server, and to an idle
+    /// RadSec connection.
     pub interval: Duration,
-    /// Whether it knows Status-Server. Where not, a suspect server is not asked for anything while there are others.
+    /// True if the server supports Status-Server. Otherwise a suspect server gets no requests while the group has
+    /// others.
     pub status: bool,
-    /// How many answers in a row to Status-Server bring a dead server back (RFC 3539 §3.4.1 wants 3).
+    /// The number of consecutive Status-Server replies that revive a dead server (RFC 3539 §3.4.1 wants 3).
     pub answers: u32,
-    /// How long a dead server stays so that is not asked for its status, or never answered that.
+    /// The time after which a dead server is tried again, if it gets no Status-Server or never answered one.
     pub revive: Duration,
 }
 
 impl Default for LivenessConfig {
-    /// A window of 4 s, in which a request is sent twice; three windows more until a server is dead; Status-Server, Tw
-    /// of 30 s (RFC 3539's proposal), three answers.
+    /// A window of 4 s, in which a request is sent twice; dead after three more windows; Status-Server with Tw of 30 s
+    /// (the proposal of RFC 3539) and three replies.
     fn default() -> Self {
         Self {
             window: Duration::from_secs(4),
@@ -76,34 +89,35 @@ impl Default for LivenessConfig {
     }
 }
 
-/// One server of a client.
+/// A server of a client.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// The secret shared with it.
+    /// The shared secret.
     pub secret: SharedSecret,
-    /// Whether an answer to an Access-Request must carry a Message-Authenticator. True unless the server
-    /// is too old to send one: without it, an attacker on the path can forge answers (BlastRADIUS).
+    /// True if a reply to an Access-Request must carry a Message-Authenticator. Set it to false only for old servers
+    /// that send none: an attacker on the path can then forge replies (BlastRADIUS).
     pub require_message_authenticator: bool,
-    /// Our address to send from; unspecified leaves the choice to the host.
+    /// The local address. With an unspecified address the host chooses.
     pub local: IpAddr,
-    /// By what it is reached.
+    /// The transport.
     pub transport: ServerTransport,
-    /// What its certificate may be, by RadSec (RFC 6614 §2.3); none: any that the host's TLS takes.
+    /// The certificates accepted from the server by RadSec (RFC 6614 §2.3). Empty: every certificate that the host's
+    /// TLS accepts.
     pub certificates: Vec<CertificateMatch>,
-    /// How it is found out whether it is alive; `None`: it is taken to be.
+    /// Liveness detection; `None`: the server always counts as alive.
     pub liveness: Option<LivenessConfig>,
 }
 
 impl ServerConfig {
-    /// A server by RadSec. TLS protects its answers, so that they need no Message-Authenticator.
+    /// A RadSec server. TLS protects its replies, so they need no Message-Authenticator.
     #[must_use]
     pub fn for_radsec(address: SocketAddr) -> Self {
         let (require_message_authenticator, transport) = (false, ServerTransport::Tls);
         Self { require_message_authenticator, transport, ..Self::new(address, radsec::radsec_secret()) }
     }
-    /// A server with the safe policy, by datagrams.
+    /// A UDP server with the safe policy.
     #[must_use]
     pub fn new(address: SocketAddr, secret: SharedSecret) -> Self {
         let local = match address {
@@ -122,55 +136,53 @@ impl ServerConfig {
     }
 }
 
-/// When a request to a group moves on to the group's next server.
+/// When a request to a group moves to the next server of the group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailoverPolicy {
-    /// Transmissions to one server without an answer, 1 or more. The next server then gets the request
-    /// under a fresh identifier, and its retransmission time starts again at the initial one; limits of
-    /// count and time hold for the whole request. A server that is watched has its window besides
-    /// ([`LivenessConfig::window`]).
+    /// The number of unanswered transmissions to one server, 1 or more. The request then goes to the next server with a
+    /// new identifier, and its retransmission time restarts. The limits of count and time apply to the whole request. A
+    /// server with liveness detection also has its response window ([`LivenessConfig::window`]).
     pub after: u32,
-    /// How long new requests start at the next server before the group's first is tried again.
+    /// The time during which new requests start at the next server, before the client tries the first again.
     pub revive: Duration,
 }
 
 impl Default for FailoverPolicy {
-    /// After three transmissions; back to the first after five minutes.
+    /// After three transmissions; back to the first server after five minutes.
     fn default() -> Self {
         Self { after: 3, revive: Duration::from_secs(300) }
     }
 }
 
-/// What a client is made of.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct RadiusClientConfig {
-    /// The servers, addressed by index.
+    /// The servers. Commands and events name them by index.
     pub servers: Vec<ServerConfig>,
     /// Groups of interchangeable servers, each in order of preference, as indexes into `servers`.
     pub groups: Vec<Vec<u16>>,
-    /// When requests are sent again.
+    /// The retransmission policy.
     pub retransmission: RetransmissionPolicy,
-    /// How groups change servers; `None`: they never do.
+    /// The failover policy of groups; `None`: no failover.
     pub failover: Option<FailoverPolicy>,
-    /// How many sockets may be used, from the first on, each adding 256 outstanding requests per server.
+    /// The maximum number of sockets. Each adds 256 outstanding requests per server.
     pub max_sockets: u32,
-    /// How long an identifier whose request ended without an answer, or was sent more than once, is
-    /// kept from being used again, since a late reply may still come.
+    /// The time before an identifier is reused if its request had no reply or was retransmitted, since a late reply may
+    /// still arrive.
     pub identifier_rest: Duration,
-    /// How many connections a RadSec server may get, each adding 256 outstanding requests.
+    /// The maximum number of connections to a RadSec server. Each adds 256 outstanding requests.
     pub max_connections: u32,
-    /// The number of the first RadSec connection that it opens ([`usher_core::ConnId::new_opened`]): of meaning to a
-    /// client that takes the place of another whose connections may not be over yet.
+    /// The number of the first RadSec connection ([`usher_core::ConnId::new_opened`]). A client that replaces another
+    /// needs it, since connections of the old client may still be open.
     pub first_connection: u32,
-    /// How long after a connection failed the next is tried; twice as long each time, up to a minute.
+    /// The delay before the next attempt after a failed connection. It doubles with each failure, up to a minute.
     pub reconnect: Duration,
-    /// How old the answer to a CoA-Request or Disconnect-Request may say that it is (RFC 5176 §6.3); `None`: not looked
-    /// at.
+    /// Checks the Event-Timestamp in replies to CoA-Request and Disconnect-Request (RFC 5176 §6.3); `None`: no check.
     pub freshness: Option<FreshnessPolicy>,
 }
 
 impl RadiusClientConfig {
-    /// A client of one server, retransmitting as RFC 5080 proposes.
+    /// A client of one server, with the retransmissions that RFC 5080 proposes.
     #[must_use]
     pub fn for_server(server: ServerConfig) -> Self {
         Self {
@@ -188,25 +200,25 @@ impl RadiusClientConfig {
     }
 }
 
-/// Why a client cannot be made of a [`RadiusClientConfig`].
+/// An error in a [`RadiusClientConfig`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// There is no server at all, or more than 65,535.
+    /// The number of servers is 0 or above 65,535.
     #[error("{0} servers; 1 to 65535 are possible")]
     Servers(usize),
-    /// A group is empty or names a server that does not exist.
+    /// A group is empty or names an unknown server.
     #[error("group {0} is empty or names a server that does not exist")]
     Group(usize),
-    /// No socket may be used.
+    /// The number of sockets is 0.
     #[error("max_sockets is 0, or more than 2^24")]
     Sockets,
-    /// No connection may be opened.
+    /// The number of connections is 0.
     #[error("max_connections is 0")]
     Connections,
-    /// A server is watched in no time, or back without an answer.
+    /// A window or interval of liveness detection is zero, or the number of replies that revive a server is 0.
     #[error("liveness with a window or an interval of zero, or after 0 answers; at least 1")]
     Liveness,
-    /// A failover count of 0.
+    /// The failover count is 0.
     #[error("failover after 0 transmissions; at least 1")]
     Failover,
     /// The first retransmission time is zero.
@@ -214,40 +226,42 @@ pub enum ConfigError {
     Retransmission,
 }
 
-/// Whom a request goes to.
+/// The destination of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestTarget {
-    /// The server of this index, and no other.
+    /// The server of this index only.
     Server(u16),
     /// The group of this index.
     Group(u16),
-    /// A group, beginning with one of its servers: the next in its order are those behind, then those in front.
+    /// A group, from one of its servers on: first the later ones in its order, then the earlier ones.
     From {
         /// The group.
         group: u16,
-        /// One of its servers.
+        /// The first server.
         server: u16,
     },
 }
 
-/// What a client is asked.
+/// A command to a client.
 #[derive(Clone, Debug)]
 pub enum RadiusClientCommand {
-    /// Send a request. A Message-Authenticator is put in front of every Access-Request and
-    /// Status-Server; the list must not hold one. An Acct-Delay-Time in an Accounting-Request is brought
-    /// up to date on each retransmission, which then has a fresh identifier (RFC 2866 §5.2); every other
-    /// retransmission is the same octets again. Status-Server is sent once (RFC 5997 §4.1).
+    /// Sends a request.
+    ///
+    /// The client puts a Message-Authenticator first in every Access-Request and Status-Server, so the list must not
+    /// contain one. It updates Acct-Delay-Time in each retransmission of an Accounting-Request, which then has a new
+    /// identifier (RFC 2866 §5.2). Other retransmissions repeat the same octets. Status-Server is sent once (RFC 5997
+    /// §4.1).
     Request {
-        /// Comes back with the answer; must not be one that is outstanding.
+        /// Returns with the reply. It must differ from the tokens of outstanding requests.
         token: u64,
-        /// Whom to ask.
+        /// The destination.
         target: RequestTarget,
         /// Access-Request, Accounting-Request, Status-Server, CoA-Request or Disconnect-Request.
         code: PacketCode,
-        /// What to say.
+        /// The attributes.
         attributes: AttributeList,
     },
-    /// Forget a request; a reply that comes yet is dropped.
+    /// Cancels a request. A later reply is dropped.
     Cancel {
         /// The request's token.
         token: u64,
@@ -261,13 +275,13 @@ pub struct RadiusReply {
     pub token: u64,
     /// The server that answered.
     pub server: u16,
-    /// Accept, reject, challenge, …
+    /// The code of the reply.
     pub code: PacketCode,
-    /// The reply's attributes, as they came.
+    /// The attributes as received.
     pub attributes: AttributeList,
-    /// The authenticator of the request that this answers.
+    /// The authenticator of the request.
     pub request_authenticator: [u8; 16],
-    /// The secret shared with that server, to reveal hidden values.
+    /// The shared secret of that server, which reveals hidden values.
     pub secret: SharedSecret,
 }
 
@@ -281,7 +295,7 @@ pub struct MppeKeys {
 }
 
 impl MppeKeys {
-    /// The 64 octets of an EAP method's MSK, where both keys have 32.
+    /// Returns the 64 octets of the MSK of an EAP method, if both keys have 32 octets.
     #[must_use]
     pub fn msk(&self) -> Option<SecretValue<[u8; 64]>> {
         let mut msk = SecretValue::new([0; 64]);
@@ -292,10 +306,10 @@ impl MppeKeys {
 }
 
 impl RadiusReply {
-    /// The MS-MPPE keys; `None` where the reply has not both.
+    /// Returns the MS-MPPE keys; `None` unless the reply has both.
     ///
     /// # Errors
-    /// They do not decrypt to a sensible length.
+    /// If they decrypt to an impossible length.
     pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
         let reveal = |kind| {
             self.attributes
@@ -308,26 +322,26 @@ impl RadiusReply {
             _ => None,
         })
     }
-    /// What MS-CHAP-MPPE-Keys holds, in answer to an MS-CHAP response; `None`: the reply has none.
+    /// Returns the content of MS-CHAP-MPPE-Keys, from a reply to an MS-CHAP response; `None` if the reply has none.
     ///
     /// # Errors
-    /// It has not the length that RFC 2548 §2.4.1 gives it. That another secret hid it nothing tells.
+    /// If its length differs from RFC 2548 §2.4.1. A wrong secret cannot be detected.
     pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
         let hidden = self.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_MPPE_KEYS);
         let Some(hidden) = hidden else { return Ok(None) };
         let hidden: &[u8; 32] = hidden.try_into().map_err(|_| HideError::Blocks(hidden.len()))?;
         let mut keys = reveal_password(self.secret.as_bytes(), &self.request_authenticator, hidden)?;
-        // Zeros at the end are not padding here.
+        // Zeros at the end belong to the keys; they are not padding.
         keys.resize(hidden.len(), 0);
         let (mut lm, mut nt) = (SecretValue::new([0; 8]), SecretValue::new([0; 16]));
         lm.copy_from_slice(&keys[..8]);
         nt.copy_from_slice(&keys[8..24]);
         Ok(Some(MsChapKeys { lm, nt }))
     }
-    /// The first Tunnel-Password, its tag removed.
+    /// Returns the first Tunnel-Password without its tag.
     ///
     /// # Errors
-    /// It does not decrypt to a sensible length.
+    /// If it decrypts to an impossible length.
     pub fn tunnel_password(&self) -> Result<Option<Vec<u8>>, HideError> {
         self.attributes
             .get(kind::TUNNEL_PASSWORD)
@@ -339,40 +353,40 @@ impl RadiusReply {
     }
 }
 
-/// What a client has to say.
+/// An event of a client.
 #[derive(Clone, Debug)]
 pub enum RadiusClientEvent {
-    /// A request was answered.
+    /// A request has a verified reply.
     Response(RadiusReply),
-    /// A request was given up.
+    /// A request timed out.
     TimedOut {
         /// The request's token.
         token: u64,
     },
-    /// How a server is that is watched ([`ServerConfig::liveness`]): whenever that changes, and each time that a dead one
-    /// is asked for its status again.
+    /// The health of a server with liveness detection ([`ServerConfig::liveness`]). The client reports every change,
+    /// and every new Status-Server to a dead server.
     Server {
         /// Its index.
         server: u16,
-        /// How it is.
+        /// The health.
         health: ServerHealth,
-        /// Why.
+        /// The cause.
         cause: HealthCause,
     },
 }
 
-/// What came of asking one server.
+/// Statistics of one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerCounts {
-    /// Requests that it was asked, those that moved to it from another included, without further transmissions.
+    /// Requests to it, including requests that moved to it from another server. Retransmissions do not count.
     pub requests: u64,
     /// Requests that it answered.
     pub answers: u64,
-    /// Requests that it did not: they went to another server, or were given up.
+    /// Requests that it did not answer: they moved to another server or timed out.
     pub timeouts: u64,
-    /// Answers to requests that were sent once, whose time is told.
+    /// Replies to requests that were sent once, whose round-trip time is known.
     pub timed: u64,
-    /// How long these took, together.
+    /// The sum of these round-trip times.
     pub round_trips: Duration,
 }
 
@@ -429,7 +443,7 @@ usher_core::counters! {
     }
 }
 
-/// What a counter of answers that were dropped tells an operator, in words; `None`: nothing, or it counts something else.
+/// Returns the meaning of a drop counter for an operator; `None` if it has no advice or counts something else.
 #[must_use]
 pub fn why_dropped(counter: &str) -> Option<&'static str> {
     Some(match counter {

@@ -1,5 +1,4 @@
-//! Names and types of attributes, read from FreeRADIUS dictionary syntax, and attributes printed by
-//! them.
+//! Names and types of attributes, read from FreeRADIUS's dictionary syntax, and attributes printed by them.
 
 mod decode;
 mod parse;
@@ -15,11 +14,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::collections::{HashMap, HashState};
 
-/// Most numbers in an attribute's dotted name.
+/// The maximum number of parts in an attribute number.
 pub const MAX_DEPTH: usize = 10;
 
-/// An attribute's place in the number space, as RFC 6929 §2.7 writes it: `1`, `26.311.16`, `241.1`,
-/// `245.26.11344.1.2`.
+/// An attribute number as RFC 6929 §2.7 writes it: `1`, `26.311.16`, `241.1`, `245.26.11344.1.2`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeOid {
     parts: [u32; MAX_DEPTH],
@@ -27,25 +25,25 @@ pub struct AttributeOid {
 }
 
 impl AttributeOid {
-    /// A standard attribute.
+    /// The number of a standard attribute.
     #[must_use]
     pub fn from_kind(kind: u8) -> Self {
         Self { parts: [0; MAX_DEPTH], len: 0 }.child(kind.into()).unwrap_or(Self::ROOT)
     }
     const ROOT: Self = Self { parts: [0; MAX_DEPTH], len: 0 };
-    /// From numbers; `None` for more than [`MAX_DEPTH`].
+    /// A number of these parts; `None` for more than [`MAX_DEPTH`].
     #[must_use]
     pub fn new(parts: &[u32]) -> Option<Self> {
         parts.iter().try_fold(Self::ROOT, |oid, &n| oid.child(n))
     }
-    /// One number deeper; `None` beyond [`MAX_DEPTH`].
+    /// Returns the number with one more part; `None` beyond [`MAX_DEPTH`].
     #[must_use]
     pub fn child(mut self, number: u32) -> Option<Self> {
         *self.parts.get_mut(usize::from(self.len))? = number;
         self.len += 1;
         Some(self)
     }
-    /// The numbers.
+    /// The parts.
     #[must_use]
     pub fn parts(&self) -> &[u32] {
         &self.parts[..usize::from(self.len)]
@@ -66,37 +64,37 @@ impl fmt::Debug for AttributeOid {
     }
 }
 
-/// Where an attribute stands on the wire: its numbers, and how its vendor frames them.
+/// An attribute number with the format of its vendor, which together give its place on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributeNumber {
-    /// Its numbers.
+    /// The number.
     pub oid: AttributeOid,
-    /// Within Vendor-Specific, the vendor's headers; elsewhere of no meaning.
+    /// Inside Vendor-Specific, the header format of the vendor; elsewhere without meaning.
     pub framing: VendorFraming,
 }
 
 impl From<AttributeOid> for AttributeNumber {
-    /// With the headers that RFC 2865 §5.26 suggests.
+    /// Uses the headers that RFC 2865 §5.26 suggests.
     fn from(oid: AttributeOid) -> Self {
         Self { oid, framing: VendorFraming::SUGGESTED }
     }
 }
 
-/// How a value is hidden.
+/// The way a value is hidden.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AttributeEncryption {
-    /// Not at all.
+    /// Not hidden.
     #[default]
     None,
-    /// As User-Password (`encrypt=1`).
+    /// Like User-Password (`encrypt=1`).
     UserPassword,
-    /// Salted, as Tunnel-Password (`encrypt=2`).
+    /// Salted, like Tunnel-Password (`encrypt=2`).
     Salted,
-    /// Ascend's own (`encrypt=3`): one block of 16 octets.
+    /// Ascend's variant (`encrypt=3`): one block of 16 octets.
     Ascend,
 }
 
-/// One attribute of a dictionary.
+/// The definition of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttributeDefinition {
     /// Its name.
@@ -105,43 +103,43 @@ pub struct AttributeDefinition {
     pub oid: AttributeOid,
     /// Its type.
     pub data_type: DataType,
-    /// How it is hidden.
+    /// The way it is hidden.
     pub encryption: AttributeEncryption,
-    /// A tag may be in front (RFC 2868).
+    /// True if a tag may precede the value (RFC 2868).
     pub tagged: bool,
-    /// A long value is split over several attributes (RFC 8044 §3.6).
+    /// True if a long value is split over several attributes (RFC 8044 §3.6).
     pub concat: bool,
-    /// One attribute may hold several values.
+    /// True if one attribute may hold several values.
     pub array: bool,
-    /// Its octets have this length; `octets[16]`.
+    /// The fixed length in octets: `octets[16]`.
     pub fixed: Option<u16>,
 }
 
 impl AttributeDefinition {
-    /// An attribute of which no dictionary knows: octets, by the name that FreeRADIUS gives it (`Attr-26.9.1`).
+    /// The definition of an unknown attribute: octets, with the name that FreeRADIUS gives it (`Attr-26.9.1`).
     #[must_use]
     pub fn for_unknown(oid: AttributeOid) -> Self {
         Self::new(Cow::Owned(alloc::format!("Attr-{oid}")), oid, DataType::String)
     }
-    /// An attribute of no further distinction.
+    /// A definition without flags.
     fn new(name: Cow<'static, str>, oid: AttributeOid, data_type: DataType) -> Self {
         let encryption = AttributeEncryption::None;
         Self { name, oid, data_type, encryption, tagged: false, concat: false, array: false, fixed: None }
     }
 }
 
-/// A vendor.
+/// The definition of a vendor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VendorDefinition {
     /// Its name.
     pub name: Cow<'static, str>,
     /// Its private enterprise number.
     pub number: u32,
-    /// How its attributes stand in Vendor-Specific (`format=type,length`).
+    /// The format of its attributes inside Vendor-Specific (`format=type,length`).
     pub framing: VendorFraming,
 }
 
-/// Names, numbers and types. The built-in one is [`RadiusDictionary::builtin`].
+/// A dictionary of names, numbers and types. [`RadiusDictionary::builtin`] returns the built-in one.
 #[derive(Clone, Debug)]
 pub struct RadiusDictionary {
     attributes: Vec<AttributeDefinition>,
@@ -150,9 +148,9 @@ pub struct RadiusDictionary {
     vendors: Vec<VendorDefinition>,
     vendor_by_number: HashMap<u32, u32>,
     vendor_by_name: HashMap<String, u32>,
-    /// Named values by attribute, in the order in which they were defined.
+    /// Named values by attribute, in order of definition.
     values: HashMap<u32, Vec<(u64, String)>>,
-    /// Values of the built-in table's attributes, as it has them: few are ever asked for.
+    /// Values of the built-in table, not parsed yet: lookups need few of them.
     shipped: HashMap<u32, &'static str>,
 }
 
@@ -178,25 +176,25 @@ pub const STANDARD: [(&str, &str); 2] = [
     ("dictionary.microsoft", include_str!("dictionary/dictionary.microsoft")),
 ];
 
-/// What [`RadiusDictionary::builtin`] has besides: the names, numbers and types of the vendors' attributes, and of later RFCs',
-/// that FreeRADIUS 3.2's dictionaries have.
+/// The table that [`RadiusDictionary::builtin`] adds: names, numbers and types of the attributes of vendors and of
+/// later RFCs in the dictionaries of FreeRADIUS 3.2.
 const VENDORS: &str = include_str!("dictionary/vendors.table");
 
 impl RadiusDictionary {
-    /// The attributes of the RFCs that this crate speaks (2865, 2866, 2868, 2869, 3162, 4072, 4372,
-    /// 4675, 4818, 4849, 5176, 5580, 6911, 6929) and Microsoft's (RFC 2548).
+    /// The attributes of the RFCs that this crate implements (2865, 2866, 2868, 2869, 3162, 4072, 4372, 4675, 4818,
+    /// 4849, 5176, 5580, 6911, 6929), and Microsoft's (RFC 2548).
     #[must_use]
     pub fn standard() -> Self {
         let mut dictionary = Self::default();
         for (file, text) in STANDARD {
-            // A test holds that they load.
+            // A test checks that they load.
             let loaded = dictionary.load_text(file, text, &mut |_: &str, _: &str| None);
             debug_assert!(loaded.is_ok(), "{loaded:?}");
         }
         dictionary
     }
-    /// [`Self::standard`], and the vendors' that FreeRADIUS's users have: some 6,700 attributes, read in about a
-    /// millisecond; a program makes one and shares it.
+    /// [`Self::standard`] and the vendor attributes of FreeRADIUS: about 6,700 attributes, read in about a millisecond.
+    /// A program should create one and share it.
     #[must_use]
     pub fn builtin() -> Self {
         let mut dictionary = Self::standard();
@@ -204,12 +202,12 @@ impl RadiusDictionary {
         debug_assert!(whole.is_some(), "a test holds that each line is understood");
         dictionary
     }
-    /// All attributes, in the order in which they were defined.
+    /// All attributes in order of definition.
     #[must_use]
     pub fn attributes(&self) -> &[AttributeDefinition] {
         &self.attributes
     }
-    /// All vendors, in the order in which they were defined.
+    /// All vendors in order of definition.
     #[must_use]
     pub fn vendors(&self) -> &[VendorDefinition] {
         &self.vendors
@@ -219,7 +217,7 @@ impl RadiusDictionary {
     pub fn by_oid(&self, oid: AttributeOid) -> Option<&AttributeDefinition> {
         self.attributes.get(*self.by_oid.get(&oid)? as usize)
     }
-    /// The attribute of a name, capitals or not.
+    /// The attribute of a name, ignoring case.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&AttributeDefinition> {
         self.attributes.get(*self.by_name.get(&name.to_ascii_lowercase())? as usize)
@@ -229,18 +227,18 @@ impl RadiusDictionary {
     pub fn vendor_by_number(&self, number: u32) -> Option<&VendorDefinition> {
         self.vendors.get(*self.vendor_by_number.get(&number)? as usize)
     }
-    /// The vendor of a name, capitals or not.
+    /// The vendor of a name, ignoring case.
     #[must_use]
     pub fn vendor_by_name(&self, name: &str) -> Option<&VendorDefinition> {
         self.vendors.get(*self.vendor_by_name.get(&name.to_ascii_lowercase())? as usize)
     }
-    /// How a vendor's attributes stand in Vendor-Specific: as RFC 2865 §5.26 suggests, where nothing else is known.
+    /// The format of a vendor's attributes; the suggestion of RFC 2865 §5.26 for unknown vendors.
     #[must_use]
     pub fn vendor_framing(&self, vendor: u32) -> VendorFraming {
         self.vendor_by_number(vendor).map_or(VendorFraming::SUGGESTED, |v| v.framing)
     }
-    /// Where the attribute of a number stands on the wire; `None` where no packet can have it, such as those above 255
-    /// that FreeRADIUS keeps for itself.
+    /// The place of an attribute on the wire; `None` if no packet can hold it, such as FreeRADIUS's internal attributes
+    /// above 255.
     #[must_use]
     pub fn attribute_number(&self, oid: AttributeOid) -> Option<AttributeNumber> {
         let framing = match *oid.parts() {
@@ -249,7 +247,7 @@ impl RadiusDictionary {
         };
         can_be_sent(oid, framing).then_some(AttributeNumber { oid, framing })
     }
-    /// The number in FreeRADIUS's name for an attribute of which no dictionary knows: `Attr-26.9.1`, capitals or not.
+    /// The number in FreeRADIUS's name of an unknown attribute, `Attr-26.9.1`, ignoring case.
     #[must_use]
     pub fn number_in_name(name: &str) -> Option<AttributeOid> {
         let (word, numbers) = name.split_at_checked(5)?;
@@ -267,13 +265,13 @@ impl RadiusDictionary {
         let index = *self.by_oid.get(&oid)?;
         self.values_of(index).find(|v| v.0 == number).map(|v| v.1)
     }
-    /// The number of an attribute's named value, capitals or not.
+    /// The number of a named value of an attribute, ignoring case.
     #[must_use]
     pub fn value_number(&self, oid: AttributeOid, name: &str) -> Option<u64> {
         let index = *self.by_oid.get(&oid)?;
         self.values_of(index).find(|v| v.1.eq_ignore_ascii_case(name)).map(|v| v.0)
     }
-    /// The named values of an attribute. Of one number the name comes first that it is printed by.
+    /// The named values of an attribute. If a number has several names, the printed name comes first.
     pub fn named_values(&self, oid: AttributeOid) -> impl Iterator<Item = (u64, &str)> {
         self.by_oid.get(&oid).into_iter().flat_map(|index| self.values_of(*index))
     }
@@ -281,14 +279,14 @@ impl RadiusDictionary {
         let told = self.values.get(&index).into_iter().flatten().rev().map(|(n, name)| (*n, name.as_str()));
         told.chain(table::parse_values(self.shipped.get(&index).copied().unwrap_or_default()))
     }
-    /// Reads attributes as this dictionary has them, one printable item each.
+    /// Decodes attributes into printable items.
     #[must_use]
     pub fn decode<'a>(&self, attributes: &'a [u8]) -> AttributeDecoder<'a, '_> {
         AttributeDecoder::new(self, attributes)
     }
 
-    /// Adds an attribute. One of its name and number is replaced, one of its number alone is known by its name still; the
-    /// values that this crate knows of the number stay.
+    /// Adds an attribute and keeps the known values of its number. It replaces an attribute of the same name and
+    /// number. An attribute of the same number only stays available by its name.
     fn define_attribute(&mut self, definition: AttributeDefinition) -> u32 {
         let name = definition.name.to_ascii_lowercase();
         if let Some(&index) = self.by_name.get(&name)

@@ -1,4 +1,4 @@
-//! What a fuzzer runs: octets from outside through everything that reads them.
+//! Fuzz targets: they pass untrusted octets to every parser.
 
 use crate::attribute::AttributeList;
 use crate::dictionary::{IncludedFile, RadiusDictionary};
@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 use usher_core::{ConnId, Instant, ListenerId, Machine, MachineInput, MachineOutput, Seed, StreamEvent};
 
-/// Reads octets as a packet, prints it by `dictionary`, writes it again. False where octets in and out
-/// differ, which must never be; octets that are no packet are true.
+/// Parses a packet, prints it by `dictionary` and encodes it again. Returns false if input and output differ, which is
+/// a bug. Octets that are not a packet return true.
 #[must_use]
 pub fn fuzz_packet(dictionary: &RadiusDictionary, data: &[u8]) -> bool {
     let Ok(view) = RadiusPacket::parse(data) else { return true };
@@ -25,8 +25,8 @@ pub fn fuzz_packet(dictionary: &RadiusDictionary, data: &[u8]) -> bool {
     !printed.is_empty() && emitted && out == view.as_bytes() && pushed && built == owned.attributes
 }
 
-/// Reads octets as a dictionary; parts of it behind lines of `---` are files of the names `1`, `2` and so on, which it may
-/// include. An error must name a line of its file; what is read must be printed and found again.
+/// Parses a dictionary. Parts after lines of `---` are files named `1`, `2` and so on, for `$INCLUDE`. An error must
+/// name a line of its file. Every definition must print and be found again.
 #[must_use]
 pub fn fuzz_dictionary(data: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(data) else { return true };
@@ -49,8 +49,8 @@ pub fn fuzz_dictionary(data: &[u8]) -> bool {
     }
 }
 
-/// Reads octets as a RadSec stream, in pieces of the length that the first octet says, at a framer and at a server; and
-/// as a certificate. False where the pieces give other packets than the whole, or more is held than a packet has.
+/// Reads a RadSec stream at a framer and at a server, in pieces of the length in the first octet. Reads it as a
+/// certificate too. Returns false if pieces and whole give different packets, or the buffer exceeds a packet.
 #[must_use]
 pub fn fuzz_radsec(data: &[u8]) -> bool {
     let Some((&length, stream)) = data.split_first() else { return true };
@@ -81,7 +81,7 @@ pub fn fuzz_radsec(data: &[u8]) -> bool {
             }
         }
     }
-    // Whether it fits does not matter: reading it must end.
+    // The match does not matter: the parser must return.
     let _ = CertificateMatch::Name("name".into()).matches_certificate(stream);
     known && at_once == bit_by_bit && end.err() == pieced && cut.buffered_octets() < crate::packet::MAX_LEN
 }
@@ -120,7 +120,7 @@ mod tests {
                 (0..3u8, proptest::collection::vec(any::<u8>(), 0..60)), 0..6)) {
             let mut stream = vec![length];
             for (kind, body) in &packets {
-                // Well-formed headers among those that are not.
+                // Well-formed headers among malformed ones.
                 let total = (20 + body.len() as u16).saturating_sub(u16::from(*kind == 0) * 30);
                 stream.extend([*kind, 7]);
                 stream.extend(total.to_be_bytes());

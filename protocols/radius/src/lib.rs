@@ -1,8 +1,9 @@
-//! RADIUS (RFC 2865 and its companions): packets, attributes, dictionaries, client, server.
+//! RADIUS (RFC 2865 and its companions): packets, attributes, dictionaries, client and server.
 //!
-//! [`RadiusPacket`] reads received octets in place; [`AttributeList`] is the list that a packet is made of;
-//! [`client::RadiusClient`] and [`server::RadiusServer`] are the machines that exchange them.
-//! [`dictionary::RadiusDictionary`] gives attributes names and types.
+//! - [`RadiusPacket`] reads received octets in place. [`AttributeList`] holds the attributes of a packet.
+//! - [`client::RadiusClient`] and [`server::RadiusServer`] are machines ([`usher_core::machine`]) that exchange
+//!   packets.
+//! - [`dictionary::RadiusDictionary`] has the names and types of attributes.
 
 #![cfg_attr(not(test), no_std)]
 

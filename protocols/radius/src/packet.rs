@@ -1,16 +1,16 @@
-//! The RADIUS packet (RFC 2865 §3): a checked view of received octets and the writing of new ones.
+//! The RADIUS packet (RFC 2865 §3): a checked view of received octets, and an encoder.
 
 use crate::attribute::{AttributeList, RawIter};
 use crate::dictionary::RadiusDictionary;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Octets before the attributes: code, identifier, length, authenticator.
+/// The length of code, identifier, length and authenticator.
 pub const HEADER_LEN: usize = 20;
-/// The longest packet (RFC 2865 §3).
+/// The maximum length of a packet (RFC 2865 §3).
 pub const MAX_LEN: usize = 4096;
 
-/// What a packet is for: the first octet (RFC 2865 §4, RFC 2866 §4, RFC 5176, RFC 5997).
+/// The purpose of a packet, its first octet (RFC 2865 §4, RFC 2866 §4, RFC 5176, RFC 5997).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketCode(pub u8);
 
@@ -56,7 +56,7 @@ impl PacketCode {
             _ => return None,
         })
     }
-    /// Whether this code asks for a reply.
+    /// True if this code is that of a request.
     #[must_use]
     pub const fn is_request(self) -> bool {
         matches!(
@@ -68,9 +68,10 @@ impl PacketCode {
                 | Self::COA_REQUEST
         )
     }
-    /// Whether a packet of this code may answer a `request`. Status-Server is answered as the port's own
-    /// requests are (RFC 5997 §4.3): Access-Accept on an authentication port, Accounting-Response on an
-    /// accounting port; Protocol-Error answers anything (RFC 7930 §4).
+    /// True if a packet of this code may answer a `request`.
+    ///
+    /// The reply to Status-Server is that of the port (RFC 5997 §4.3): Access-Accept on an authentication port,
+    /// Accounting-Response on an accounting port. Protocol-Error answers any request (RFC 7930 §4).
     #[must_use]
     pub const fn can_answer(self, request: Self) -> bool {
         match request {
@@ -105,21 +106,21 @@ impl fmt::Debug for PacketCode {
     }
 }
 
-/// Why octets are not a RADIUS packet; such a datagram is silently discarded (RFC 2865 §3).
+/// The reason why octets are not a RADIUS packet. Such a datagram is silently discarded (RFC 2865 §3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PacketError {
-    /// Fewer octets than a header has.
+    /// The octets are shorter than a header.
     #[error("{0} octets, a header alone has 20")]
     NoHeader(usize),
     /// The Length field is outside 20..=4096.
     #[error("Length field {0}, must be 20 to 4096")]
     Length(u16),
-    /// The Length field claims more than arrived.
+    /// The Length field exceeds the octets that arrived.
     #[error("Length field {length}, but only {arrived} octets arrived")]
     Truncated {
-        /// What the Length field says.
+        /// The Length field.
         length: u16,
-        /// What is there.
+        /// The number of octets that arrived.
         arrived: usize,
     },
     /// An attribute's length is below 2 or reaches beyond the packet.
@@ -129,14 +130,14 @@ pub enum PacketError {
         kind: u8,
         /// Its offset in the packet.
         offset: usize,
-        /// Its Length field (0 where even that is missing).
+        /// Its Length field; 0 if it is missing.
         length: u8,
         /// Octets from its start to the end of the packet.
         left: usize,
     },
 }
 
-/// A received packet, its lengths checked once; all reading after that is free of errors and copies.
+/// A received packet with checked lengths. Later reads cannot fail and copy nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RadiusPacket<'a> {
     bytes: &'a [u8],
@@ -148,7 +149,7 @@ impl<'a> RadiusPacket<'a> {
     /// Checks a datagram. Octets beyond the Length field are padding and ignored (RFC 2865 §3).
     ///
     /// # Errors
-    /// The lengths do not hold together.
+    /// If the lengths are inconsistent.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, PacketError> {
         let Some((&[_, _, hi, lo, ref authenticator @ ..], _)) = datagram.split_first_chunk::<HEADER_LEN>()
         else {
@@ -164,7 +165,7 @@ impl<'a> RadiusPacket<'a> {
         let summary = check_attributes(&bytes[HEADER_LEN..])?;
         Ok(Self { bytes, authenticator, summary })
     }
-    /// What the packet is for.
+    /// The code.
     #[must_use]
     pub const fn code(&self) -> PacketCode {
         PacketCode(self.bytes[0])
@@ -184,17 +185,17 @@ impl<'a> RadiusPacket<'a> {
     pub fn attribute_bytes(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
-    /// The attributes as they stand on the wire, in order.
+    /// The attributes as received, in order.
     #[must_use]
     pub fn attributes(&self) -> RawIter<'a> {
         RawIter::new(self.attribute_bytes())
     }
-    /// How many attributes there are.
+    /// The number of attributes.
     #[must_use]
     pub const fn attribute_count(&self) -> usize {
         self.summary.count as usize
     }
-    /// Which types the attributes have, roughly.
+    /// The approximate set of attribute types.
     pub(crate) const fn attribute_types(&self) -> AttributeTypeSet {
         self.summary.kinds
     }
@@ -221,38 +222,37 @@ impl<'a> RadiusPacket<'a> {
             attributes: AttributeList::from_wire_checked(self.attribute_bytes(), self.attribute_types()),
         }
     }
-    /// The packet for people, one attribute a line, named by `dictionary`.
+    /// Returns a printable form with one attribute per line, named by `dictionary`.
     pub fn display<'d>(&self, dictionary: &'d RadiusDictionary) -> DisplayPacket<'a, 'd> {
         DisplayPacket { packet: *self, dictionary }
     }
 }
 
-/// Which types there are among attributes, types that differ by 64 told apart no further: most look-ups are for what is not
-/// there, and need not walk all attributes.
+/// An approximate set of attribute types, modulo 64. Most lookups are for absent attributes and then need no search.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct AttributeTypeSet(u64);
 
 impl AttributeTypeSet {
-    /// Those of no attributes.
+    /// The empty set.
     pub(crate) const NONE: Self = Self(0);
 
     const fn kind_bit(kind: u8) -> u64 {
         1 << (kind % 64)
     }
-    /// Whether there may be an attribute of this type; if not, there is none.
+    /// False if no attribute has this type; true if one may.
     pub(crate) const fn may_have(self, kind: u8) -> bool {
         self.0 & Self::kind_bit(kind) != 0
     }
 }
 
-/// What is learnt by checking attributes.
+/// The result of the check of attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct AttributeSummary {
     pub(crate) kinds: AttributeTypeSet,
     pub(crate) count: u32,
 }
 
-/// Checks that attributes fill their space exactly.
+/// Checks that attributes fill their octets exactly.
 pub(crate) fn check_attributes(bytes: &[u8]) -> Result<AttributeSummary, PacketError> {
     let (mut at, mut summary) = (0, AttributeSummary::default());
     while let Some(&kind) = bytes.get(at) {
@@ -275,7 +275,7 @@ impl fmt::Debug for RadiusPacket<'_> {
 }
 
 impl fmt::Display for RadiusPacket<'_> {
-    /// One line: code, identifier, length and attributes by number.
+    /// Prints one line: code, identifier, length and attributes by number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} id {} length {}", self.code(), self.identifier(), self.bytes.len())?;
         for a in self.attributes() {
@@ -303,10 +303,10 @@ impl fmt::Display for DisplayPacket<'_, '_> {
     }
 }
 
-/// A packet in parts of its own.
+/// A packet as separate fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedPacket {
-    /// What it is for.
+    /// The code.
     pub code: PacketCode,
     /// Matches a reply to its request.
     pub identifier: u8,
@@ -317,10 +317,10 @@ pub struct OwnedPacket {
 }
 
 impl OwnedPacket {
-    /// Appends the packet as it stands: nothing is hidden, signed or computed.
+    /// Appends the packet unchanged: without hiding, signing or computing anything.
     ///
     /// # Errors
-    /// It would be longer than 4096 octets; nothing is appended.
+    /// If it exceeds 4096 octets. It then appends nothing.
     pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<(), TooLong> {
         let start = write_header(out, self.code, self.identifier, &self.authenticator);
         out.extend_from_slice(self.attributes.as_bytes());
@@ -328,12 +328,12 @@ impl OwnedPacket {
     }
 }
 
-/// The attributes do not fit a packet of 4096 octets.
+/// The attributes exceed a packet of 4096 octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a packet of {0} octets; RADIUS allows 4096")]
 pub struct TooLong(pub usize);
 
-/// Appends a header whose length [`finish_packet`] fills in; answers where the packet starts.
+/// Appends a header, whose length [`finish_packet`] sets, and returns the start of the packet.
 pub(crate) fn write_header(
     out: &mut Vec<u8>,
     code: PacketCode,
@@ -349,7 +349,7 @@ pub(crate) fn write_header(
     start
 }
 
-/// Fills in the length of the packet that starts at `start`, or takes it back where it is too long.
+/// Sets the length of the packet at `start`, or removes the packet if it is too long.
 pub(crate) fn finish_packet(out: &mut Vec<u8>, start: usize) -> Result<(), TooLong> {
     let length = out.len() - start;
     if length > MAX_LEN {
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn a_packet_has_4096_octets_at_most() {
         for (octets, expected) in [(4096, Ok(())), (4097, Err(TooLong(4097)))] {
-            // It stands behind others.
+            // It follows other octets.
             let mut out = vec![9; 7 + octets];
             assert_eq!(finish_packet(&mut out, 7), expected);
             let whole = if expected.is_ok() { 7 + octets } else { 7 };

@@ -1,7 +1,8 @@
 //! RadSec: RADIUS over TLS (RFC 6614), with the framing of RADIUS over TCP (RFC 6613).
 //!
-//! TLS is the host's: [`crate::server::RadiusServer`] and [`crate::client::RadiusClient`] see a stream of octets and the other
-//! side's certificate. A packet's secrecy and origin are the connection's; the shared secret is a fixed word.
+//! The host does TLS. [`crate::server::RadiusServer`] and [`crate::client::RadiusClient`] see a stream of octets and
+//! the certificate of the peer. The connection protects the packets and proves their source; the shared secret is a
+//! fixed word.
 
 pub use usher_crypto::certificate::CertificateMatch;
 
@@ -20,31 +21,31 @@ pub fn radsec_secret() -> SharedSecret {
     SharedSecret::new(SECRET)
 }
 
-/// A Length field outside 20 to 4096: nothing behind it can be found, and the connection is to be closed (RFC 6613
+/// A Length field outside 20 to 4096. The next packet cannot be found, so the connection must be closed (RFC 6613
 /// §2.6.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Length field {0}, must be 20 to 4096")]
 pub struct BadLength(pub u16);
 
-/// Cuts a stream into packets by their Length fields. Holds at most one packet.
+/// Splits a stream into packets by their Length fields. It buffers at most one packet.
 #[derive(Clone, Debug, Default)]
 pub struct PacketFramer {
     buffer: Vec<u8>,
-    /// What is held was given out as a packet.
+    /// True if the buffer was returned as a packet.
     is_emitted: bool,
 }
 
 impl PacketFramer {
-    /// At the beginning of a stream.
+    /// A framer at the start of a stream.
     #[must_use]
     pub const fn new() -> Self {
         Self { buffer: Vec::new(), is_emitted: false }
     }
-    /// The next whole packet of what was held and of `data`, which loses what was taken from it. `None`: `data` is
-    /// used up.
+    /// Returns the next whole packet of the buffer and `data`, and removes its octets from `data`. `None`: all of
+    /// `data` is consumed.
     ///
     /// # Errors
-    /// A Length field that no packet can have; the stream is of no use from there on.
+    /// If a Length field is impossible. The rest of the stream is unusable.
     pub fn next_packet<'s, 'd: 's>(&'s mut self, data: &mut &'d [u8]) -> Result<Option<&'s [u8]>, BadLength> {
         if core::mem::take(&mut self.is_emitted) {
             self.buffer.clear();
@@ -65,12 +66,12 @@ impl PacketFramer {
         self.is_emitted = self.buffer.len() == length;
         Ok(self.is_emitted.then_some(&self.buffer))
     }
-    /// Octets that wait for the rest of their packet.
+    /// The number of octets that wait for the rest of their packet.
     #[must_use]
     pub const fn buffered_octets(&self) -> usize {
         if self.is_emitted { 0 } else { self.buffer.len() }
     }
-    /// Takes octets until `upto` are held.
+    /// Moves octets to the buffer until it holds `upto`.
     fn buffer_octets(&mut self, data: &mut &[u8], upto: usize) {
         let (taken, rest) = data.split_at(data.len().min(upto.saturating_sub(self.buffer.len())));
         self.buffer.extend_from_slice(taken);
@@ -78,7 +79,7 @@ impl PacketFramer {
     }
 }
 
-/// The Length field of the packet that begins here, once it is there.
+/// Returns the Length field of the packet that starts here, once it has arrived.
 fn packet_length(bytes: &[u8]) -> Result<Option<usize>, BadLength> {
     let Some(&[_, _, hi, lo]) = bytes.first_chunk() else { return Ok(None) };
     let length = u16::from_be_bytes([hi, lo]);

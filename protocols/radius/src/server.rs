@@ -1,9 +1,18 @@
-//! The RADIUS server: verified requests out, replies in, every duplicate handled between.
+//! The RADIUS server, a machine that verifies requests and sends replies. It answers duplicates from a cache.
 //!
 //! ```text
 //! datagram, stream ─▶ Server ─▶ Event::Request{token} ─▶ (caller) ─▶ Command::Respond{token} | Discard{token}
 //! ```
-//! Each request event should be answered by one of the two commands.
+//!
+//! The caller should end each request event with one of the two commands.
+//!
+//! Its methods are of four kinds:
+//!
+//! - Getters: [`RadiusServer::counters`], [`RadiusServer::drop_sources`], [`RadiusServer::client_config`] and others.
+//! - Input: `handle_input` takes datagrams, stream events and the timeout.
+//! - Commands: `handle_command` takes a [`RadiusServerCommand`]. [`RadiusServer::reload_config`] replaces the
+//!   configuration.
+//! - Polls: `poll_output` and `poll_timeout` ([`usher_core::machine`]).
 
 mod cache;
 mod clients;
@@ -23,60 +32,62 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::{ConnId, DatagramPath, Duration, Instant};
 use usher_crypto::SecretValue;
 
-/// When a packet must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596). Whatever this says, those with an
-/// EAP-Message must (RFC 3579 §3.2), those by datagrams without any proof of a user (§3.3), and Status-Server (RFC 5997
-/// §3); one that is there must be right.
+/// The packets that must carry a Message-Authenticator (BlastRADIUS, CVE-2024-3596).
+///
+/// Some always must: packets with EAP-Message (RFC 3579 §3.2), UDP packets without proof of a user (§3.3), and
+/// Status-Server (RFC 5997 §3). A Message-Authenticator that is present must always be valid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum MessageAuthenticatorPolicy {
-    /// Every Access-Request: the only setting that is safe over networks that others can write to.
+    /// Every Access-Request. Only this setting is safe on networks where others can send.
     #[default]
     Required,
-    /// An Access-Request with a Proxy-State: the attack needs one in the request, and access servers that are no
-    /// proxies send none. For old access servers.
+    /// An Access-Request with a Proxy-State, for old access servers. The attack needs a Proxy-State in the request, and
+    /// access servers other than proxies send none.
     ProxyState,
-    /// None has to.
+    /// No other packet.
     Off,
 }
 
-/// By what a client's packets come.
+/// The transport of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientTransport {
-    /// Datagrams.
+    /// UDP.
     Udp,
-    /// RadSec: TLS connections whose certificate fits one of these; none at all: any certificate that the host's
-    /// TLS let in. Clients of this transport may share a network: the first one in the list that fits is taken
-    /// among those of the longest prefix.
+    /// RadSec: TLS connections with a certificate that matches one of these. Empty: every certificate that the host's
+    /// TLS accepts.
+    ///
+    /// RadSec clients may share a network. Among the clients of the longest prefix, the first match in the list wins.
     Tls(Vec<CertificateMatch>),
 }
 
-/// Addresses that share a secret and a policy.
+/// A client: addresses that share a secret and a policy.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The network; bits beyond `prefix` are ignored.
+    /// The network. Bits beyond `prefix` are ignored.
     pub network: IpAddr,
-    /// Leading bits that count: 0 to 32 or 0 to 128. The longest matching prefix wins.
+    /// The prefix length: 0 to 32 or 0 to 128. The longest matching prefix wins.
     pub prefix: u8,
-    /// The secret shared with it.
+    /// The shared secret.
     pub secret: SharedSecret,
-    /// Which packets must carry a Message-Authenticator.
+    /// The packets that must carry a Message-Authenticator.
     pub message_authenticator: MessageAuthenticatorPolicy,
-    /// By what its packets come. An access server that uses both transports is two clients.
+    /// The transport. An access server that uses both transports is two clients.
     pub transport: ClientTransport,
-    /// Networks of the access servers that it speaks for beside itself, with the leading bits that count: those behind a
-    /// proxy, or addresses of its own that it does not send from. See [`RadiusServer::speaks_for`].
+    /// Further access servers that it may name, as networks with prefix lengths. They are behind a proxy, or are its
+    /// own addresses that it does not send from. See [`RadiusServer::speaks_for`].
     pub speaks_for: Vec<(IpAddr, u8)>,
 }
 
 impl ClientConfig {
-    /// A network with the safe policy, by datagrams.
+    /// A UDP client network with the safe policy.
     #[must_use]
     pub const fn new(network: IpAddr, prefix: u8, secret: SharedSecret) -> Self {
         let message_authenticator = MessageAuthenticatorPolicy::Required;
         let transport = ClientTransport::Udp;
         Self { network, prefix, secret, message_authenticator, transport, speaks_for: Vec::new() }
     }
-    /// A network by RadSec: the fixed secret, and no Message-Authenticator beyond what EAP asks for, since TLS
-    /// protects every octet.
+    /// A RadSec client network. It has the fixed secret. Only EAP needs a Message-Authenticator, since TLS protects
+    /// every octet.
     #[must_use]
     pub fn for_radsec(network: IpAddr, prefix: u8, certificates: Vec<CertificateMatch>) -> Self {
         let message_authenticator = MessageAuthenticatorPolicy::Off;
@@ -86,57 +97,56 @@ impl ClientConfig {
     }
 }
 
-/// What a server is made of.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct RadiusServerConfig {
-    /// Whom it serves; requests from elsewhere are dropped.
+    /// The clients. Packets from other addresses are dropped.
     pub clients: Vec<ClientConfig>,
-    /// What the sockets are for that `roles` does not name; requests of other codes are dropped.
+    /// The role of sockets that `roles` omits. Requests of other codes are dropped.
     pub role: PortRole,
-    /// What each socket is for, from [`usher_core::SocketId`] 0 on: 1812 is a port for authentication, 1813 one
-    /// for accounting, 3799 one for dynamic authorisation.
+    /// The role of each socket, from [`usher_core::SocketId`] 0 on. Port 1812 is for authentication, 1813 for
+    /// accounting, 3799 for dynamic authorization.
     pub roles: Vec<PortRole>,
-    /// What RadSec connections are for (RFC 6614 §2.1: one port for all).
+    /// The role of RadSec connections (RFC 6614 §2.1: one port for all).
     pub streams: PortRole,
-    /// How long a reply is kept to answer duplicates (RFC 5080 §2.2.2 proposes 5 s).
+    /// The time for which a reply is kept to answer duplicates (RFC 5080 §2.2.2 proposes 5 s).
     pub retain: Duration,
-    /// How long a request may wait for the caller's command before it is forgotten.
+    /// The time after which a request without a command of the caller expires.
     pub pending_timeout: Duration,
-    /// How many requests and kept replies there may be. Beyond it the oldest kept reply goes; where all
-    /// are still waiting for the caller, a new request is dropped.
+    /// The maximum number of requests and kept replies. Beyond it the oldest kept reply is evicted. If all entries are
+    /// pending requests, a new request is dropped.
     pub max_entries: usize,
-    /// How many octets of memory requests and kept replies may take, about; beyond it as with `max_entries`. A reply
-    /// of 100 octets takes about 400.
+    /// The approximate memory in octets of requests and kept replies, with the same rule as `max_entries`. A reply of
+    /// 100 octets takes about 400.
     pub max_bytes: usize,
-    /// How many requests of one client may wait for the caller; further ones are dropped, so that one client's
-    /// flood leaves room for the others.
+    /// The maximum number of pending requests of one client. Further ones are dropped, so that a flood from one client
+    /// leaves space for the others.
     pub max_waiting: usize,
-    /// How many attributes a request may have.
+    /// The maximum number of attributes in a request.
     pub max_attributes: usize,
-    /// How many RadSec connections there may be.
+    /// The maximum number of RadSec connections.
     pub max_connections: usize,
-    /// How old a request for dynamic authorisation may be; `None`: not looked at.
+    /// Checks the Event-Timestamp of requests for dynamic authorization; `None`: no check.
     pub freshness: Option<FreshnessPolicy>,
 }
 
-/// Which requests a server takes.
+/// The requests that a port accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortRole {
-    /// Access-Request; Status-Server is answered by Access-Accept.
+    /// Access-Request. The reply to Status-Server is Access-Accept.
     Authentication,
-    /// Accounting-Request; Status-Server is answered by Accounting-Response.
+    /// Accounting-Request. The reply to Status-Server is Accounting-Response.
     Accounting,
-    /// Both on one port; Status-Server is answered by Access-Accept.
+    /// Both. The reply to Status-Server is Access-Accept.
     Both,
-    /// CoA-Request and Disconnect-Request (RFC 5176): an access server's side. Status-Server is dropped (RFC 5997
-    /// §4.5).
+    /// CoA-Request and Disconnect-Request (RFC 5176), on an access server. Status-Server is dropped (RFC 5997 §4.5).
     DynamicAuthorization,
-    /// All of these; Status-Server is answered by Access-Accept.
+    /// All of these. The reply to Status-Server is Access-Accept.
     All,
 }
 
 impl PortRole {
-    /// Whether a port of this role takes requests of a code.
+    /// True if a port of this role accepts requests of a code.
     #[must_use]
     pub const fn accepts_code(self, code: PacketCode) -> bool {
         match code {
@@ -152,7 +162,7 @@ impl PortRole {
 }
 
 impl RadiusServerConfig {
-    /// A server of these clients for authentication and accounting.
+    /// A server of these clients, for authentication and accounting.
     #[must_use]
     pub fn new(clients: Vec<ClientConfig>) -> Self {
         Self {
@@ -172,25 +182,26 @@ impl RadiusServerConfig {
     }
 }
 
-/// What a server is asked.
+/// A command to a server.
 #[derive(Clone, Debug)]
 pub enum RadiusServerCommand {
-    /// Answer a request. [`usher_core::CommandError::UnknownToken`] then says that the client gave the
-    /// request up for a newer one, or that the answer took longer than [`RadiusServerConfig::pending_timeout`]: nothing is
-    /// left to do.
+    /// Replies to a request.
     ///
-    /// A Message-Authenticator is put in front of every reply to an Access-Request,
-    /// and of others where the request had one; the list must not hold one. Proxy-State attributes of
-    /// the request are copied to the end by the server (RFC 2865 §5.33) unless the list has some.
+    /// [`usher_core::CommandError::UnknownToken`] means that the client replaced the request by a newer one, or that
+    /// the caller exceeded [`RadiusServerConfig::pending_timeout`]. The caller may ignore it.
+    ///
+    /// The server puts a Message-Authenticator first in every reply to an Access-Request, and in other replies if the
+    /// request had one. So the list must not contain one. The server also copies the Proxy-State attributes of the
+    /// request to the end (RFC 2865 §5.33), unless the list has some.
     Respond {
         /// The request's token.
         token: u64,
         /// A code that answers the request.
         code: PacketCode,
-        /// What to say.
+        /// The attributes.
         attributes: AttributeList,
     },
-    /// Do not answer; duplicates that come while a reply would be kept are dropped too.
+    /// Ends a request without a reply. Duplicates are dropped too, for as long as a reply would be kept.
     Discard {
         /// The request's token.
         token: u64,
@@ -200,31 +211,31 @@ pub enum RadiusServerCommand {
 /// A verified request.
 #[derive(Clone, Debug)]
 pub struct RadiusRequest {
-    /// Names the request in the command that ends it.
+    /// The token of the command that ends the request.
     pub token: u64,
     /// Index of the client in [`RadiusServerConfig::clients`].
     pub client: u32,
-    /// Where it came from, and on which socket; for RadSec the socket means nothing.
+    /// The socket and the addresses. For RadSec the socket has no meaning.
     pub path: DatagramPath,
-    /// The RadSec connection that it came by.
+    /// The RadSec connection that carried it.
     pub conn: Option<ConnId>,
     /// Access-Request, Accounting-Request, …
     pub code: PacketCode,
     /// The packet's identifier.
     pub identifier: u8,
-    /// The attributes as they came.
+    /// The attributes as received.
     pub attributes: AttributeList,
     /// The packet's authenticator.
     pub request_authenticator: [u8; 16],
-    /// The secret shared with the client, to reveal hidden values.
+    /// The shared secret of the client, which reveals hidden values.
     pub secret: SharedSecret,
 }
 
 impl RadiusRequest {
-    /// The User-Password in clear; `None` where there is none.
+    /// Returns the User-Password in clear; `None` if there is none.
     ///
     /// # Errors
-    /// Its length is not that of a hidden password.
+    /// If its length cannot be that of a hidden password.
     pub fn user_password(&self) -> Result<Option<SecretValue>, HideError> {
         self.attributes
             .get(kind::USER_PASSWORD)
@@ -233,29 +244,29 @@ impl RadiusRequest {
             })
             .transpose()
     }
-    /// Whom it came from.
+    /// The address of the sender.
     #[must_use]
     pub const fn source_address(&self) -> SocketAddr {
         self.path.remote
     }
 }
 
-/// What a server has to say.
+/// An event of a server.
 #[derive(Clone, Debug)]
 pub enum RadiusServerEvent {
-    /// A client asks.
+    /// A client sent a request.
     Request(RadiusRequest),
 }
 
-/// A dropped packet: when it came, and where from. Who sends by UDP may have forged that.
+/// The time and source of a dropped packet. A UDP source may be forged.
 pub type DroppedFrom = (Instant, IpAddr);
 
-/// The newest packet that was dropped for each of these reasons.
+/// The latest dropped packet for each of these reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DropSources {
     /// Not a RADIUS packet.
     pub malformed: Option<DroppedFrom>,
-    /// From no client of ours.
+    /// From an unknown client.
     pub unknown_client: Option<DroppedFrom>,
     /// A code that this port does not serve.
     pub wrong_code: Option<DroppedFrom>,
@@ -263,12 +274,12 @@ pub struct DropSources {
     pub bad_authenticator: Option<DroppedFrom>,
     /// The Message-Authenticator is wrong.
     pub bad_message_authenticator: Option<DroppedFrom>,
-    /// No Message-Authenticator where one is required.
+    /// No Message-Authenticator although one is required.
     pub missing_message_authenticator: Option<DroppedFrom>,
 }
 
 impl DropSources {
-    /// Takes what another server has seen later.
+    /// Takes over the later packets of another server.
     pub fn merge_newer(&mut self, other: &Self) {
         self.malformed = self.malformed.max(other.malformed);
         self.unknown_client = self.unknown_client.max(other.unknown_client);

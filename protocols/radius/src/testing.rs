@@ -1,4 +1,4 @@
-//! A client and a server, and the wire between them, for the tests.
+//! A client, a server and the wire between them, for tests.
 
 use crate::attribute::kind;
 use crate::client::{self, RadiusClient};

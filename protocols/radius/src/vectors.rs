@@ -1,4 +1,4 @@
-//! Published examples, whole packets with their secrets: RFC 2865 §7, RFC 5997 §6.
+//! Published test vectors: whole packets with their secrets (RFC 2865 §7, RFC 5997 §6).
 
 use crate::auth::{
     MessageAuthenticator, SharedSecret, check_accounting_request, check_message_authenticator,
@@ -9,7 +9,7 @@ use crate::packet::{PacketCode, RadiusPacket};
 /// A request and its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublishedExchange {
-    /// Where it is printed.
+    /// The section that prints it.
     pub source: &'static str,
     /// The shared secret.
     pub secret: &'static [u8],
@@ -21,20 +21,20 @@ pub struct PublishedExchange {
     pub password: Option<&'static [u8]>,
 }
 
-/// What [`PublishedExchange::verify_packets`] found.
+/// The result of [`PublishedExchange::verify_packets`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExchangeCheck {
-    /// The request proves the secret, where its code lets it: by its Message-Authenticator or by a
-    /// computed Request Authenticator.
+    /// True if the request proves the secret as far as its code allows, by Message-Authenticator or computed Request
+    /// Authenticator.
     pub request: bool,
-    /// The reply's Response Authenticator is right.
+    /// True if the Response Authenticator of the reply is valid.
     pub reply: bool,
-    /// The hidden password is the printed one, where there is one.
+    /// True if the hidden password is the printed one, or there is none.
     pub password: bool,
 }
 
 impl ExchangeCheck {
-    /// Whether everything is right.
+    /// True if every check passes.
     #[must_use]
     pub const fn is_correct(self) -> bool {
         self.request && self.reply && self.password
@@ -71,9 +71,11 @@ impl PublishedExchange {
     }
 }
 
-/// The examples. The reply in RFC 5997 §6.2 is printed with code 2; its authenticator holds with code 5
-/// (Accounting-Response), which is what stands here. The State in the second request of RFC 2865 §7.3 has the
-/// length that its eight octets and the packet's own length leave it, 10.
+/// The examples, with two corrections.
+///
+/// - RFC 5997 §6.2 prints its reply with code 2. Its authenticator is valid with code 5 (Accounting-Response), used
+///   here.
+/// - The State in the second request of RFC 2865 §7.3 has length 10, by its eight octets and the length of the packet.
 pub const EXCHANGES: &[PublishedExchange] = &[
     PublishedExchange {
         source: "RFC 2865 section 7.1",

@@ -1,4 +1,4 @@
-//! The labelled work of client and server.
+//! Work labels of client and server.
 
 use usher_core::WorkRecord;
 
@@ -9,7 +9,7 @@ usher_core::work_labels! {
     RESPONSE = "radius.response" per "message";
 }
 
-/// Messages handled since the host last asked, requests and responses apart.
+/// The messages handled since the last poll of the host, by requests and responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkMeter {
     requests: u32,

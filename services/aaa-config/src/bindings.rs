@@ -1,4 +1,4 @@
-//! Where a server listens and whom it connects to, as the server calls it: what a host binds.
+//! The addresses that a host binds and connects to, with the server's ids.
 
 use crate::model::{ConfigFile, ListenConfig};
 use alloc::collections::BTreeMap;
@@ -7,32 +7,32 @@ use core::net::SocketAddr;
 use usher_aaa::{DIAMETER_LISTENER, RADSEC_LISTENER, radius_socket};
 use usher_core::{ListenerId, SocketId, TransportProtocol};
 
-/// An address that is listened on.
+/// An address of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenBinding {
-    /// For what, for people.
+    /// Purpose for people.
     pub purpose: &'static str,
     /// The address.
     pub address: SocketAddr,
-    /// What carries what comes there, by the server's own number.
+    /// Transport, with the server's id.
     pub carrier: ListenTransport,
 }
 
-/// What carries a protocol.
+/// The transport of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenTransport {
     /// UDP.
     Udp(SocketId),
     /// TCP.
     Tcp(ListenerId),
-    /// TLS, whose clients show a certificate.
+    /// TLS with client certificates.
     Tls(ListenerId),
-    /// SCTP; addresses of one port are one endpoint's.
+    /// SCTP. Addresses with the same port form one endpoint.
     Sctp(ListenerId),
 }
 
-/// What is listened on: datagrams for authentication first, then those for accounting, as [`build()`](crate::build_config()) gives
-/// their roles.
+/// Returns the listeners: UDP for authentication first, then for accounting, in the order of roles in
+/// [`build()`](crate::build_config()).
 #[must_use]
 pub fn listen_bindings(listen: &ListenConfig) -> Vec<ListenBinding> {
     let datagrams = [("authentication", &listen.auth), ("accounting", &listen.acct)];
@@ -54,7 +54,7 @@ pub fn listen_bindings(listen: &ListenConfig) -> Vec<ListenBinding> {
     datagrams.chain(streams).collect()
 }
 
-/// Home servers and Diameter peers that are connected to, and whether inside TLS.
+/// Returns the addresses of home servers and Diameter peers to connect to. True: TLS.
 #[must_use]
 pub fn outgoing_addresses(file: &ConfigFile) -> BTreeMap<SocketAddr, bool> {
     let homes = file.home_server.iter().filter(|h| h.transport == TransportProtocol::Tls);

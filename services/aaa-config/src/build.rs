@@ -1,4 +1,4 @@
-//! From the configuration file to the machines' configuration.
+//! Builds the machines' configuration from the configuration file.
 
 use crate::LoadedConfig;
 use crate::check::certificate_matches;
@@ -27,12 +27,12 @@ use usher_radius::attribute::VendorFraming;
 use usher_radius::dictionary::{AttributeOid, RadiusDictionary};
 use usher_radius::server::{ClientConfig, MessageAuthenticatorPolicy, PortRole};
 
-/// What the machines are made of, the same for all shards but for their number.
+/// The configuration of the machines. Shards differ in their number only.
 #[derive(Clone, Debug)]
 pub struct BuiltConfig {
-    /// A server's, but for its number among several ([`Config::shard`]).
+    /// Configuration of a server without its shard number ([`AaaServerConfig::shard`]).
     pub config: AaaServerConfig,
-    /// The RADIUS clients, by their places in that.
+    /// RADIUS clients by their index in the configuration.
     pub clients: Arc<ClientDirectory>,
     /// Users of the file.
     pub inline: InlineUsers,
@@ -45,27 +45,27 @@ pub struct BuiltConfig {
 pub struct ClientDirectory(Vec<(String, Prefix)>);
 
 impl ClientDirectory {
-    /// What people call a client, by its place in the list.
+    /// Returns the name of a client by its index.
     #[must_use]
     pub fn name(&self, index: u32) -> Option<&str> {
         self.0.get(index as usize).map(|(name, _)| name.as_str())
     }
-    /// Its network, by its place in the list.
+    /// Returns the network of a client by its index.
     #[must_use]
     pub fn network(&self, index: u32) -> Option<Prefix> {
         self.0.get(index as usize).map(|(_, network)| *network)
     }
-    /// How many there are.
+    /// Number of clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Whether nobody may ask.
+    /// True if there are no clients.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// The client of an address: the longest prefix that fits.
+    /// Returns the client of an address: the longest matching prefix.
     #[must_use]
     pub fn find_client(&self, address: IpAddr) -> Option<usize> {
         let found = self.0.iter().enumerate().filter(|(_, (_, network))| network.contains(address));
@@ -73,51 +73,53 @@ impl ClientDirectory {
     }
 }
 
-/// A client that is not served, by the name that it has in the file or the store.
+/// A client that is not served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassedOver {
-    /// Which.
+    /// Name of the client in the file or the store.
     pub client: String,
-    /// Why.
+    /// Cause.
     pub why: NotServed,
 }
 
-/// Why a client is not served.
+/// The cause why a client is not served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotServed {
-    /// Its addresses are another client's already.
+    /// Another client has its addresses.
     DuplicateAddress,
-    /// The store has no secret of it.
+    /// The store has no secret for it.
     NoSecret,
-    /// The store has no network of it; a sentence that says what is needed.
+    /// The store has no valid network for it. A sentence that says how to fix it.
     NoNetwork(String),
-    /// Its packets are those of this virtual server of FreeRADIUS, which is not here. A wider client does not speak for it.
+    /// It belongs to this virtual server of FreeRADIUS, which is not served here. A client with a wider network
+    /// does not replace it.
     OtherVirtualServer(String),
 }
 
-/// What a configuration is made with, beside itself.
+/// Further inputs of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildInputs<'a> {
-    /// The secret of loopback clients where nothing is configured.
+    /// Secret of loopback clients, if nothing is configured.
     pub generated: Option<&'a str>,
     /// Clients of the store.
     pub rows: &'a [ClientRow],
-    /// By what names are kept from clients.
+    /// Key of the aliases that hide names from clients.
     pub identity_key: &'a IdentityKey,
-    /// What `[tls]` says, by [`crate::tls::load_tls`].
+    /// The configuration of `[tls]`, by [`crate::tls::load_tls`].
     #[cfg(feature = "tls")]
     pub tls: Option<&'a TlsConfigs>,
-    /// How many servers share what all may have: a daemon's threads.
+    /// Number of shards, which divide the common limits.
     pub shards: usize,
 }
 
-/// Steps of TLS handshakes that may wait in each shard, a millisecond each: more would wait longer than a client does.
+/// Maximum number of queued TLS handshake steps in each shard, a millisecond each. A longer queue would exceed a
+/// client's timeout.
 const STEPS_WAITING: usize = 1 << 12;
 
-/// Makes the machines' configuration.
+/// Builds the machines' configuration.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence with the error.
 pub fn build_config(
     loaded: &LoadedConfig,
     with: BuildInputs<'_>,
@@ -180,7 +182,7 @@ pub fn build_config(
     Ok(BuiltConfig { config, clients: Arc::new(clients), inline: Arc::new(inline), passed_over })
 }
 
-/// Has a server offer EAP-TLS, where there are authorities, PEAP and EAP-TTLS.
+/// Adds the offers of PEAP and EAP-TTLS, and of EAP-TLS if there are authorities.
 #[cfg(feature = "tls")]
 fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tls: &TlsConfigs) {
     use usher_eap::method::InnerMethod;
@@ -209,11 +211,11 @@ fn offer_tunnels(config: &mut AaaServerConfig, methods: &model::MethodConfig, tl
     config.ttls = Some(Arc::new(ServerMethodTtls { tls, fragment, inner }));
 }
 
-/// The shard that connects to Diameter peers: a peer takes one connection of an identity (RFC 6733 §5.6), and the others
-/// hand it what is for them.
+/// The shard that connects to Diameter peers. A peer accepts one connection of an identity (RFC 6733 §5.6). Other
+/// shards pass their requests to this shard.
 pub const DIALLER: u16 = 0;
 
-/// Has a shard connect to no Diameter peer.
+/// Makes a shard connect to no Diameter peer.
 pub fn only_accept(config: &mut AaaServerConfig) {
     for peer in config.diameter.iter_mut().flat_map(|d| &mut d.peers) {
         peer.address = None;
@@ -223,7 +225,7 @@ pub fn only_accept(config: &mut AaaServerConfig) {
 fn offered_methods(methods: &model::MethodConfig, tls: bool) -> Vec<AuthMethod> {
     let mut all = methods.order.clone().unwrap_or_else(|| {
         use AuthMethod::{Chap, EapMd5, EapMsChapV2, EapTls, MsChap, MsChapV2, Pap, Peap, Ttls};
-        // Who listens learns a password from the others, or enough to guess it.
+        // An eavesdropper can read or guess the password of the other methods.
         let eap = if tls { [EapTls, Peap, Ttls].to_vec() } else { [EapMsChapV2, EapMd5].to_vec() };
         [eap, vec![Pap, Chap, MsChapV2, MsChap]].concat()
     });
@@ -241,17 +243,17 @@ fn authenticator_policy(asked: MessageAuthenticator) -> MessageAuthenticatorPoli
     }
 }
 
-/// What replies kept for retransmissions may take in each shard, octets: about 30,000 short ones.
+/// Maximum octets of the duplicate cache in each shard: about 30,000 short replies.
 const REPLY_CACHE_SIZE: usize = 12 << 20;
 
-/// Who is served, and of whom something holds that does not of most, by their places.
+/// The served clients, and the indices of those with special settings.
 #[derive(Default)]
 struct ServedClients {
     clients: ClientDirectory,
     configs: Vec<ClientConfig>,
-    /// Devices of their users may lack the Extended Master Secret.
+    /// Clients whose users' devices may lack the Extended Master Secret.
     lenient: Vec<u32>,
-    /// They hear the identity within a tunnel.
+    /// Clients that get the inner identity.
     inner_names: Vec<u32>,
     passed_over: Vec<PassedOver>,
 }
@@ -284,7 +286,7 @@ impl ServedClients {
     }
 }
 
-/// Clients of the file, then those of the store, then loopback where nothing is configured.
+/// Collects clients of the file, then those of the store, then loopback if nothing is configured.
 fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut SecureRng) -> ServedClients {
     let mut served = ServedClients::default();
     let of_most = (ExtendedMasterSecret::Required, InnerName::Hide);
@@ -309,7 +311,7 @@ fn collect_clients(loaded: &LoadedConfig, with: BuildInputs<'_>, rng: &mut Secur
                 served.pass_over(&row.nasname, NotServed::NoSecret);
             }
             Ok(Prefix { network, bits }) if let Some(server) = row.virtual_server() => {
-                // By a secret that nobody knows its packets are nobody's, and no wider client's either.
+                // With a random secret its packets are dropped, and they match no client of a wider network.
                 let unknown = SharedSecret::new(&rng.random_array::<32>());
                 served.add_client(&row.nasname, of_most, ClientConfig::new(network, bits, unknown));
                 served.pass_over(&row.nasname, NotServed::OtherVirtualServer(server.to_owned()));
@@ -358,7 +360,8 @@ fn diameter_config(
     config.agents.clone_from(&d.agents);
     config.accept_unknown = d.peers.is_empty() && d.peer.is_empty();
     config.accept_policy = d.sctp.order.into();
-    // Those by which it speaks SCTP are told to all (RFC 6733 §5.3.1); without any, the one that a peer has reached is.
+    // RFC 6733 §5.3.1: CER and CEA list all SCTP addresses. Without any, they list the local address of the
+    // connection.
     for address in sctp.iter().map(SocketAddr::ip) {
         if !config.local.addresses.contains(&address) {
             config.local.addresses.push(address);
@@ -396,16 +399,16 @@ fn diameter_config(
         application: Some(application::EAP),
         peers: realm.diameter.iter().filter_map(place).collect(),
     });
-    // Without this, no route at all would be one to every peer, also to a NAS that speaks EAP.
+    // An empty table would route to every peer, even to a NAS that supports EAP.
     let nowhere = node::RealmRoute { realm: "*".to_owned(), application: None, peers: Vec::new() };
     config.routes = routes.chain([nowhere]).collect();
     config
 }
 
-/// Proxying; `None` where no realm leads elsewhere.
+/// Returns the proxy's configuration. `None`: all realms are local.
 ///
 /// # Errors
-/// A realm has an impossible name.
+/// A realm has an invalid name.
 fn proxy_config(loaded: &LoadedConfig) -> Result<Option<proxy::ProxyConfig>, String> {
     if loaded.file.realm.is_empty() {
         return Ok(None);
@@ -474,10 +477,10 @@ fn failure_limit(limits: &model::LimitConfig) -> Option<FailureLimit> {
         .then(|| FailureLimit::new(limits.failures, limits.failures_within.0, limits.failures_hold.0))
 }
 
-/// What a realm's filter lets through besides.
+/// Returns the extra attributes of a realm's filter.
 ///
 /// # Errors
-/// A name that no attribute has.
+/// A name is not in the dictionary.
 pub(crate) fn extra_attributes(
     names: &[String],
     dictionary: &RadiusDictionary,
@@ -496,7 +499,7 @@ pub(crate) fn extra_attributes(
                 )
             });
         };
-        // Of an attribute within another, and of vendors with headers of another form, the whole passes or does not.
+        // An attribute inside another, or of a vendor with unusual headers, passes only with its container.
         let outer = match *known.oid.parts() {
             [26, vendor, _, ..] if dictionary.vendor_framing(vendor) != VendorFraming::SUGGESTED => {
                 AttributeOid::new(&[26, vendor])
@@ -512,7 +515,7 @@ pub(crate) fn extra_attributes(
     names.iter().map(oid).collect::<Result<_, _>>().map(ExtraAttributes::These)
 }
 
-/// The ledger's configuration: its pools and limits. `seed` keys its tables, so that nobody chooses their collisions.
+/// Returns the ledger's configuration: pools and limits. `seed` keys its hash tables against chosen collisions.
 #[must_use]
 pub fn ledger_config(loaded: &LoadedConfig, seed: u64) -> LedgerConfig {
     let file = &loaded.file;
@@ -528,22 +531,22 @@ pub fn ledger_config(loaded: &LoadedConfig, seed: u64) -> LedgerConfig {
     }
 }
 
-/// How rows of the store are read.
+/// Returns the parser of the store's rows.
 #[must_use]
 pub fn row_reader(loaded: &LoadedConfig) -> RowReader {
     let leave_out = loaded.file.users.bad_reply == BadReply::LeaveOut;
     RowReader { dictionary: loaded.dictionary.clone(), leave_out }
 }
 
-/// Which users of the store are remembered for when it is away: as a server's own memory, but that only users are kept, since
-/// a name that nobody has is not refused for what was.
+/// Returns the configuration of the cache that is used while the store is unavailable. It equals the server's cache
+/// but has users only: an unknown name must not be rejected by an old result.
 #[must_use]
 pub fn fallback_cache_config(users: &model::UserStoreConfig) -> CacheConfig {
     CacheConfig { entries: users.cache_entries, ttl: users.cache_ttl.0, unknown_ttl: Duration::ZERO }
 }
 
-/// What stands behind one server that its host answers at once. `store` has what the file's own users and sessions do not;
-/// `certificates` is the server's TLS; `seed` is that of [`ledger_config()`].
+/// Returns the parts that do a server's jobs in one thread. `store` has further users and the sessions,
+/// `certificates` is the server's TLS, `seed` as for [`ledger_config()`].
 #[must_use]
 pub fn runner_parts<S>(
     loaded: &LoadedConfig,
@@ -610,7 +613,7 @@ mod tests {
         assert_eq!(config.peers[1].transport, node::PeerTransportConfig::Stream);
     }
 
-    /// FreeRADIUS gives its packets to that server: no wider client may speak for them here.
+    /// FreeRADIUS passes its packets to that server. A client with a wider network must not replace it.
     #[test]
     fn another_virtual_servers_client_is_refused_without_fallback() {
         let loaded = crate::parse("aaa.toml", "", None, &usher_config::NoEnvironment).unwrap();
@@ -654,7 +657,7 @@ mod tests {
         assert_eq!(read(&[]), oids(&[]));
         assert_eq!(read(&["Filter-Id", "26.9.1", "26.9"]), oids(&[&[11], &[26, 9, 1], &[26, 9]]));
         assert_eq!(read(&["Cisco-AVPair", "Attr-26.9.2"]), oids(&[&[26, 9, 1], &[26, 9, 2]]));
-        // What is within another, or in headers of another form, passes with the whole.
+        // An attribute inside another, or with unusual headers, passes with its container.
         let within = ["WiMAX-Release", "USR-Last-Number-Dialed-Out", "IP-Port-Type", "IPv6-6rd-Prefix"];
         assert_eq!(read(&within), oids(&[&[26, 24_757], &[26, 429], &[241, 5], &[173]]));
         assert_eq!(read(&["Ruckus-TC-Name-Quota"]), oids(&[&[26, 25_053, 146]]));

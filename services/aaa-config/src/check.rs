@@ -1,4 +1,4 @@
-//! What types cannot say: that names are known, values fit each other, and the files that are named can be used.
+//! Checks beyond the types: names are known, values are consistent, and the named files are usable.
 
 use super::dictionary;
 use super::model::{
@@ -20,19 +20,19 @@ use usher_core::TransportProtocol::{self, Sctp, Tcp, Udp};
 use usher_radius::dictionary::RadiusDictionary;
 use usher_radius::radsec::CertificateMatch;
 
-/// Rows of one user, by name.
+/// Rows of users by name.
 pub type NamedUserRows = Vec<(String, UserRows)>;
 
-/// A checked configuration, with what its secrets and files hold.
+/// A checked configuration, with its secrets and the contents of its files.
 #[derive(Clone, Debug)]
 pub struct LoadedConfig {
-    /// As it was written.
+    /// The configuration as written.
     pub file: ConfigFile,
-    /// Where it was read; `None` for a text.
+    /// Path of the file. `None`: a text.
     pub path: Option<PathBuf>,
-    /// Files that it includes.
+    /// Included files.
     pub included: Vec<PathBuf>,
-    /// What is right and should be written otherwise.
+    /// Warnings about valid settings.
     pub warnings: Vec<ConfigDiagnostic>,
     /// Clients with their secrets, in the file's order.
     pub clients: Vec<ClientEntry>,
@@ -42,18 +42,18 @@ pub struct LoadedConfig {
     pub pools: Vec<PoolConfig>,
     /// Users of the file, with their groups.
     pub users: NamedUserRows,
-    /// Names and types of attributes: the server's own, and those of the files that the configuration names.
+    /// The server's dictionary, with those that the configuration names.
     pub dictionary: Arc<RadiusDictionary>,
-    /// Where PostgreSQL is.
+    /// Connection string of PostgreSQL.
     pub url: Option<SecretText>,
-    /// What `identity_key_file` holds.
+    /// Contents of `identity_key_file`.
     pub identity_key: Option<SecretText>,
-    /// What the files of `[tls]` hold.
+    /// Contents of the files of `[tls]`.
     pub tls: Option<TlsFiles>,
 }
 
 impl LoadedConfig {
-    /// The client of the file that an address is, by its longest prefix.
+    /// Returns the file's client of an address: the longest matching prefix.
     #[must_use]
     pub fn client_of(&self, address: IpAddr) -> Option<&ClientEntry> {
         let fits = self.clients.iter().filter(|client| client.prefix.contains(address));
@@ -64,62 +64,62 @@ impl LoadedConfig {
 /// A client with its secret.
 #[derive(Clone, Debug)]
 pub struct ClientEntry {
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// Its addresses.
+    /// Network.
     pub prefix: Prefix,
-    /// `None`: it comes by RadSec alone.
+    /// Shared secret. `None`: RadSec only.
     pub secret: Option<SecretText>,
-    /// What is asked of its Access-Requests.
+    /// Requirement on its Access-Requests.
     pub message_authenticator: MessageAuthenticator,
-    /// Whether TLS 1.2 of its users' devices needs the Extended Master Secret.
+    /// True if TLS 1.2 of its users' devices requires the Extended Master Secret.
     pub extended_master_secret: ExtendedMasterSecret,
-    /// What its certificate may be, by RadSec; none: it does not come by RadSec.
+    /// Accepted RadSec certificates. Empty: no RadSec.
     pub certificates: Vec<CertificateMatch>,
-    /// Access servers that it speaks for beside itself.
+    /// Access servers that it may name, besides itself.
     pub nas: Vec<Prefix>,
-    /// Whether it hears the identity within a tunnel.
+    /// Whether it gets the inner identity.
     pub inner_name: InnerName,
 }
 
 /// A home server with its secret.
 #[derive(Clone, Debug)]
 pub struct HomeEntry {
-    /// As the file says.
+    /// Settings of the file.
     pub server: HomeServer,
-    /// What is shared with it.
+    /// Shared secret.
     pub secret: SecretText,
 }
 
-/// PEM texts.
+/// PEM texts of `[tls]`.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The server's chain.
+    /// Certificate chain of the server.
     pub certificate: Vec<u8>,
-    /// Its key.
+    /// Private key.
     pub key: SecretText,
-    /// Authorities that are trusted.
+    /// Trusted authorities.
     pub ca: Option<Vec<u8>>,
     /// Revocation lists.
     pub crls: Vec<Vec<u8>>,
-    /// Those that were fetched, by where from: of the state directory, which the file alone does not say.
+    /// Fetched lists of the state directory by URL, which the file alone does not name.
     pub fetched: Vec<(String, Vec<u8>)>,
-    /// Those that users' certificates name and that were fetched, in the order in which their places were learnt.
+    /// Fetched lists that users' certificates name, in the order of learning.
     pub learnt: Vec<LearntList>,
 }
 
-/// A revocation list from a place that users' certificates name.
+/// A revocation list of a distribution point that users' certificates name.
 #[derive(Clone, Debug)]
 pub struct LearntList {
-    /// Where it was fetched from.
+    /// URL of the list.
     pub url: String,
-    /// The issuer of those certificates, DER, which has signed it.
+    /// Issuer of these certificates in DER, which signed the list.
     pub issuer: Vec<u8>,
     /// The list.
     pub octets: Vec<u8>,
 }
 
-/// Faults with the paths of what they are about.
+/// Collects errors with the paths of their settings.
 pub(super) struct ConfigChecker<'a> {
     base: &'a Path,
     outside: &'a dyn ConfigEnvironment,
@@ -132,8 +132,8 @@ macro_rules! at {
 }
 pub(super) use at;
 
-/// Checks a file. `base` is the folder from which its relative paths go, `written` says in which file that must be private
-/// something stands.
+/// Checks a file. Relative paths start at the directory `base`. `written` returns the file of a setting, which must
+/// be private if the setting is a secret.
 pub(super) fn check_file<'a>(
     mut file: ConfigFile,
     base: &Path,
@@ -192,7 +192,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// A file with secrets in it is as private as a file of secrets. The first of each file says so.
+    /// A file with secrets must be as private as a file of secrets. One error for each file.
     fn own_secrets<'a>(&mut self, file: &ConfigFile, written: impl Fn(&[String]) -> Option<&'a PathBuf>) {
         let clients = file.client.iter().enumerate().filter(|(_, c)| c.secret.is_some());
         let homes = file.home_server.iter().enumerate().filter(|(_, h)| h.secret.is_some());
@@ -286,7 +286,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// The secret of one of three places.
+    /// Reads a secret from one of three places.
     pub(super) fn read_secret(
         &mut self,
         at: &[String],
@@ -418,7 +418,7 @@ impl ConfigChecker<'_> {
         all
     }
 
-    /// The rows of a user's password, in FreeRADIUS's names.
+    /// Returns the rows of a user's password, with FreeRADIUS's names.
     fn password_rows(&mut self, i: usize, user: &InlineUser) -> Vec<AttributeRow> {
         let given = [
             user.password.is_some(),
@@ -472,7 +472,7 @@ impl ConfigChecker<'_> {
         Vec::new()
     }
 
-    /// `ATTRIBUTE OPERATOR VALUE` each.
+    /// Parses rows of the form `ATTRIBUTE OPERATOR VALUE`.
     fn parse_rows(&mut self, texts: &[String], at: &[String]) -> Vec<AttributeRow> {
         let mut rows = Vec::new();
         for (i, text) in texts.iter().enumerate() {
@@ -576,7 +576,7 @@ impl ConfigChecker<'_> {
         {
             self.add_fault(at!("tls", "crl_from_users", i), fault);
         }
-        // Nobody knows of a list for as long as it is not looked for.
+        // A revoked certificate is accepted until the next check.
         let day = usher_core::Duration::from_secs(86_400);
         if tls.crl_interval.0.as_secs() < 1 || tls.crl_interval.0 > day {
             self.add_fault(
@@ -627,14 +627,14 @@ impl ConfigChecker<'_> {
     }
 }
 
-/// Makes of the files what a server makes of them.
+/// Builds the server's TLS from the files, as a check.
 #[cfg(all(feature = "tls", not(target_arch = "wasm32")))]
 fn try_out(tls: &TlsTable, files: &TlsFiles) -> Result<(), (&'static str, String)> {
     let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
     crate::tls::build_tls(tls, files, &clock, None).map(drop)
 }
 
-/// Handshakes are replayed there, and no key is used.
+/// Handshakes are replayed in this build, and no key is used.
 #[cfg(not(all(feature = "tls", not(target_arch = "wasm32"))))]
 fn try_out(_: &TlsTable, _: &TlsFiles) -> Result<(), (&'static str, String)> {
     Ok(())
@@ -643,13 +643,13 @@ fn try_out(_: &TlsTable, _: &TlsFiles) -> Result<(), (&'static str, String)> {
 #[cfg(feature = "tls")]
 use crate::lists::find_list_fault as list_fault;
 
-/// Who has no TLS does not look into lists.
+/// A build without TLS does not parse lists.
 #[cfg(not(feature = "tls"))]
 fn list_fault(_: &[u8]) -> Option<String> {
     None
 }
 
-/// The shared secret of clients and home servers: shorter ones can be guessed from one packet.
+/// Checks the length of a shared secret: a short one can be guessed from one packet.
 fn long_enough(secret: &SecretText) -> Result<(), String> {
     match secret.0.len() {
         0..=5 => Err("a secret of fewer than 6 octets is guessed at once; take 16 or more (head -c 16 /dev/urandom | base64)".to_owned()),
@@ -657,7 +657,7 @@ fn long_enough(secret: &SecretText) -> Result<(), String> {
     }
 }
 
-/// Makes the paths of revocation lists whole, and names that of the authority at hand.
+/// Makes the paths of revocation lists absolute, and adds that of a local authority.
 pub(super) fn name_lists(tls: &mut TlsTable, base: &Path) {
     for path in tls.crl.iter_mut().chain(&mut tls.crl_authority) {
         if path.is_relative() {
@@ -672,15 +672,14 @@ pub(super) fn name_lists(tls: &mut TlsTable, base: &Path) {
     }
 }
 
-/// What a certificate may be, as a name or a fingerprint is given.
+/// Returns the accepted certificates for a name or a fingerprint.
 #[must_use]
 pub fn certificate_matches(name: Option<&String>, fingerprint: Option<Fingerprint>) -> Vec<CertificateMatch> {
     let name = name.cloned().map(CertificateMatch::Name);
     name.into_iter().chain(fingerprint.map(|print| CertificateMatch::Fingerprint(print.0))).collect()
 }
 
-/// Reads `ATTRIBUTE OPERATOR VALUE`, as FreeRADIUS writes them; quotes around the value fall away. `None`: it is not
-/// that.
+/// Parses `ATTRIBUTE OPERATOR VALUE` in FreeRADIUS's syntax, and removes quotes around the value. `None`: invalid.
 #[must_use]
 pub fn parse_row(text: &str) -> Option<AttributeRow> {
     let text = text.trim();

@@ -1,16 +1,16 @@
-//! Dictionaries that the configuration names: FreeRADIUS's files, and those that they include.
+//! Dictionaries of the configuration: FreeRADIUS's files and their includes.
 
 use std::path::Path;
 use usher_config::ConfigEnvironment;
 use usher_radius::dictionary::{IncludedFile, RadiusDictionary};
 
-/// Octets of one file at most: FreeRADIUS's largest has a tenth of a million.
+/// Maximum octets of a file. FreeRADIUS's largest has about 100,000.
 const LARGEST: u64 = 16 << 20;
 
-/// Adds what a file says. What it includes is sought from its own folder.
+/// Adds the definitions of a file. Its includes are relative to its own directory.
 ///
 /// # Errors
-/// The file and line that cannot be understood, and why; or a file that cannot be read.
+/// File, line and cause of a syntax error, or a file that cannot be read.
 pub(super) fn load_dictionary(
     dictionary: &mut RadiusDictionary,
     path: &Path,
@@ -23,7 +23,7 @@ pub(super) fn load_dictionary(
         read_file(&beside, outside).map_err(|why| unread = Some(why)).ok()
     };
     dictionary.load_text(&file, &text, &mut included).map_err(|fault| match &unread {
-        // The file that was asked for last is the one that the fault is about.
+        // The error concerns the file that was read last.
         Some(why) if fault.description.starts_with("no file") => {
             format!("{}:{}: {why}", fault.file, fault.line)
         }
@@ -31,7 +31,7 @@ pub(super) fn load_dictionary(
     })
 }
 
-/// A file by one name, whatever way led to it. Comments in it may be in any encoding.
+/// Reads a file under its canonical path. Comments may have any encoding.
 fn read_file(path: &Path, outside: &dyn ConfigEnvironment) -> Result<IncludedFile, String> {
     let name = outside.canonical_name(path)?;
     let octets = outside.read_octets(path, LARGEST + 1)?;

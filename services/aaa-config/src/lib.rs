@@ -1,8 +1,9 @@
-//! The AAA server's configuration file as a thing of the service: from its text to [`LoadedConfig`], every fault with its line,
-//! and from there to what the server is made of ([`build_config()`]), its ledger ([`ledger_config()`]) and its TLS (`tls::make`).
+//! The AAA server's configuration file: parses the text into [`LoadedConfig`] with the line of each error, and
+//! builds the server's configuration ([`build_config()`]), its ledger ([`ledger_config()`]) and its TLS
+//! (`tls::load_tls`).
 //!
-//! Whoever hosts the server gives it the same file: `usher aaa serve` on sockets, a study in virtual time. Files, variables
-//! and their permissions are looked at through [`ConfigEnvironment`] alone, so that nothing here touches its host.
+//! All hosts use the same file: `usher aaa serve` on sockets, a study in virtual time. Files, environment variables
+//! and permissions are read through [`ConfigEnvironment`] alone, so this crate does no I/O.
 
 extern crate alloc;
 
@@ -32,7 +33,7 @@ use std::path::{Path, PathBuf};
 use usher_config::tree::{TableEntry, TreeItem, TreeNode};
 use usher_config::{ConfigEnvironment, ConfigErrors, ConfigFormat, DiagnosticCollector, RetiredKey};
 
-/// What configuration files are. Version 2 has the ranges of a pool in one key.
+/// The format of configuration files. Version 2 has a pool's ranges in one key.
 pub const FORMAT: ConfigFormat = ConfigFormat {
     description: "the AAA server's configuration",
     version: 2,
@@ -44,7 +45,8 @@ pub const FORMAT: ConfigFormat = ConfigFormat {
     }],
 };
 
-/// `first` and `last` of a pool as one of its `ranges`. Where one is missing, both stay as they are, for the reader to find.
+/// Converts `first` and `last` of a pool to a range of `ranges`. If one is missing, both stay and cause an error
+/// later.
 fn merge_range_keys(pool: &mut TreeNode) {
     let text = |key| match pool.get(key).map(|node| &node.item) {
         Some(TreeItem::Text(text)) => Some(text.trim().to_owned()),
@@ -64,11 +66,11 @@ fn merge_range_keys(pool: &mut TreeNode) {
     }
 }
 
-/// Reads a text, unchecked: neither its secrets nor the files that it names are looked at, but for those that it includes.
-/// Paths of revocation lists are whole. `path` is the file that it was read from.
+/// Parses a text and its includes without checks, secrets and other files. Paths of revocation lists are made
+/// absolute. `path` is the file of the text.
 ///
 /// # Errors
-/// It is no configuration.
+/// The text is no configuration.
 pub fn parse_outline(
     text: &str,
     path: &Path,
@@ -83,17 +85,17 @@ pub fn parse_outline(
     faults.finish(file)
 }
 
-/// Nothing is checked of a file of which a part cannot be read.
+/// If a part cannot be parsed, nothing else is checked.
 fn read_model(tree: &mut TreeNode, faults: &mut DiagnosticCollector) -> Option<model::ConfigFile> {
     let file = usher_config::read_typed(tree, |_| false, faults);
     file.value.filter(|_| file.is_complete)
 }
 
-/// Reads and checks a text. `origin` is what faults call it; `path` is the file that it was read from, whose mode is looked at
-/// where it holds secrets. Relative paths go from its folder, those of files that it includes too.
+/// Parses and checks a text. `origin` is its name in errors. `path` is its file, whose mode is checked if it has
+/// secrets. Relative paths start at the file's directory, also those of included files.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors in the text.
 pub fn parse(
     origin: &str,
     text: &str,
@@ -115,8 +117,8 @@ pub fn parse(
     faults.finish(loaded)
 }
 
-/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
-/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+/// Parses and checks a table of another file with the keys of a configuration, such as a host of a study. Errors
+/// and warnings have its lines. Relative paths start at `base`. `None`: `faults` has the errors.
 pub fn read_tree(
     mut tree: TreeNode,
     base: &Path,
@@ -127,7 +129,7 @@ pub fn read_tree(
     check_tree(tree, base, &[], outside, faults)
 }
 
-/// Reads and checks a tree. `private` are the files, by their numbers, that must be private where they hold secrets.
+/// Parses and checks a tree. `private` are the files by number that must be private if they have secrets.
 fn check_tree(
     mut tree: TreeNode,
     base: &Path,
@@ -145,7 +147,7 @@ fn check_tree(
     loaded
 }
 
-/// The JSON Schema of the file, as `docs/aaa-server.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of the file as in `docs/aaa-server.schema.json`: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
     usher_config::json_schema::<model::ConfigFile>(&FORMAT)

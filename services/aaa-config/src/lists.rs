@@ -1,4 +1,4 @@
-//! Revocation lists of a configuration: which of them are used, and how near their ends are.
+//! Revocation lists of a configuration: which are used, and when they expire.
 
 use crate::model::TlsTable;
 use crate::{LearntList, LoadedConfig, TlsFiles};
@@ -10,24 +10,24 @@ use x509_parser::pem::Pem;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Seconds from one time to a later one.
+/// Returns the seconds from one time to a later one.
 #[must_use]
 pub fn seconds_between(from: WallTime, to: WallTime) -> u64 {
     to.unix_secs().saturating_sub(from.unix_secs())
 }
 
-/// A list that is in use.
+/// A list in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RevocationListInfo {
-    /// The file, or the URL that it was fetched from.
+    /// File, or URL of a fetched list.
     pub from: String,
-    /// Who made it, in the form of RFC 4514.
+    /// Issuer in the form of RFC 4514.
     pub issuer: String,
-    /// When it was made.
+    /// Issue time.
     pub this_update: WallTime,
-    /// From when on it is out of date.
+    /// Expiry.
     pub next_update: Option<WallTime>,
-    /// cRLNumber, hexadecimal; empty where it has none.
+    /// cRLNumber in hexadecimal. Empty: none.
     pub number: String,
 }
 
@@ -41,8 +41,8 @@ impl RevocationListInfo {
             number: list.crl_number(),
         }
     }
-    /// How near its end is. A list that lives for a month is told of a week before; one that lives for a day when a
-    /// quarter of that is left.
+    /// Returns the stage of expiry. For a list that lives a month, the warning comes a week before. For a list that
+    /// lives a day, it comes when a quarter is left.
     #[must_use]
     pub fn expiry_stage(&self, now: WallTime) -> ExpiryStage {
         let Some(end) = self.next_update else { return ExpiryStage::Good };
@@ -58,7 +58,7 @@ impl RevocationListInfo {
             ExpiryStage::Good
         }
     }
-    /// What an operator has to know at a stage.
+    /// Returns the warning of a stage.
     #[must_use]
     pub fn expiry_warning(&self, now: WallTime) -> Option<String> {
         let Self { from, issuer, .. } = self;
@@ -76,24 +76,24 @@ impl RevocationListInfo {
     }
 }
 
-/// How near the end of a list is.
+/// The stage of a list's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ExpiryStage {
-    /// Far.
+    /// Not soon.
     Good,
-    /// At most a week, and a quarter of its time.
+    /// At most a week and a quarter of its life is left.
     Soon,
-    /// At most a day, and an eighth of its time.
+    /// At most a day and an eighth of its life is left.
     Urgent,
-    /// It is out of date.
+    /// Expired.
     Expired,
 }
 
-/// The lists of a configuration, each with its octets in DER: of those that are about the same certificates the latest
-/// alone, whether it is of a file or was fetched, since TLS looks at the first that fits; the latest first.
+/// Returns the lists of a configuration with their DER, the newest first. Of lists for the same certificates only
+/// the newest is included, whether from a file or fetched, since TLS uses the first match.
 ///
 /// # Errors
-/// Which file holds none.
+/// The file without a valid list.
 pub fn lists_in_use(tls: &TlsTable, files: &TlsFiles) -> Result<Vec<(RevocationListInfo, Vec<u8>)>, String> {
     let named = files.crls.iter().zip(tls.crl.iter().map(|path| path.display().to_string()));
     let fetched = files.fetched.iter().map(|(url, octets)| (octets, url.clone()));
@@ -114,7 +114,7 @@ pub fn lists_in_use(tls: &TlsTable, files: &TlsFiles) -> Result<Vec<(RevocationL
         add(octets, from, &|list, other| is_better(list, other, signed))?;
     }
     for LearntList { url, issuer, octets } in &files.learnt {
-        // Below `ca` somebody may call an authority as another is called: no list of one takes the place of the other's.
+        // Below `ca`, an authority may have the same name as another. Its list must not replace the other's.
         let by_issuer = |list: &RevocationList| list.is_signed_by([&issuer[..]]);
         add(octets, url.clone(), &|list, other| by_issuer(other) && is_better(list, other, by_issuer))?;
     }
@@ -125,7 +125,7 @@ pub fn lists_in_use(tls: &TlsTable, files: &TlsFiles) -> Result<Vec<(RevocationL
         .collect())
 }
 
-/// Whether the lists of a configuration take back nobody but whom those of the one before did.
+/// True if the lists of `after` revoke only certificates that those of `before` revoke.
 #[must_use]
 pub fn add_nothing(before: &LoadedConfig, after: &LoadedConfig) -> bool {
     let lists = |loaded: &LoadedConfig| -> Option<Vec<RevocationList>> {
@@ -137,8 +137,8 @@ pub fn add_nothing(before: &LoadedConfig, after: &LoadedConfig) -> bool {
     after.iter().all(|list| before.iter().any(|before| list.adds_nothing_to(before)))
 }
 
-/// Whether a list is to be used in place of another about the same certificates: one that an authority has signed before
-/// one that it has not, as of an earlier authority of the same name, and then the later one.
+/// True if a list replaces another one for the same certificates. A list signed by an authority precedes an
+/// unsigned one, such as one of a former authority with the same name. Then the newer one counts.
 fn is_better(
     list: &RevocationList,
     other: &RevocationList,
@@ -147,14 +147,14 @@ fn is_better(
     match (signed(list), signed(other)) {
         (true, false) => true,
         (false, true) => false,
-        // Where date and number say different things, the date.
+        // If date and number disagree, the date counts.
         _ => {
             list.is_later_than(other) || (!other.is_later_than(list) && list.this_update > other.this_update)
         }
     }
 }
 
-/// Where lists are fetched from.
+/// Returns the URLs of lists.
 #[must_use]
 pub fn list_urls(tls: &TlsTable, files: &TlsFiles) -> BTreeSet<String> {
     let mut urls: BTreeSet<String> = tls.crl_url.iter().cloned().collect();
@@ -169,21 +169,21 @@ pub fn list_urls(tls: &TlsTable, files: &TlsFiles) -> BTreeSet<String> {
     urls
 }
 
-/// The certificates of a PEM text, DER.
+/// Returns the certificates of a PEM text in DER.
 #[must_use]
 pub fn parse_certificates(pem: &[u8]) -> Vec<Vec<u8>> {
     Pem::iter_from_buffer(pem).flatten().map(|pem| pem.contents).collect()
 }
 
-/// Whether TLS takes a list.
+/// Checks that TLS accepts a list.
 ///
 /// # Errors
-/// Why not.
+/// The cause.
 pub fn check_list(list: &RevocationList) -> Result<(), String> {
     TrustRoots::default().with_revocation_lists([list.der()]).map(drop).map_err(|e| e.to_string())
 }
 
-/// Why what a file holds is no list that can be used.
+/// Returns why the contents of a file are no usable list.
 #[must_use]
 pub fn find_list_fault(octets: &[u8]) -> Option<String> {
     match RevocationList::read_lists(octets) {
@@ -220,7 +220,7 @@ mod tests {
         ] {
             assert_eq!(month.expiry_stage(wall_at(now)), stage, "{now}");
         }
-        // One that lives for a day is not told of all day.
+        // A list that lives a day does not warn all day.
         let short = of(day);
         let stages =
             [0, 18 * 3600 - 1, 18 * 3600, 21 * 3600, day].map(|now| short.expiry_stage(wall_at(now)));

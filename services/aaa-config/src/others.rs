@@ -1,4 +1,4 @@
-//! Checks of what is said of others: home servers, Diameter peers, the realms that lead to them, and TLS to all.
+//! Checks of home servers, Diameter peers and realms, and of TLS to them.
 
 use super::check::{ConfigChecker, HomeEntry, at};
 use super::model::{ConfigFile, DiameterPeer, HomeServer, RealmConfig, SecretText};
@@ -46,7 +46,7 @@ impl ConfigChecker<'_> {
         entries
     }
 
-    /// The times after which a home server is suspect, dead and asked again make sense.
+    /// Checks a home server's timeouts for suspect and dead and its probe intervals.
     fn check_home_timeouts(&mut self, i: usize, home: &HomeServer) {
         let ms = |period: TimeSpan| period.0.as_nanos() / 1_000_000;
         if !(100..=600_000).contains(&ms(home.response_window)) {
@@ -62,7 +62,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// A name or a fingerprint, not both: which of them would have to hold?
+    /// Checks that only one of name and fingerprint is given: otherwise it is unclear which must match.
     pub(super) fn check_single_proof(
         &mut self,
         mut at: Vec<String>,
@@ -115,7 +115,8 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// A realm has a name. FreeRADIUS takes one that begins with `~` for a regular expression, and people write others so, too.
+    /// Checks a realm's name. FreeRADIUS takes a leading `~` for a regular expression, and operators write such
+    /// names here too.
     fn realm_name(&mut self, i: usize, name: &str) {
         let Err(error) = RealmTable::new(vec![NamedRealm::new(name, RealmTarget::Local)], None) else {
             return;
@@ -133,7 +134,7 @@ impl ConfigChecker<'_> {
         self.add_fault(at!("realm", i, "name"), message);
     }
 
-    /// A realm's users are known in one way.
+    /// Checks that a realm has only one kind of target.
     fn check_single_route(&mut self, i: usize, realm: &RealmConfig) {
         let ways = [!realm.servers.is_empty(), !realm.diameter.is_empty(), realm.refuse];
         if ways.iter().filter(|way| **way).count() > 1 {
@@ -150,7 +151,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Each name is one of those that are known.
+    /// Checks that all names are known.
     fn check_known_names(
         &mut self,
         at: Vec<String>,
@@ -245,7 +246,7 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// What speaks TLS has what it needs: the server's certificate, and authorities by which others are believed.
+    /// Checks that TLS has its files where it is used: the server's certificate, and authorities for its peers.
     pub(super) fn tls_where_it_is_used(&mut self, file: &ConfigFile) {
         let missing = match &file.tls {
             None => {

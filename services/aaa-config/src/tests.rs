@@ -1,4 +1,4 @@
-//! Faults of whole files.
+//! Errors of whole files.
 
 use super::*;
 use usher_config::NoEnvironment;
@@ -11,7 +11,7 @@ fn parse_faults(text: &str) -> Vec<String> {
     }
 }
 
-/// Each line expected begins a line that was said, and there are no others.
+/// Checks that each expected line is a prefix of one error, and that there are no other errors.
 #[track_caller]
 fn assert_faults(text: &str, expected: &[&str]) {
     let found = parse_faults(text);
@@ -268,7 +268,7 @@ fn a_table_of_another_file_is_read_with_that_files_lines() {
     assert!(said.starts_with("study.toml:7:15: ") && said.contains("there/s: "), "{said}");
 }
 
-/// Files by their names.
+/// Files by name.
 struct MockFiles<'a>(&'a [(&'a str, &'a str)]);
 
 impl ConfigEnvironment for MockFiles<'_> {
@@ -327,7 +327,7 @@ fn what_tls_needs_is_read_and_what_contradicts_itself_is_said() {
         let faults = tls(more).unwrap_err();
         assert!(faults.contains(said) && faults.lines().count() == 1, "{faults}");
     }
-    // What the files hold is tried out, each fault at the key that names the file.
+    // The contents of files are checked. Each error is at the key that names the file.
     for (certificate, key, ca, said) in [
         (
             "cert.pem",
@@ -377,7 +377,7 @@ fn a_realm_is_named_and_no_pattern() {
 
 #[test]
 fn a_client_without_a_secret_says_whether_it_lacks_one() {
-    // One that is faulty is not lacking too, and who shows a certificate needs none.
+    // An invalid secret is not reported missing too, and a client with a certificate needs none.
     let client = |more: &str| format!("[[client]]\nname = \"a\"\nprefix = \"::1\"\n{more}\n");
     assert_faults(&client(""), &["aaa.toml:1:1: this client has no secret"]);
     assert_faults(&client("secret = \"abc\""), &["aaa.toml:4:10: a secret of fewer than 6 octets"]);

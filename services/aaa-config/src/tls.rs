@@ -1,4 +1,4 @@
-//! The server's certificate and keys as TLS configurations.
+//! TLS configurations from the server's certificate and keys.
 
 use crate::lists::{self, RevocationListInfo};
 use crate::model::TlsTable;
@@ -13,24 +13,24 @@ use usher_crypto::tls::{
 use usher_crypto::x509::CertificateInfo;
 use x509_parser::pem::Pem;
 
-/// TLS of all uses.
+/// TLS configurations by use.
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
-    /// Peers must show a certificate: EAP-TLS, RadSec, Diameter. `None` without an authority.
+    /// For peers with certificates: EAP-TLS, RadSec, Diameter. `None`: no authority.
     pub clients: Option<ServerConfig>,
-    /// Peers show none: PEAP, TTLS.
+    /// For peers without certificates: PEAP, TTLS.
     pub anonymous: ServerConfig,
-    /// Connections that this server opens.
+    /// For connections that this server opens.
     pub outgoing: Option<ClientConfig>,
-    /// When certificates end, seconds since 1970: the server's and the authority's.
+    /// Expiry of the server's and the authority's certificates, in seconds since 1970.
     pub ends: Vec<(&'static str, i64)>,
     /// Revocation lists in use.
     pub lists: Vec<RevocationListInfo>,
 }
 
 impl TlsConfigs {
-    /// Whether a chain that was verified when its TLS session began is to be taken now, without asking its issuer: a
-    /// revocation list that has expired since lets nobody in, by an earlier session no more than by a new one.
+    /// Checks a chain that was verified at the start of its TLS session, without OCSP. An expired revocation list
+    /// rejects a resumed session like a new one.
     #[must_use]
     pub fn recheck_chain(&self, chain: &[Vec<u8>]) -> CertificateVerdict {
         let clients = self.clients.as_ref().filter(|_| !self.lists.is_empty());
@@ -42,7 +42,7 @@ impl TlsConfigs {
 }
 
 impl CertificateChecker for TlsConfigs {
-    /// By name and lists. No issuer is asked, whatever `ocsp` says: it would have to be there.
+    /// Checks name and revocation lists. OCSP is not used whatever `ocsp` says: it would need a responder.
     fn check_chain(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict {
         match name.is_none_or(|name| has_certificate_name(chain, name)) {
             false => CertificateVerdict::NameMismatch,
@@ -55,7 +55,8 @@ impl CertificateChecker for TlsConfigs {
     }
 }
 
-/// The user whom the first certificate of a chain names, where its peer has said no name outside, but perhaps a realm (RFC 9190 §2.1.8).
+/// Returns the user that a chain's first certificate names, for an outer identity without a user part (RFC 9190
+/// §2.1.8).
 #[must_use]
 pub fn user_of(chain: &[Vec<u8>], outer: &[u8]) -> Option<Vec<u8>> {
     let said = CertificateInfo::of_der(chain.first()?).ok()?;
@@ -63,18 +64,18 @@ pub fn user_of(chain: &[Vec<u8>], outer: &[u8]) -> Option<Vec<u8>> {
     said.user_name(outer.rsplit_once('@').map(|(_, realm)| realm)).map(String::into_bytes)
 }
 
-/// Whether the first certificate of a chain bears this name (RFC 5216 §5.2).
+/// True if a chain's first certificate has this name (RFC 5216 §5.2).
 #[must_use]
 pub fn has_certificate_name(chain: &[Vec<u8>], name: &[u8]) -> bool {
     let Ok(name) = core::str::from_utf8(name) else { return false };
     chain.first().is_some_and(|leaf| CertificateInfo::of_der(leaf).is_ok_and(|said| said.is_of(name)))
 }
 
-/// Makes the configurations. `simulated` is the key log of a simulator: secrets go there, so that its captures can be read, and
-/// signatures are of one length, so that its results do not hang on what TLS draws.
+/// Builds the TLS configurations. `simulated` is a simulator's key log: it gets the secrets, so that captures can
+/// be decrypted. Signatures then have a fixed length, so that results do not depend on random numbers of TLS.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence with the error.
 pub fn load_tls(
     loaded: &LoadedConfig,
     clock: &WallClock,
@@ -84,10 +85,10 @@ pub fn load_tls(
     build_tls(tls, files, clock, simulated).map(|made| Some(Arc::new(made))).map_err(|(_, fault)| fault)
 }
 
-/// The same of the table and what its files hold.
+/// Builds the TLS configurations from the table and its files.
 ///
 /// # Errors
-/// The key of the table that something is wrong with, and a sentence.
+/// The key of the table, and a sentence.
 pub(crate) fn build_tls(
     tls: &TlsTable,
     files: &TlsFiles,
@@ -125,7 +126,7 @@ pub(crate) fn build_tls(
     let roots = roots.map(|roots| roots.with_revocation_lists(crls.iter().map(Vec::as_slice)));
     let roots = roots.transpose().map_err(|e| ("crl", e.to_string()))?;
     let anonymous = server(None).map_err(named)?;
-    // What a server without authorities takes, the authorities alone can spoil.
+    // The server without authorities is valid, so an error is in the authorities.
     let clients = roots.clone().map(|roots| server(Some(roots)).map_err(of_ca)).transpose()?;
     let outgoing = roots
         .map(|roots| {
@@ -147,7 +148,7 @@ pub(crate) fn build_tls(
     Ok(TlsConfigs { clients, anonymous, outgoing, ends, lists })
 }
 
-/// When the first certificate of a text ends; of authorities, the first that does.
+/// Returns the expiry of the first certificate of a text, in seconds since 1970.
 fn certificate_end(pem: &[u8]) -> Option<i64> {
     let pem = Pem::iter_from_buffer(pem).flatten().next()?;
     let certificate = pem.parse_x509().ok()?;

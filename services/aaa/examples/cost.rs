@@ -1,8 +1,8 @@
-//! What one authentication costs: `cargo run --release -p usher-aaa --example cost [N]`.
+//! Measures the cost of an authentication: `cargo run --release -p usher-aaa --example cost [N]`.
 //!
-//! Station, access server with its RADIUS client, RADIUS server and AAA server hand each other frames and
-//! datagrams in memory, EAP-MD5, two exchanges over RADIUS. Prints microseconds of processor time for each authentication of
-//! all five together, one after another, and with 100,000 sessions half open at once.
+//! Station, access server with its RADIUS client, RADIUS server and AAA server exchange frames and datagrams in
+//! memory: EAP-MD5 with two exchanges over RADIUS. Prints microseconds of processor time per authentication for all
+//! five together, one after another, and with 100,000 half-open sessions.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const USERS: usize = 1000;
 const NAS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 50_000);
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 1812);
 
-/// Processor time that this program has used, in nanoseconds, where the system tells; else the time of day.
+/// Processor time of this process in nanoseconds if the system has it, otherwise wall time.
 fn processor_time() -> f64 {
     let used = std::fs::read_to_string("/proc/self/schedstat").ok();
     let used = used.and_then(|s| s.split_whitespace().next()?.parse::<f64>().ok());
     used.unwrap_or_else(|| std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |t| t.as_secs_f64() * 1e9))
 }
 
-/// Resident memory in bytes, where the system tells.
+/// Resident memory in octets if the system has it.
 fn resident_octets() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     pages.and_then(|s| s.split_whitespace().nth(1)?.parse::<usize>().ok()).map_or(0, |n| n * 4096)
@@ -68,7 +68,7 @@ impl LoginBench {
         Self { now: Instant::ZERO, nas, server, buf: Vec::new(), accepted: 0 }
     }
 
-    /// Takes one frame from a station to the access server.
+    /// Passes a frame from a station to the access server.
     fn deliver_frame(&mut self, station: &mut AccessStation, port: PortId) {
         while let Some(output) = station.poll_output(&mut self.buf) {
             if let MachineOutput::Transmit(_) = output {
@@ -76,7 +76,7 @@ impl LoginBench {
             }
         }
     }
-    /// Carries datagrams between access server and AAA server until a frame for the station comes.
+    /// Passes datagrams between access server and AAA server until there is a frame for the station.
     fn exchange_datagrams(&mut self, station: &mut AccessStation) {
         while let Some(output) = self.nas.poll_output(&mut self.buf) {
             match output {

@@ -1,6 +1,7 @@
-//! What an open session costs the ledger: octets of memory, and time for each record.
+//! Measures the cost of an open session in the ledger: octets of memory, and time per record.
 //!
-//! `cargo run --release -p usher-aaa --example ledger_cost [SESSIONS] [pool]`: with `pool`, their addresses are of one.
+//! `cargo run --release -p usher-aaa --example ledger_cost [SESSIONS] [pool]`: with `pool`, sessions have leased
+//! addresses.
 
 use std::time::Instant as Monotonic;
 use usher_aaa::ledger::{
@@ -36,8 +37,8 @@ fn build_record(status: RecordStatus, i: u32) -> LedgerRecord {
     record
 }
 
-/// Gives a record for each session, with the store's answer that it knows none; nanoseconds a record. What is to be
-/// written is taken as written.
+/// Applies a record for each session, none of which the store has. Returns nanoseconds per record. All changes
+/// count as written.
 fn time_records(ledger: &mut Ledger, status: RecordStatus, sessions: u32) -> f64 {
     let now = Instant::ZERO + Duration::from_secs(1);
     let mut nanos = 0;

@@ -1,20 +1,20 @@
-//! The ledger: who is in, since when, with which address, and who may come in. A plain struct without a clock and
-//! without input or output: its host gives it records and questions, and writes what it says to a
-//! [`Store`](crate::store::Store).
+//! The ledger: sessions, address pools and limits. A plain struct without a clock and without I/O. Its host passes
+//! records and admission requests, and writes the resulting changes to a [`Store`](crate::store::Store).
 //!
-//! **A record is acknowledged when it is durable.** [`Ledger::apply_record`] answers
+//! **A record is acknowledged when it is durable.** [`Ledger::apply_record`] returns
 //!
-//! - [`RecordOutcome::Durable`]: nothing new, and the store has it; acknowledge;
-//! - [`RecordOutcome::Write`]`(n)`: acknowledge when what bears the number `n` is written;
-//! - [`RecordOutcome::LookupNeeded`]: ask the store for that session, tell the ledger by [`Ledger::apply_stored_row`], give the record again;
-//! - [`RecordOutcome::Busy`]: there is no room; do not acknowledge.
+//! - [`RecordOutcome::Durable`]: the record is a duplicate and the store has it; acknowledge it.
+//! - [`RecordOutcome::Write`]`(n)`: acknowledge it when change `n` is durable.
+//! - [`RecordOutcome::LookupNeeded`]: look the session up in the store, pass the result to
+//!   [`Ledger::apply_stored_row`], and apply the record again.
+//! - [`RecordOutcome::Busy`]: the ledger is full; do not acknowledge it.
 //!
-//! [`Ledger::apply_record_with`] asks and gives the record again by itself.
+//! [`Ledger::apply_record_with`] does the lookup itself.
 //!
-//! What is to be written waits in the ledger. The host takes it by [`Ledger::take_changes`], writes it by one
-//! [`Store::write`](crate::store::Store::write_changes) and says by [`Ledger::finish_batch`] whether that was done; everything up to
-//! the number that `changes` gave is then durable, or is given again, in its order, by the next `changes`. So many
-//! records become durable by one write, and nothing is forgotten while the store is away:
+//! Changes queue in the ledger. The host takes a batch by [`Ledger::take_changes`], writes it by one
+//! [`Store::write_changes`](crate::store::Store::write_changes) and reports the result by [`Ledger::finish_batch`]. On
+//! success all changes up to the returned number are durable. On failure the next batch repeats them in their
+//! order. So one write makes many records durable, and an unavailable store loses none:
 //!
 //! ```text
 //! records ─▶ account ─▶ Durable: acknowledge          Write(n): keep n and whom to answer
@@ -24,12 +24,12 @@
 //!
 //! [`Ledger::commit_changes`] does the second half, [`Ledger::commit_record`] all of it for one record.
 //!
-//! A change is a session's row as it is then, under a key of its own, so that writing it twice does no harm; a
-//! retransmission of a record that is not durable yet gets the number of the write that waits or is under way.
+//! A change is the session's current row under its own key, so writing it twice does no harm. A retransmission of a
+//! record that is not yet durable gets the number of the pending write.
 
 //!
-//! An open session takes about 370 octets, all that finds it included, and about 60 more where its address is of a
-//! pool (example `ledger_cost`).
+//! An open session takes about 370 octets with its table entries, and about 60 more if its address is from a pool
+//! (example `ledger_cost`).
 
 mod account;
 mod admit;
@@ -67,33 +67,33 @@ use usher_core::collections::HashState;
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant};
 
-/// What a ledger is made of.
+/// Configuration of a ledger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LedgerConfig {
     /// Address pools.
     pub pools: Vec<PoolConfig>,
-    /// How many failed logins hold a user or a station back; `None`: none do.
+    /// Failed attempts that lock out a user or a station. `None`: no lockout.
     pub failures: Option<FailureLimit>,
-    /// Sessions that a user may have at one time, where the user's own Simultaneous-Use does not say; `None`: any number.
+    /// Maximum sessions of a user without an own Simultaneous-Use. `None`: unlimited.
     pub simultaneous: Option<u32>,
-    /// A session of which nothing was heard for so long has ended, with the cause `Stale-Session`; `None`: never.
+    /// A session without records for this long ends with the cause `Stale-Session`. `None`: never.
     pub stale_after: Option<Duration>,
-    /// How long what was admitted waits for its Accounting-Start.
+    /// Time from an admission to its Accounting-Start, after which the admission expires.
     pub admission_timeout: Duration,
-    /// How many sessions there may be, open or not yet written. One client ([`LedgerRecord::client`]) may have nine tenths of
-    /// what the others leave.
+    /// Maximum number of sessions, open or not yet durable. A client ([`LedgerRecord::client`]) may have nine
+    /// tenths of the capacity that others leave.
     pub max_sessions: usize,
-    /// For how many ended sessions duplicates are recognised without asking the store.
+    /// Maximum number of ended sessions in memory. Their duplicates are recognised without a lookup in the store.
     pub max_ended_sessions: usize,
-    /// A NAS that does not say when something happened may retransmit it, under another identifier, for so long; what
-    /// comes later is something else.
+    /// How long a NAS may retransmit a record without event time, under another identifier. A later record is a new
+    /// one.
     pub retransmission: Duration,
-    /// Keys the hash tables, so that nobody outside can choose what collides.
+    /// Key of the hash tables, against chosen collisions.
     pub seed: u64,
 }
 
 impl Default for LedgerConfig {
-    /// No pools and no limits; 60 s from admission to start; a million sessions, 100,000 ended ones remembered; 60 s of
+    /// No pools and no limits; 60 s from admission to start; 1,000,000 sessions and 100,000 ended ones; 60 s of
     /// retransmission.
     fn default() -> Self {
         Self {
@@ -110,17 +110,18 @@ impl Default for LedgerConfig {
     }
 }
 
-/// What becomes of a record.
+/// The result of applying a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordOutcome {
-    /// It says nothing new, and what it says is durable: acknowledge it.
+    /// The record is a duplicate, and is durable: acknowledge it.
     Durable,
-    /// Acknowledge it when what bears this number is durable.
+    /// Acknowledge it when the change of this number is durable.
     Write(u64),
-    /// The store knows whether this session was there before: ask [`Store::session`](crate::store::Store::find_session) for
-    /// [`UniqueSessionId::to_string`](alloc::string::ToString), tell [`Ledger::apply_stored_row`], and give the record again.
+    /// The session must be looked up: call [`Store::find_session`](crate::store::Store::find_session) with
+    /// [`UniqueSessionId::to_string`](alloc::string::ToString), then [`Ledger::apply_stored_row`], and apply the
+    /// record again.
     LookupNeeded(UniqueSessionId),
-    /// There is no room; do not acknowledge it.
+    /// The ledger is full: do not acknowledge it.
     Busy,
 }
 
@@ -162,7 +163,7 @@ usher_core::counters! {
     }
 }
 
-/// Sessions, pools and limits; see the [module](self).
+/// Sessions, pools and limits. See the [module](self).
 #[derive(Debug)]
 pub struct Ledger {
     config: LedgerConfig,
@@ -177,58 +178,58 @@ pub struct Ledger {
     hash: HashState,
 }
 
-/// What became of a batch of changes.
+/// The result of writing a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BatchOutcome {
-    /// All are durable.
+    /// All changes are durable.
     Durable,
-    /// None are, as far as is known ([`StoreError::Unavailable`]); they are given again.
+    /// As far as known, no change is durable ([`StoreError::Unavailable`]). The next batch repeats them.
     Failed,
-    /// The store will never take them ([`StoreError::Refused`]); they are not given again until more is told of their
-    /// sessions. For a batch of one: of many, others might be taken.
+    /// The store refuses them permanently ([`StoreError::Refused`]). They are not written again before a further
+    /// record of their sessions. Only for a batch of one change: in a larger batch others might be accepted.
     Refused,
 }
 
-/// What [`Ledger::commit_changes`] did.
+/// The result of [`Ledger::commit_changes`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CommitReport {
-    /// Up to this number everything was written or refused; `None`: nothing was.
+    /// Changes up to this number were written or refused. `None`: none.
     pub last_number: Option<u64>,
-    /// The numbers that the store refused, in order.
+    /// Numbers of refused changes, ascending.
     pub refused: Vec<u64>,
-    /// How many changes are durable now that were not.
+    /// Number of changes that became durable.
     pub written: usize,
-    /// Why the store did not do, or did not do all, that it was asked.
+    /// Error of the store, if any change failed.
     pub error: Option<StoreError>,
 }
 
 impl CommitReport {
-    /// What became of the record that waits for a number: `Some(true)`: acknowledge it; `Some(false)`: do not, ever;
-    /// `None`: it waits on, or where [`Self::error`] is something, is not to be acknowledged, since its sender comes
-    /// again.
+    /// Returns the state of the record that waits for a number. `Some(true)`: acknowledge it. `Some(false)`: never
+    /// acknowledge it. `None`: it is pending; with [`Self::error`] do not acknowledge it, since its sender
+    /// retransmits.
     #[must_use]
     pub fn is_durable(&self, number: u64) -> Option<bool> {
         (self.last_number? >= number).then(|| self.refused.binary_search(&number).is_err())
     }
 }
 
-/// Which sessions are looked for.
+/// Selects sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionFilter<'a> {
-    /// Those of this User-Name.
+    /// Sessions of this User-Name.
     User(&'a str),
-    /// Those of this Acct-Session-Id; looks at every session.
+    /// Sessions of this Acct-Session-Id. It scans all sessions.
     Id(&'a str),
-    /// The one of this acctuniqueid.
+    /// The session of this acctuniqueid.
     Unique(UniqueSessionId),
-    /// Those that have this address.
+    /// Sessions with this address.
     Address(IpAddr),
-    /// Those of this NAS.
+    /// Sessions of this NAS.
     Nas(IpAddr),
 }
 
 impl Ledger {
-    /// A ledger without sessions. Ranges that do not hold together give nothing; see [`check_pools`].
+    /// Creates a ledger without sessions. Invalid ranges assign no addresses. See [`check_pools`].
     #[must_use]
     pub fn new(config: LedgerConfig) -> Self {
         let hash = HashState::with_seed(config.seed);
@@ -245,14 +246,15 @@ impl Ledger {
             config,
         }
     }
-    /// What happened so far.
+    /// The ledger's counters.
     #[must_use]
     pub const fn counters(&self) -> &LedgerCounters {
         &self.counters
     }
-    /// Takes an open session from the store, at start, before the first record. All that are open there must be given.
-    /// It is heard of `now`, so that a session whose NAS could not tell of it meanwhile is not stale. False: its
-    /// acctuniqueid is none, or there is no room; it is not taken.
+    /// Loads an open session of the store at start, before the first record. All open sessions must be loaded.
+    ///
+    /// Its stale timer starts `now`, since its NAS could not reach the server meanwhile. Returns false if its
+    /// acctuniqueid is invalid or the ledger is full.
     pub fn restore_session(&mut self, now: Instant, row: &SessionRow) -> bool {
         let room = self.table.len() < self.config.max_sessions;
         match self
@@ -271,7 +273,7 @@ impl Ledger {
         let slot = self.table.insert(now, session);
         self.claim_leases(slot);
     }
-    /// Ends stale sessions and forgets what was held for too long. Sessions that end so wait among [`Self::take_changes`].
+    /// Ends stale sessions and expires old entries. [`Self::take_changes`] returns the ended sessions.
     pub fn expire_sessions(&mut self, now: Instant) {
         while let Some((token, since)) =
             self.admitted.oldest().filter(|(_, s)| *s + self.config.admission_timeout <= now)
@@ -288,9 +290,9 @@ impl Ledger {
             self.enqueue_session(slot);
         }
     }
-    /// Ends an open session whose NAS will not say that it ended, as of when it was last heard of: what it has of limits and pools
-    /// is free again. The number of the write that makes this durable; `None`: no such session is open. A record that its NAS
-    /// sends later all the same has it go on.
+    /// Ends an open session whose NAS will send no Stop, as of its last record. Its limits and leases are free
+    /// again. Returns the number of the change, or `None` if the session is not open. A later record of its NAS
+    /// reopens the session.
     pub fn close_session(&mut self, unique: UniqueSessionId) -> Option<u64> {
         let slot = self.table.find_slot(&unique.session_digest())?;
         let session =
@@ -300,28 +302,28 @@ impl Ledger {
         self.end_session(slot, last, SessionState::Forgotten, None);
         Some(self.enqueue_session(slot))
     }
-    /// When [`Self::expire_sessions`] has something to do.
+    /// Returns the time of the next [`Self::expire_sessions`].
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let held = self.admitted.oldest().map(|(_, since)| since + self.config.admission_timeout);
         let stale = self.config.stale_after.and_then(|after| Some(self.table.oldest()?.1 + after));
         earliest_deadline([held, stale])
     }
-    /// How many sessions are open.
+    /// Number of open sessions.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.table.open_count()
     }
-    /// True without any open session.
+    /// True if there are no open sessions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The open sessions, in an order that depends on nothing but what was told before.
+    /// Open sessions, in an order that depends only on earlier calls.
     pub fn open_sessions(&self) -> impl Iterator<Item = SessionRow> + '_ {
         self.table.iter().map(LedgerSession::to_row)
     }
-    /// The open sessions that are looked for.
+    /// Returns the open sessions that match.
     #[must_use]
     pub fn find_sessions(&self, which: SessionFilter<'_>) -> Vec<SessionRow> {
         let rows = |chain: SessionChain<'_>| chain.map(|(_, s)| s.to_row()).collect();

@@ -1,4 +1,10 @@
-//! The AAA server: users, policy, EAP back end, RADIUS and Diameter fronts.
+//! The AAA server: users, policy, an EAP back end, RADIUS and Diameter.
+//!
+//! - [`server`]: the machine [`AaaServer`], which decides logins.
+//! - [`ledger`]: sessions, address pools and limits.
+//! - [`store`]: the interface to the database.
+//! - [`proxy`]: realms and home servers.
+//! - [`service`]: does the machine's jobs in a single thread, for the simulator and tests.
 
 #![cfg_attr(not(test), no_std)]
 

@@ -1,7 +1,7 @@
-//! Proxying by realm: requests of users who are known elsewhere go to their home servers, and answers come
-//! back (RFC 2865 §2.3, RFC 7542 §3), both as far as the realm's [`RealmFilter`] lets them.
+//! Proxying by realm: requests of other realms' users go to their home servers (RFC 2865 §2.3, RFC 7542 §3). The
+//! realm's [`RealmFilter`] limits requests and answers.
 //!
-//! What RADIUS hides hop by hop is revealed and hidden anew; Proxy-State is put on and taken off.
+//! Attributes that RADIUS encrypts hop by hop are decrypted and encrypted again. Proxy-State is added and removed.
 
 mod filter;
 mod homes;
@@ -24,37 +24,37 @@ use usher_radius::client::{
 };
 use usher_radius::radsec::CertificateMatch;
 
-/// A server that knows users of other realms.
+/// A home server: the AAA server of another realm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeServer {
-    /// What logs call it.
+    /// Name for logs.
     pub name: String,
-    /// Where it listens for authentication.
+    /// Address for authentication.
     pub authentication: SocketAddr,
-    /// Where it listens for accounting; of no meaning for RadSec, which has one port.
+    /// Address for accounting. Not used by RadSec, which has one port.
     pub accounting: SocketAddr,
-    /// The secret shared with it.
+    /// Shared secret.
     pub secret: SharedSecret,
-    /// By what it is reached.
+    /// Transport.
     pub transport: ServerTransport,
-    /// Whether its answers to Access-Requests must carry a Message-Authenticator (BlastRADIUS).
+    /// True if its replies to Access-Requests must have a Message-Authenticator (BlastRADIUS).
     pub require_message_authenticator: bool,
-    /// What its certificate may be, by RadSec; none: any that the host's TLS takes.
+    /// Accepted certificates, for RadSec. Empty: any that the host's TLS accepts.
     pub certificates: Vec<CertificateMatch>,
-    /// Our address to send from; unspecified leaves the choice to the host.
+    /// Local address for sending. Unspecified: the host chooses.
     pub local: IpAddr,
-    /// How it is found out whether it is alive.
+    /// How its liveness is determined.
     pub liveness: LivenessConfig,
 }
 
 impl HomeServer {
-    /// By datagrams, its accounting port the one behind `authentication`'s.
+    /// A home server by UDP. Its accounting port is the one after `authentication`.
     #[must_use]
     pub fn new(name: &str, authentication: SocketAddr, secret: SharedSecret) -> Self {
         let accounting = SocketAddr::new(authentication.ip(), authentication.port().wrapping_add(1));
         Self::from_config(name, accounting, ServerConfig::new(authentication, secret))
     }
-    /// By RadSec.
+    /// A home server by RadSec.
     #[must_use]
     pub fn radsec(name: &str, address: SocketAddr) -> Self {
         Self::from_config(name, address, ServerConfig::for_radsec(address))
@@ -74,71 +74,71 @@ impl HomeServer {
     }
 }
 
-/// What a home server is asked for.
+/// The service of a home server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum HomeServerType {
-    /// Logins, by datagrams.
+    /// Logins by UDP.
     Authentication,
-    /// Accounting, by datagrams.
+    /// Accounting by UDP.
     Accounting,
-    /// Either, by RadSec.
+    /// Both by RadSec.
     Both,
 }
 
-/// Which of a pool's servers a conversation begins with. Its later rounds stay with it in either case.
+/// How a pool chooses the server of a new conversation. Later rounds stay with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PoolBalance {
-    /// The first that is alive.
+    /// The first live server.
     #[default]
     Failover,
-    /// One that is alive, by a hash of client, User-Name and Calling-Station-Id: a station's logins meet the same
-    /// server, and those of one that died spread over the others.
+    /// A live server by a hash of client, User-Name and Calling-Station-Id. A station's logins reach the same
+    /// server, and those of a dead server spread over the others.
     Spread,
 }
 
-/// Servers that know the same users.
+/// A pool of servers that know the same users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeServerPool {
-    /// What logs call it.
+    /// Name for logs.
     pub name: String,
-    /// In order of preference, as indexes into [`ProxyConfig::servers`].
+    /// Indices into [`ProxyConfig::servers`], the preferred one first.
     pub servers: Vec<u16>,
-    /// Which is asked.
+    /// Choice of the server.
     pub balance: PoolBalance,
 }
 
-/// How requests are passed on.
+/// Configuration of the proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
-    /// Which realm goes where.
+    /// Realms and their targets.
     pub realms: RealmTable,
     /// All home servers.
     pub servers: Vec<HomeServer>,
-    /// Servers that know the same users.
+    /// Pools of home servers.
     pub pools: Vec<HomeServerPool>,
-    /// When a request is passed on again; by datagrams only.
+    /// Retransmission of proxied requests, for UDP only.
     pub retransmission: RetransmissionPolicy,
-    /// When it moves on to the pool's next server.
+    /// Failover to the pool's next server.
     pub failover: FailoverPolicy,
-    /// How many Proxy-State attributes a request may have when it comes: one with more has gone in a circle and is
+    /// Maximum number of Proxy-State attributes in a received request. A request with more is in a loop and is
     /// dropped.
     pub max_hops: usize,
-    /// How many requests may wait for home servers; further ones are dropped.
+    /// Maximum number of pending requests. Further requests are dropped.
     pub max_pending: usize,
-    /// How many conversations are remembered with their server.
+    /// Maximum number of conversations whose server is kept.
     pub max_conversations: usize,
-    /// By how many sockets requests are passed on, each for 256 waiting requests a server.
+    /// Maximum number of sockets. Each has 256 pending requests a server.
     pub max_sockets: u32,
 }
 
 impl ProxyConfig {
-    /// A realm whose pool does not exist.
+    /// Returns a realm whose pool does not exist.
     pub(crate) fn leads_nowhere(&self) -> Option<&Realm> {
         let exists = |pool: u16| usize::from(pool) < self.pools.len();
         let nowhere = |r: &&Realm| matches!(r.route, RealmTarget::Pool { pool, .. } if !exists(pool));
         self.realms.entries().iter().find(nowhere)
     }
-    /// The realms of a home server's users.
+    /// The realms of a home server.
     pub fn realms_of(&self, server: u16) -> impl Iterator<Item = &str> {
         let leads = move |realm: &&Realm| match realm.route {
             RealmTarget::Pool { pool, .. } => {
@@ -148,7 +148,7 @@ impl ProxyConfig {
         };
         self.realms.entries().iter().filter(leads).map(|realm| realm.name.as_str())
     }
-    /// Whether another configuration has the same servers, reached in the same way; realms may differ.
+    /// True if another configuration has the same servers and transports. Realms may differ.
     #[must_use]
     pub fn same_servers(&self, other: &Self) -> bool {
         self.servers == other.servers
@@ -158,7 +158,7 @@ impl ProxyConfig {
             && self.max_conversations == other.max_conversations
             && self.max_sockets == other.max_sockets
     }
-    /// 16 hops, 65,536 waiting requests.
+    /// Defaults: 16 hops, 65,536 pending requests.
     #[must_use]
     pub fn new(realms: RealmTable, servers: Vec<HomeServer>, pools: Vec<HomeServerPool>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! The AAA server: verified requests of RADIUS and Diameter in, verdicts out, one EAP back end behind
-//! both (RFC 3579, RFC 4072, the "backend authenticator" of RFC 4137 §6).
+//! The AAA server's machine: RADIUS and Diameter requests in, verdicts out, with one EAP back end for both (RFC
+//! 3579, RFC 4072; the "backend authenticator" of RFC 4137 §6).
 //!
 //! ```text
 //! Input::Datagram ─▶ RADIUS server ─┐                ┌─▶ users in memory
@@ -7,9 +7,15 @@
 //! Input::Stream ──▶ Diameter node ──┘                └─▶ Job::Lookup ─▶ (host) ─▶ Command::Found{token}
 //! Input::Message ─────────┘
 //! ```
-//! Whatever may take its time is asked of the host in that way: a user, the comparison with a slow hash, whether a
-//! certificate is revoked, whether limits let a login in, the keeping of an accounting record. What takes this server's own
-//! time, the public-key operations of a TLS handshake, may wait for its turn ([`AaaServerConfig::max_steps_waiting`]).
+//! Slow work leaves the machine as a job of the host ([`AaaServerJob`]): lookup of a user, comparison with a
+//! password hash, revocation check, check of limits, write of an accounting record. The public-key operations of a
+//! TLS handshake stay in the machine and may queue ([`AaaServerConfig::max_steps_waiting`]).
+//!
+//! [`AaaServer`] has four kinds of methods:
+//! - Getters return counters and state, such as [`AaaServer::counters`] and [`AaaServer::half_open`].
+//! - Handlers of input take datagrams, stream data and connection events ([`usher_core::MachineInput`]).
+//! - Commands ([`AaaServerCommand`]) bring job results and the owner's requests, such as a reload.
+//! - Polls return transmissions, events ([`AaaServerEvent`]), jobs and the next timeout.
 
 mod accounting;
 mod alias;
@@ -49,10 +55,10 @@ pub use reason::{RejectCause, StatusFault};
 pub use shard::{ShardConfig, ShardKey, shard_of};
 pub use trace::TRACES;
 
-/// The slots of what a server is made of.
+/// The owner slots of the server's parts.
 const RADIUS: u16 = 0;
 const DIAMETER: u16 = 1;
-/// Who asks home servers; a new configuration's asks by the other.
+/// The clients of home servers. A reload alternates between the two.
 const HOMES: [u16; 2] = [2, 3];
-/// Who asks access servers (RFC 5176).
+/// The client of dynamic authorization (RFC 5176).
 const DYNAMIC: u16 = 4;

@@ -1,8 +1,8 @@
-//! What stands behind a server: users, a ledger and a store, which answer its jobs.
+//! Does the jobs of an AAA server with users, a ledger and a store.
 //!
-//! A host that does one thing after another, such as the simulator or a test, has them all in a [`JobRunner`]. One with threads
-//! has them apart, asks its store aside and writes many records at once; what decides is the same: [`RowReader::read_user`],
-//! [`resolve_lookup`], [`user_of`], [`Ledger::apply_record_with`] and [`hold_back`].
+//! A host with one thread, such as the simulator or a test, uses a [`JobRunner`]. A host with many threads calls
+//! the same decisions apart, so that it can query its store asynchronously and write records in batches:
+//! [`RowReader::read_user`], [`resolve_lookup`], [`user_of`], [`Ledger::apply_record_with`] and [`hold_back`].
 
 use crate::ledger::{Ledger, LedgerConfig, NewLockouts, storable_text};
 use crate::server::{
@@ -19,21 +19,21 @@ use core::fmt;
 use usher_core::{Instant, SecureRng, WallTime, WorkLabel};
 use usher_radius::dictionary::RadiusDictionary;
 
-/// Users of a configuration, which are found before those of a store, by their names as users are kept
-/// ([`canonical_name`]).
+/// Users of the configuration by canonical name ([`canonical_name`]). They take precedence over those of a store.
 pub type InlineUsers = Arc<BTreeMap<Vec<u8>, Arc<User>>>;
 
-/// How rows of a store are read.
+/// Turns rows of a store into users.
 #[derive(Clone, Debug)]
 pub struct RowReader {
     /// Names and types of attributes.
     pub dictionary: Arc<RadiusDictionary>,
-    /// Whether a row of a reply that cannot be understood is left out ([`User::left_out`]), in place of turning its user away.
+    /// True if a reply item that cannot be parsed is left out ([`User::left_out`]). Otherwise its user is rejected.
     pub leave_out: bool,
 }
 
 impl RowReader {
-    /// The user that these rows are; one who cannot be understood is never let in ([`User::from_unreadable`]).
+    /// Returns the user of these rows. A user whose rows cannot be parsed is always rejected
+    /// ([`User::from_unreadable`]).
     #[must_use]
     pub fn read_user(&self, rows: &UserRows) -> User {
         let compiled = match self.leave_out {
@@ -44,8 +44,10 @@ impl RowReader {
     }
 }
 
-/// What a look-up ended in, by what the store said of a name. `known` are the users that it told of before, who stand in
-/// while it is away; `begun` is what they were when it was asked, so that who was forgotten meanwhile is not kept.
+/// Returns the result of a lookup from the store's reply for a name.
+///
+/// `known` caches earlier replies, which are used while the store is unavailable. `begun` is the cache's generation
+/// when the lookup began: a user evicted since then is not cached.
 pub fn resolve_lookup(
     known: &mut UserCache,
     now: Instant,
@@ -66,7 +68,7 @@ pub fn resolve_lookup(
     }
 }
 
-/// What servers are told of who is held back from now on, after a failure of this name and station.
+/// Returns the commands that tell servers of new lockouts after a failed attempt with this name and station.
 pub fn hold_back(name: &[u8], station: &[u8], held: NewLockouts) -> impl Iterator<Item = AaaServerCommand> {
     let of = |name: &[u8], station: &[u8]| AaaServerCommand::LockOut {
         name: name.to_vec(),
@@ -76,36 +78,37 @@ pub fn hold_back(name: &[u8], station: &[u8], held: NewLockouts) -> impl Iterato
     user.into_iter().chain(held.station.then(|| of(&[], station)))
 }
 
-/// Who says whether a certificate may be taken ([`AaaServerJob::CheckCertificate`]).
+/// Decides whether a certificate is accepted ([`AaaServerJob::CheckCertificate`]).
 pub trait CertificateChecker: fmt::Debug + Send + Sync {
-    /// Whether this chain, DER, the peer's own first, may be taken; with `name` it must bear that. `resumed`: it was verified
-    /// in an earlier handshake.
+    /// Checks a chain (DER, the peer's certificate first). With `name` the certificate must contain that name.
+    /// `resumed`: the chain was verified in an earlier handshake.
     fn check_chain(&self, name: Option<&[u8]>, chain: &[Vec<u8>], resumed: bool) -> CertificateVerdict;
-    /// The user whom the first of a chain names, where the peer has said `outer`, which is no name ([`AaaServerJob::NameUser`]).
+    /// Returns the user that the peer's certificate names, where its identity `outer` has no user part
+    /// ([`AaaServerJob::NameUser`]).
     fn certificate_user(&self, outer: &[u8], chain: &[Vec<u8>]) -> Option<Vec<u8>>;
 }
 
-/// What a [`JobRunner`] is made of.
+/// The parts of a [`JobRunner`].
 pub struct JobRunnerParts<S> {
     /// Users of the configuration.
     pub inline: InlineUsers,
-    /// How rows of the store are read.
+    /// Parser of the rows.
     pub reading: RowReader,
-    /// Which users of the store are remembered for when it is away.
+    /// Limits of the cache of users that is used while the store is unavailable.
     pub cache_config: CacheConfig,
     /// Pools and limits.
     pub ledger: LedgerConfig,
-    /// Further users, and what is durable.
+    /// Further users, and the durable records.
     pub store: S,
-    /// Who looks at certificates; without, each that was verified in its handshake is taken.
+    /// Checks certificates. `None`: each certificate that the handshake verified is accepted.
     pub certificates: Option<Arc<dyn CertificateChecker>>,
-    /// Whether each decided login is written to the store.
+    /// True if each decided login is written to the store.
     pub logins: bool,
 }
 
 impl<S> JobRunnerParts<S> {
-    /// A ledger and a store, whose rows are read by the standard dictionary; no other users, and nothing but what accounting
-    /// says is written.
+    /// A ledger and a store. Rows are parsed with the standard dictionary. There are no other users, and only
+    /// accounting is written.
     #[must_use]
     pub fn new(ledger: LedgerConfig, store: S) -> Self {
         Self {
@@ -121,7 +124,7 @@ impl<S> JobRunnerParts<S> {
 }
 
 impl<S> fmt::Debug for JobRunnerParts<S> {
-    /// Without the users.
+    /// Omits the users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
             .field("ledger", &self.ledger)
@@ -130,25 +133,25 @@ impl<S> fmt::Debug for JobRunnerParts<S> {
     }
 }
 
-/// Answers the jobs of one server, each at once; see the [module](self).
+/// Does the jobs of one server, each at once. See the [module](self).
 #[derive(Debug)]
 pub struct JobRunner<S> {
     parts: JobRunnerParts<S>,
     user_cache: UserCache,
     ledger: Ledger,
-    /// The sessions that are open in the store are not known yet.
+    /// True while the store's open sessions are not loaded.
     unread: bool,
 }
 
 impl<S: Store> JobRunner<S> {
-    /// One that knows no more than its store. `rng` keys a table of names.
+    /// Creates a runner that has only its store's state. `rng` keys a hash table of names.
     #[must_use]
     pub fn new(parts: JobRunnerParts<S>, rng: &mut SecureRng) -> Self {
         let known = UserCache::new(parts.cache_config, rng);
         Self { user_cache: known, ledger: Ledger::new(parts.ledger.clone()), unread: true, parts }
     }
 
-    /// Begins anew, as after a failure of its host: what the store does not have is lost.
+    /// Restarts, as after a crash of its host: state that the store does not have is lost.
     pub fn restart(&mut self, now: Instant) {
         self.user_cache.evict_user(None);
         self.ledger = Ledger::new(self.parts.ledger.clone());
@@ -156,7 +159,7 @@ impl<S: Store> JobRunner<S> {
         self.load_sessions(now);
     }
 
-    /// Who is in, and what was counted.
+    /// The ledger.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -168,12 +171,12 @@ impl<S: Store> JobRunner<S> {
         &self.parts.store
     }
 
-    /// The same, for those who change users or have it fail.
+    /// The store, to change users or to simulate failures.
     pub const fn store_mut(&mut self) -> &mut S {
         &mut self.parts.store
     }
 
-    /// What a job costs besides the server's own time; `None`: nothing that is worth counting.
+    /// Returns the work label of a job that costs time outside the server. `None`: the cost is negligible.
     #[must_use]
     pub fn work_label(&self, job: &AaaServerJob) -> Option<WorkLabel> {
         match job {
@@ -187,7 +190,7 @@ impl<S: Store> JobRunner<S> {
         }
     }
 
-    /// The answer to a job.
+    /// Does a job and returns its result.
     pub fn run_job(
         &mut self,
         now: Instant,
@@ -230,7 +233,7 @@ impl<S: Store> JobRunner<S> {
         }
     }
 
-    /// Counts what failed and writes down who came, where that is wanted; what the server is told then.
+    /// Counts a failed attempt and records a login if configured. Returns the commands for the server.
     pub fn handle_event(
         &mut self,
         now: Instant,
@@ -240,7 +243,7 @@ impl<S: Store> JobRunner<S> {
         if let AaaServerEvent::Accepted(login) | AaaServerEvent::Rejected(login) = event
             && self.parts.logins
         {
-            // A store that is away does without: nobody waits for it.
+            // An unavailable store loses this record: the login does not wait for it.
             let _ = self.parts.store.write_changes(&[StoreChange::of_login(login, wall)]);
         }
         let Some((_, name, station)) = event.counted_failure() else { return Vec::new() };
@@ -248,19 +251,19 @@ impl<S: Store> JobRunner<S> {
         hold_back(name, station, held).collect()
     }
 
-    /// When [`Self::handle_timeout`] has something to do.
+    /// Returns the time of the next [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.ledger.next_timeout()
     }
 
-    /// Ends sessions of which nothing was heard for too long.
+    /// Ends sessions without accounting records for too long.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.ledger.expire_sessions(now);
         while self.ledger.commit_changes(&mut self.parts.store, usize::MAX).written > 0 {}
     }
 
-    /// Takes the sessions that are open in the store, where that was not done yet; whether they are known.
+    /// Loads the store's open sessions once. True if they are loaded.
     fn load_sessions(&mut self, now: Instant) -> bool {
         let ledger = &mut self.ledger;
         self.unread = self.unread
@@ -282,7 +285,7 @@ impl<S: Store> JobRunner<S> {
         if let Some(user) = self.find_inline_user(name) {
             return LookupResult::User(user.clone());
         }
-        // The tables hold text.
+        // The tables hold UTF-8 text.
         let Ok(text) = core::str::from_utf8(name) else { return LookupResult::Unstorable };
         let begun = self.user_cache.generation();
         let rows = user_of(&mut self.parts.store, text);

@@ -1,7 +1,7 @@
-//! What a store keeps, in the terms of FreeRADIUS's tables, so that its users can move over.
+//! The interface to the database, in the terms of FreeRADIUS's tables, so that existing tables can be used.
 //!
-//! A [`Store`] blocks; it stands behind a thread of its host and never inside a machine. What it says about a user
-//! ([`UserRows`]) is compiled into a [`crate::User`] once and kept for a bounded time.
+//! A [`Store`] blocks. It runs in a thread of the host, never inside a machine. The rows of a user ([`UserRows`])
+//! are compiled into a [`crate::User`] once and cached for a bounded time.
 
 mod memory;
 
@@ -14,26 +14,26 @@ use core::fmt;
 use core::net::IpAddr;
 use usher_core::WallTime;
 
-/// How a row's value is meant: the operators of FreeRADIUS's `users` file and of its tables' column `op`.
+/// The operator of a row, as in FreeRADIUS's `users` file and column `op`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowOperator {
-    /// `=`: set, where nothing of that name is there yet.
+    /// `=`: set if there is no such attribute yet.
     Set,
-    /// `:=`: put in place of whatever is there.
+    /// `:=`: replace.
     Replace,
     /// `+=`: add.
     Add,
     /// `==`: the request has this value.
     Equal,
-    /// `!=`: the request has not this value.
+    /// `!=`: the request has another value.
     NotEqual,
     /// `<`: the request's value is less.
     Less,
-    /// `<=`: the request's value is not greater.
+    /// `<=`: the request's value is less or equal.
     LessOrEqual,
     /// `>`: the request's value is greater.
     Greater,
-    /// `>=`: the request's value is not less.
+    /// `>=`: the request's value is greater or equal.
     GreaterOrEqual,
     /// `=~`: the request's value matches the expression.
     Matches,
@@ -43,12 +43,12 @@ pub enum RowOperator {
     Present,
     /// `!*`: the request has no such attribute.
     Absent,
-    /// What a table has there is none of these: nobody can say what the row means.
+    /// Any other text: the meaning of the row is unknown.
     Unknown,
 }
 
 impl RowOperator {
-    /// Each that means something, with the way it is written.
+    /// All known operators with their text.
     pub const ALL: [(Self, &'static str); 13] = [
         (Self::Set, "="),
         (Self::Replace, ":="),
@@ -64,31 +64,31 @@ impl RowOperator {
         (Self::Present, "=*"),
         (Self::Absent, "!*"),
     ];
-    /// The operator that is written so.
+    /// Parses an operator.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, t)| *t == text).map(|(op, _)| *op)
     }
-    /// As it is written.
+    /// Returns its text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(op, _)| *op == self).map_or("(no operator)", |(_, t)| t)
     }
 }
 
-/// One row of radcheck, radreply, radgroupcheck or radgroupreply.
+/// A row of radcheck, radreply, radgroupcheck or radgroupreply.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AttributeRow {
     /// The attribute's name: `Cleartext-Password`, `Session-Timeout`.
     pub attribute: String,
-    /// What is done with the value.
+    /// Operator.
     pub op: RowOperator,
     /// The value as text.
     pub value: String,
 }
 
 impl fmt::Debug for AttributeRow {
-    /// Without the value of a password or secret.
+    /// Omits the value of a password or secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.attribute.to_ascii_lowercase();
         let hidden = name.contains("password") || name.contains("secret");
@@ -97,32 +97,32 @@ impl fmt::Debug for AttributeRow {
     }
 }
 
-/// A group that a user is in.
+/// A group of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GroupRows {
     /// Its name.
     pub name: String,
-    /// What must hold for the group to apply (radgroupcheck).
+    /// Conditions of the group (radgroupcheck).
     pub check: Vec<AttributeRow>,
-    /// What it adds (radgroupreply).
+    /// Reply items of the group (radgroupreply).
     pub reply: Vec<AttributeRow>,
 }
 
-/// All that the tables say about one user.
+/// All rows of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserRows {
-    /// radcheck, in the order of its ids.
+    /// radcheck, ordered by id.
     pub check: Vec<AttributeRow>,
-    /// radreply, in the order of its ids.
+    /// radreply, ordered by id.
     pub reply: Vec<AttributeRow>,
-    /// radusergroup, in the order of its priority.
+    /// radusergroup, ordered by priority.
     pub groups: Vec<GroupRows>,
 }
 
-/// What is asked of a client's packets: columns require_ma and limit_proxy_state of table nas.
+/// A requirement on a client's packets: columns require_ma and limit_proxy_state of table nas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ClientRequirement {
-    /// `auto`: yes, once the client was seen to do it.
+    /// `auto`: required once the client has met it.
     #[default]
     Auto,
     /// `yes`.
@@ -132,7 +132,7 @@ pub enum ClientRequirement {
 }
 
 impl ClientRequirement {
-    /// What is written so; `None` for any other text.
+    /// Parses a requirement. `None`: any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is = |names: &[&str]| names.iter().any(|n| text.eq_ignore_ascii_case(n));
@@ -143,7 +143,7 @@ impl ClientRequirement {
             () => None,
         }
     }
-    /// As it is written.
+    /// Returns its text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -154,29 +154,31 @@ impl ClientRequirement {
     }
 }
 
-/// One row of table nas: a client of the server.
+/// A row of table nas: a client.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ClientRow {
-    /// Column nasname: an address, a prefix (`192.0.2.0/24`).
+    /// Column nasname: an address or a prefix (`192.0.2.0/24`).
     pub nasname: String,
-    /// What people call it.
+    /// Name for people.
     pub shortname: String,
     /// Column type: `other`, `cisco`, …
     pub kind: String,
     /// The shared secret.
     pub secret: String,
-    /// For people.
+    /// Description for people.
     pub description: String,
     /// Whether its Access-Requests must have a Message-Authenticator.
     pub require_message_authenticator: ClientRequirement,
-    /// Whether its Access-Requests with Proxy-State must have one all the more.
+    /// Whether its Access-Requests with Proxy-State must have a Message-Authenticator.
     pub limit_proxy_state: ClientRequirement,
-    /// Column server: FreeRADIUS's virtual server for its packets. Stores read it, and leave it as it is when they put a client.
+    /// Column server: FreeRADIUS's virtual server for its packets. A store reads it, and keeps it when it writes a
+    /// client.
     pub server: String,
 }
 
 impl ClientRow {
-    /// The virtual server of FreeRADIUS whose client it is, with rules of its own. `None`: it is everybody's, and served here.
+    /// Returns FreeRADIUS's virtual server of the client, which has its own rules. `None`: the client is served
+    /// here.
     #[must_use]
     pub fn virtual_server(&self) -> Option<&str> {
         Some(self.server.trim()).filter(|server| !matches!(*server, "" | "default"))
@@ -184,7 +186,7 @@ impl ClientRow {
 }
 
 impl fmt::Debug for ClientRow {
-    /// Without the secret.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientRow")
             .field("nasname", &self.nasname)
@@ -198,32 +200,32 @@ impl fmt::Debug for ClientRow {
     }
 }
 
-/// One row of table radacct: a session as accounting tells of it.
+/// A row of table radacct: a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionRow {
     /// Acct-Session-Id.
     pub acctsessionid: String,
-    /// What makes it unique among all NASs (column acctuniqueid): 32 hexadecimal digits.
+    /// Column acctuniqueid, unique among all NASs: 32 hexadecimal digits.
     pub acctuniqueid: String,
     /// User-Name.
     pub username: String,
-    /// Its realm; empty without one.
+    /// Realm. Empty: none.
     pub realm: String,
     /// The NAS.
     pub nasipaddress: IpAddr,
     /// NAS-Port-Id, or NAS-Port in decimal.
     pub nasportid: String,
-    /// NAS-Port-Type by name; empty where unknown.
+    /// NAS-Port-Type by name. Empty: unknown.
     pub nasporttype: String,
-    /// When it began.
+    /// Start time.
     pub acctstarttime: Option<WallTime>,
-    /// When the NAS last spoke of it.
+    /// Time of the NAS's last record.
     pub acctupdatetime: Option<WallTime>,
-    /// When it ended; `None`: it goes on.
+    /// Stop time. `None`: the session is open.
     pub acctstoptime: Option<WallTime>,
     /// Acct-Session-Time, seconds.
     pub acctsessiontime: u64,
-    /// Acct-Authentic by name; empty where unknown.
+    /// Acct-Authentic by name. Empty: unknown.
     pub acctauthentic: String,
     /// Octets from the user (Acct-Input-Octets and its gigawords).
     pub acctinputoctets: u64,
@@ -233,56 +235,56 @@ pub struct SessionRow {
     pub calledstationid: String,
     /// Calling-Station-Id.
     pub callingstationid: String,
-    /// Acct-Terminate-Cause by name; empty while it goes on.
+    /// Acct-Terminate-Cause by name. Empty while the session is open.
     pub acctterminatecause: String,
-    /// Service-Type by name; empty where unknown.
+    /// Service-Type by name. Empty: unknown.
     pub servicetype: String,
-    /// Framed-Protocol by name; empty where unknown.
+    /// Framed-Protocol by name. Empty: unknown.
     pub framedprotocol: String,
     /// Framed-IP-Address.
     pub framedipaddress: Option<IpAddr>,
-    /// Framed-IPv6-Prefix as text; empty without one.
+    /// Framed-IPv6-Prefix as text. Empty: none.
     pub framedipv6prefix: String,
-    /// Class, as the server gave it; hexadecimal.
+    /// Class of the Access-Accept in hexadecimal.
     pub class: String,
-    /// How many Interim-Updates came.
+    /// Number of Interim-Updates.
     pub interims: u32,
-    /// Of a session that is reported by Diameter, whose it is ([`LedgerRecord::diameter_origin`](crate::LedgerRecord::diameter_origin)); empty by RADIUS,
-    /// and where that is not known.
+    /// Diameter origin of the session ([`LedgerRecord::diameter_origin`](crate::LedgerRecord::diameter_origin)).
+    /// Empty: RADIUS, or unknown.
     pub diameter_origin: String,
 }
 
 /// A change to be made durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreChange {
-    /// The row as it is now, under its `acctuniqueid`: inserted or put in place of the one there.
+    /// The current row of a session. It is inserted, or replaces the row of its `acctuniqueid`.
     Session(alloc::boxed::Box<SessionRow>),
-    /// A NAS has begun anew or ends: all its open sessions that had begun by then (or nobody knows when) ended then
-    /// (Accounting-On, Accounting-Off), but those that are reported by Diameter ([`SessionRow::diameter_origin`]). Their
-    /// times become that time, their length what has passed from their beginning, and no less than it was.
+    /// A restart or shutdown of a NAS (Accounting-On, Accounting-Off). It ends all open sessions of the NAS that
+    /// started earlier or at an unknown time, except sessions of Diameter ([`SessionRow::diameter_origin`]). They
+    /// stop at the restart. Their length becomes the time since their start, and never decreases.
     NasRestarted {
         /// The NAS.
         nas: IpAddr,
-        /// When.
+        /// Time of the restart.
         restarted_at: WallTime,
         /// Acct-Terminate-Cause by name: `NAS-Reboot`, `Admin-Reset`.
         cause: String,
     },
-    /// A login was decided (table radpostauth).
+    /// A decided login (table radpostauth).
     Login {
-        /// Who.
+        /// User-Name.
         username: String,
         /// `Access-Accept` or `Access-Reject`.
         reply: &'static str,
-        /// When.
+        /// Time of the verdict.
         decided_at: WallTime,
-        /// Calling-Station-Id; empty where unknown.
+        /// Calling-Station-Id. Empty: unknown.
         callingstationid: String,
     },
 }
 
 impl StoreChange {
-    /// A decided login.
+    /// Returns the change of a decided login.
     #[must_use]
     pub fn of_login(login: &crate::FinishedLogin, at: WallTime) -> Self {
         Self::Login {
@@ -294,66 +296,66 @@ impl StoreChange {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// An error of a store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or is too busy; the same may succeed later. Nothing was changed, unless the connection to
-    /// a database broke in the very moment of its answer: then all was. So sessions are written again without harm,
-    /// and a login of that moment may stand there twice.
+    /// The store is unreachable or too busy; a later attempt may succeed. No change was made, with one exception:
+    /// if the connection broke during the commit, all changes were made. Sessions can be written again without
+    /// harm. A login may then be there twice.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// What it holds or was given does not fit; trying again does not help.
+    /// Stored or given data are invalid. Another attempt fails too.
     #[error("the store refused: {0}")]
     Refused(String),
-    /// It answers, and cannot hold what it was given: a name of characters that its encoding lacks, a value that its column has no room
-    /// for. Nothing of that kind is there.
+    /// The store cannot represent the data: characters outside its encoding, or a value too long for its column. So
+    /// it has no such row.
     #[error("the store cannot hold it: {0}")]
     Unstorable(String),
 }
 
-/// Users, clients and sessions, wherever they are kept. Each method blocks.
+/// A database of users, clients and sessions. Each method blocks.
 pub trait Store: Send {
-    /// What is known of a user; `None`: nothing at all.
+    /// Returns the rows of a user. `None`: there are none.
     ///
     /// # Errors
-    /// The store could not say; [`StoreError::Unstorable`] where nobody can have that name there.
+    /// The lookup failed. [`StoreError::Unstorable`]: the name cannot exist in this store.
     fn find_user(&mut self, name: &str) -> Result<Option<UserRows>, StoreError>;
-    /// Makes changes durable, in their order, all or none: when this answers `Ok` they outlast a power failure.
+    /// Makes changes durable in their order, all or none. After `Ok` they survive a power failure.
     ///
     /// # Errors
-    /// None was made, except as [`StoreError::Unavailable`] tells. Where one change of many is refused, each may be
-    /// written by itself to find it.
+    /// No change was made, except as described at [`StoreError::Unavailable`]. If one of many changes is refused,
+    /// write each by itself to find it.
     fn write_changes(&mut self, changes: &[StoreChange]) -> Result<(), StoreError>;
-    /// Gives every open session (no stop time) to `each`, in any order.
+    /// Passes every open session (without stop time) to `each`, in any order.
     ///
     /// # Errors
-    /// The store failed on the way; some may have been given.
+    /// The store failed. `each` may have received some sessions.
     fn open_sessions(&mut self, each: &mut dyn FnMut(SessionRow)) -> Result<(), StoreError>;
-    /// The session of this acctuniqueid, open or ended.
+    /// Returns the session of this acctuniqueid, open or ended.
     ///
     /// # Errors
-    /// The store could not say.
+    /// The lookup failed.
     fn find_session(&mut self, acctuniqueid: &str) -> Result<Option<SessionRow>, StoreError>;
-    /// Table nas, in the order of its ids.
+    /// Returns table nas, ordered by id.
     ///
     /// # Errors
-    /// The store could not say.
+    /// The lookup failed.
     fn list_clients(&mut self) -> Result<Vec<ClientRow>, StoreError>;
-    /// Names of users, in order, those after `after`, at most `most`.
+    /// Returns at most `most` names of users after `after`, in order.
     ///
     /// # Errors
-    /// The store could not say.
+    /// The lookup failed.
     fn user_names(&mut self, after: Option<&str>, most: u32) -> Result<Vec<String>, StoreError>;
-    /// Puts a user in place of whatever the tables say of that name. Groups of a [`UserRows`] are joined by name;
-    /// their own rows are not changed.
+    /// Replaces all rows of a user. The user joins the groups by name; rows of the groups do not change.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// No change was made.
     fn put_user(&mut self, name: &str, rows: &UserRows) -> Result<(), StoreError>;
-    /// Puts many users, each as [`Store::put_user`] does; how many. Stores make this quick for a million of them.
+    /// Replaces the rows of many users like [`Store::put_user`], and returns their number. Stores do this quickly
+    /// for a million users.
     ///
     /// # Errors
-    /// Some may have been put.
+    /// Some users may have been written.
     fn put_users(&mut self, users: &mut dyn Iterator<Item = (String, UserRows)>) -> Result<u64, StoreError> {
         let mut count = 0;
         for (name, rows) in users {
@@ -362,32 +364,32 @@ pub trait Store: Send {
         }
         Ok(count)
     }
-    /// Forgets a user; false where there was none.
+    /// Deletes a user. False if there was none.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// No change was made.
     fn delete_user(&mut self, name: &str) -> Result<bool, StoreError>;
-    /// Puts a group's rows in place of those there.
+    /// Replaces the rows of a group.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// No change was made.
     fn put_group(&mut self, group: &GroupRows) -> Result<(), StoreError>;
-    /// Adds a client, or puts it in place of the one of that nasname.
+    /// Adds a client, or replaces the client of its nasname.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// No change was made.
     fn put_client(&mut self, client: &ClientRow) -> Result<(), StoreError>;
-    /// Forgets a client; false where there was none.
+    /// Deletes a client. False if there was none.
     ///
     /// # Errors
-    /// Nothing was changed.
+    /// No change was made.
     fn delete_client(&mut self, nasname: &str) -> Result<bool, StoreError>;
 }
 
-/// A user by any spelling that the store may have of the name.
+/// Returns a user by any notation of the name in the store.
 ///
 /// # Errors
-/// What the store says.
+/// The error of the store.
 pub fn user_of(store: &mut dyn Store, name: &str) -> Result<Option<UserRows>, StoreError> {
     for name in crate::name_spellings(name) {
         if let Some(rows) = store.find_user(&name)? {

@@ -1,4 +1,4 @@
-//! Whom the server knows, and what it says to them.
+//! Users: their credentials, checks and reply items.
 
 mod compile;
 mod policy;
@@ -53,7 +53,7 @@ usher_core::named! {
 }
 
 impl AuthMethod {
-    /// The type of its EAP packets; `None` outside EAP.
+    /// Returns the type of its EAP packets. `None` outside EAP.
     #[must_use]
     pub const fn eap_type(self) -> Option<EapType> {
         match self {
@@ -68,24 +68,24 @@ impl AuthMethod {
     }
 }
 
-/// What is known of a user's password; never printed.
+/// A stored password. Debug output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoredPassword {
-    /// In clear, as CHAP and EAP-MD5 need it; every method can do with it.
+    /// Clear text, which CHAP and EAP-MD5 need. All methods support it.
     Clear(Arc<SecretValue>),
-    /// Its NT hash, the MD4 digest of its UTF-16 form: PAP, GTC, MS-CHAP and MS-CHAPv2 can do with it.
+    /// NT hash, the MD4 digest of its UTF-16 form. PAP, GTC, MS-CHAP and MS-CHAPv2 support it.
     NtHash(SecretValue<[u8; 16]>),
-    /// Its Argon2 hash, in text form (`$argon2id$…`): PAP and GTC can do with it.
+    /// Argon2 hash in text form (`$argon2id$…`). PAP and GTC support it.
     Argon2(SecretValue<String>),
 }
 
 impl StoredPassword {
-    /// One that is known in clear.
+    /// Creates a password in clear text.
     #[must_use]
     pub fn from_clear(password: &[u8]) -> Self {
         Self::Clear(Arc::new(password.into()))
     }
-    /// Whether a method can compare with it.
+    /// True if a method can use this form.
     #[must_use]
     pub const fn supports_method(&self, method: AuthMethod) -> bool {
         match method {
@@ -104,7 +104,7 @@ impl StoredPassword {
 }
 
 impl fmt::Debug for StoredPassword {
-    /// Its kind alone.
+    /// Shows the form only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Clear(_) => "Clear(..)",
@@ -114,54 +114,55 @@ impl fmt::Debug for StoredPassword {
     }
 }
 
-/// One user.
+/// A user.
 #[derive(Clone, Default, Debug)]
 pub struct User {
-    /// `None`: this user cannot prove a password.
+    /// Password. `None`: the user cannot use a method with a password.
     pub password: Option<StoredPassword>,
-    /// The attribute that [`Self::password`] was given by.
+    /// Attribute that set [`Self::password`].
     pub password_attribute: PasswordAttribute,
-    /// The only methods that may admit this user, also inside a tunnel where others than tunnels are among them; empty:
-    /// whatever the server offers.
+    /// Methods that may accept this user. If they include methods other than tunnels, they also limit the inner
+    /// methods. Empty: all methods of the server.
     pub methods: Vec<AuthMethod>,
-    /// What a request must say for this user to be let in.
+    /// Conditions on the request. All must hold.
     pub checks: Vec<RequestCheck>,
-    /// What an Access-Accept says besides. Over Diameter each attribute becomes the AVP of its number
-    /// (RFC 6733 §4.1), a vendor's attribute the vendor's AVP.
+    /// Reply items of an Access-Accept. Over Diameter each attribute becomes the AVP of its number (RFC 6733 §4.1),
+    /// a vendor's attribute the vendor's AVP.
     pub reply: AttributeList,
-    /// The groups, in the order in which they are looked at: the first one that applies does, and those after it as
-    /// long as each says [`UserGroup::fall_through`].
+    /// Groups in their order. The first group that matches applies. Later ones apply as long as each has
+    /// [`UserGroup::fall_through`].
     pub groups: Vec<Arc<UserGroup>>,
-    /// At most so many sessions at once (Simultaneous-Use).
+    /// Maximum simultaneous sessions (Simultaneous-Use).
     pub simultaneous: Option<u32>,
-    /// Let in until then (Expiration).
+    /// Time after which the user is rejected (Expiration).
     pub expires: Option<WallTime>,
-    /// Gets an address of this pool (Pool-Name).
+    /// Address pool of the user (Pool-Name).
     pub pool: Option<String>,
-    /// Never let in (Auth-Type := Reject).
+    /// True if the user is always rejected (Auth-Type := Reject).
     pub rejected: bool,
-    /// Not let in by an address alone, unless [`Self::methods`] says so, though there is no password: one that does not
-    /// hold for the request, or groups of which none applies ([`Self::resolve_for_request`]).
+    /// True if MAC authentication bypass is not allowed, unless [`Self::methods`] names it, although there is no
+    /// password. The password does not apply to the request, or none of the groups applies
+    /// ([`Self::resolve_for_request`]).
     pub no_bypass: bool,
-    /// Never let in: this row that the store has cannot be understood ([`Self::from_unreadable`]).
+    /// A row of the store that cannot be parsed ([`Self::from_unreadable`]). The user is always rejected.
     pub unreadable: Option<Arc<RowError>>,
-    /// Rows of replies that cannot be understood and were left out ([`Self::compile_leaving_out`]).
+    /// Reply rows that could not be parsed and were left out ([`Self::compile_leaving_out`]).
     pub left_out: Arc<[RowError]>,
 }
 
 impl User {
-    /// A user with a password, of no further distinction.
+    /// Creates a user with a password only.
     #[must_use]
     pub fn with_password(password: &[u8]) -> Self {
         Self { password: Some(StoredPassword::from_clear(password)), ..Self::default() }
     }
-    /// A user of whom the store has a row that cannot be understood ([`Self::compile`]).
+    /// Creates a user with a row that cannot be parsed ([`Self::compile`]).
     #[must_use]
     pub fn from_unreadable(complaint: RowError) -> Self {
         Self { unreadable: Some(Arc::new(complaint)), ..Self::default() }
     }
-    /// Whether a method may admit this user. MAC authentication bypass asks no password, so a user who has one is
-    /// let in by it only where [`Self::methods`] says so.
+    /// True if a method may accept this user. MAC authentication bypass needs no password, so a user with a
+    /// password must have it in [`Self::methods`].
     #[must_use]
     pub fn may_use(&self, method: AuthMethod) -> bool {
         let listed = self.methods.contains(&method);
@@ -178,8 +179,8 @@ impl User {
 }
 
 impl User {
-    /// What alone may admit this user inside a tunnel that may. `None`: [`Self::methods`] names tunnels at most, and
-    /// anything may that the tunnel offers.
+    /// Returns the allowed inner methods. `None`: [`Self::methods`] is empty or names only tunnels, so all inner
+    /// methods are allowed.
     #[must_use]
     pub fn inner_methods(&self) -> Option<Vec<InnerMethod>> {
         let inner = |method: &AuthMethod| match method {
@@ -197,29 +198,29 @@ impl User {
     }
 }
 
-/// What a request must say: a comparison with its attributes of one kind, of which one that fits is enough.
+/// A condition on the request. It holds if one attribute of its kind matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestCheck {
     /// The attribute.
     pub attribute: AttributeNumber,
-    /// How it is compared: one of the operators from [`RowOperator::Equal`] on, without expressions.
+    /// Comparison: [`RowOperator::Equal`] or a later operator, without regular expressions.
     pub op: RowOperator,
-    /// With what: the value as it would stand in a request.
+    /// Expected value in wire format.
     pub value: Vec<u8>,
-    /// What its values are: greater and less are those of numbers or of octets, and a prefix may be written in several ways.
+    /// Type of the values. Order applies to numbers and octets; a prefix has several encodings.
     pub data_type: DataType,
-    /// Where the attribute has a tag (RFC 2868): the one that a value must have; 0: any.
+    /// Tag of the value (RFC 2868), if the attribute has tags. 0: any.
     pub tag: Option<u8>,
-    /// The row as it is written, for people; of a secret no value.
+    /// The row for people, without the value of a secret.
     pub row: Box<str>,
 }
 
 /// A check that does not hold for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailedCheck<'a> {
-    /// Which.
+    /// The check.
     pub check: &'a RequestCheck,
-    /// Whether the request has an attribute of its kind.
+    /// True if the request has an attribute of its kind.
     pub has_attribute: bool,
 }
 
@@ -234,18 +235,19 @@ impl fmt::Display for FailedCheck<'_> {
     }
 }
 
-/// One attribute that a group adds to an Access-Accept.
+/// An attribute that a group adds to an Access-Accept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplyAttribute {
-    /// Which.
+    /// The attribute.
     pub attribute: AttributeNumber,
     /// [`RowOperator::Set`], [`RowOperator::Replace`] or [`RowOperator::Add`].
     pub op: RowOperator,
-    /// It alone.
+    /// A list of this attribute alone.
     pub value: AttributeList,
 }
 
-/// The attribute that gives a password. Rows of one attribute take each other's place; of two attributes the first one counts.
+/// The attribute that sets a password. A later row of the same attribute replaces it. Of two attributes the first
+/// counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PasswordAttribute {
     /// Cleartext-Password.
@@ -255,36 +257,37 @@ pub enum PasswordAttribute {
     NtHash,
     /// Crypt-Password.
     Crypt,
-    /// Password-With-Header: every other attribute goes before it.
+    /// Password-With-Header. Every other attribute takes precedence.
     WithHeader,
 }
 
-/// A password as a row gives it.
+/// A password and the attribute that sets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PasswordSetting {
-    /// By which attribute.
+    /// The attribute.
     pub attribute: PasswordAttribute,
     /// The password.
     pub password: StoredPassword,
 }
 
-/// What the check rows of a user or group set. Of several rows of one attribute the first one counts, as in FreeRADIUS.
+/// A value that check rows of a user or group set. Of several rows of one attribute the first counts, as in
+/// FreeRADIUS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlSetting<T> {
-    /// The value for a user who has none.
+    /// Value for a user without one.
     pub value: T,
-    /// The value for a user who has one: that of `:=`, which takes its place. `None`: the user's stays.
+    /// Value of `:=`, which replaces the user's. `None`: the user's value stays.
     pub replacement: Option<T>,
 }
 
 impl<T: Clone> ControlSetting<T> {
-    /// What a row sets.
+    /// Creates the setting of a row.
     #[must_use]
     pub fn new(value: T, replaces: bool) -> Self {
         let replacement = replaces.then(|| value.clone());
         Self { value, replacement }
     }
-    /// Sets what a user has.
+    /// Applies it to a user's value.
     pub fn apply_to(&self, place: &mut Option<T>) {
         match (&*place, &self.replacement) {
             (None, _) => *place = Some(self.value.clone()),
@@ -294,7 +297,7 @@ impl<T: Clone> ControlSetting<T> {
     }
 }
 
-/// What a group's checks set for its users: `:=` takes the place of what a user has, `+=` and `=` do not.
+/// Values that a group's checks set for its users. `:=` replaces a user's value, `+=` and `=` do not.
 #[derive(Clone, Default, Debug)]
 pub struct GroupControl {
     /// [`User::password`].
@@ -307,77 +310,76 @@ pub struct GroupControl {
     pub expires: Option<ControlSetting<WallTime>>,
     /// [`User::pool`].
     pub pool: Option<ControlSetting<String>>,
-    /// [`User::rejected`]: whoever else says something else, it stays.
+    /// [`User::rejected`]. Later rows cannot clear it.
     pub rejected: bool,
 }
 
-/// Users who share attributes.
+/// A group of users with shared attributes.
 #[derive(Clone, Default, Debug)]
 pub struct UserGroup {
     /// Its name.
     pub name: String,
-    /// What a request must say for the group to apply.
+    /// Conditions on the request. The group applies if all hold.
     pub checks: Vec<RequestCheck>,
-    /// What it says of its users.
+    /// Values that it sets for its users.
     pub control: GroupControl,
-    /// What it adds to an Access-Accept.
+    /// Reply items of an Access-Accept.
     pub reply: Vec<ReplyAttribute>,
-    /// Where it applies, the next group is looked at too (Fall-Through).
+    /// True if the next group is checked too (Fall-Through).
     pub fall_through: bool,
 }
 
-/// What of a store's rows cannot be understood, and what to do.
+/// A row of the store that cannot be parsed, and how to fix it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{table}, `{attribute} {} {value}`: {what}", .op.as_str())]
 pub struct RowError {
-    /// Where: `radcheck`, `radreply`, `radgroupcheck of GROUP`, `radgroupreply of GROUP`.
+    /// Table: `radcheck`, `radreply`, `radgroupcheck of GROUP`, `radgroupreply of GROUP`.
     pub table: String,
-    /// The row's attribute.
+    /// Attribute of the row.
     pub attribute: String,
-    /// Its operator.
+    /// Operator of the row.
     pub op: RowOperator,
-    /// Its value; of a password nothing.
+    /// Value of the row, empty for a password.
     pub value: String,
-    /// What is wrong, and what to do.
+    /// The error, and how to fix it.
     pub what: String,
 }
 
-/// Users in memory, by name. Names are compared octet by octet; that of a MAC address is known in every spelling of it
-/// ([`canonical_name`]).
+/// Users in memory by name. Names are compared octet by octet, MAC addresses in any notation ([`canonical_name`]).
 #[derive(Clone, Debug)]
 pub struct UserDirectory {
     by_name: HashMap<Vec<u8>, Arc<User>>,
 }
 
 impl UserDirectory {
-    /// Nobody. The order in which names are hashed is drawn from `rng`.
+    /// Creates an empty directory. `rng` keys the hash of names.
     #[must_use]
     pub fn new(rng: &mut SecureRng) -> Self {
         Self { by_name: HashMap::with_hasher(hash_state(rng)) }
     }
-    /// Adds a user, or puts another in place of the one of that name.
+    /// Adds or replaces a user.
     pub fn insert(&mut self, name: &[u8], user: User) {
         self.by_name.insert(canonical_name(name).into_owned(), Arc::new(user));
     }
-    /// Forgets a user; false where there was none.
+    /// Removes a user. False if there was none.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         self.by_name.remove(&*canonical_name(name)).is_some()
     }
-    /// The user of this name.
+    /// Returns the user of this name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.by_name.get(&*canonical_name(name))
     }
-    /// All, in no order.
+    /// All users, in any order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &User)> {
         self.by_name.iter().map(|(name, user)| (&name[..], &**user))
     }
-    /// How many there are.
+    /// Number of users.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
-    /// True without any.
+    /// True if there are no users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()

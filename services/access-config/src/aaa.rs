@@ -1,4 +1,4 @@
-//! AAA servers of a file.
+//! Builds the configuration of the AAA client from `[aaa]`.
 
 use crate::builder::{AccessConfigBuilder, SecretSources};
 use crate::model::{AaaTable, DiameterTable, RadiusTable};
@@ -22,14 +22,14 @@ use usher_radius::client::{
 use usher_radius::server::ClientConfig;
 use usher_radius::{FreshnessPolicy, SharedSecret};
 
-/// What kind of access server asks.
+/// The kind of an access server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NasKind {
-    /// What it is called, for faults: `"gateway"`.
+    /// Its name in messages: `"gateway"`.
     pub called: &'static str,
     /// NAS-Port-Type (RFC 2865 §5.41).
     pub port_type: u32,
-    /// Framed-MTU: octets of the longest EAP packet that its links carry, by which the server cuts (RFC 3579 §2.4).
+    /// Framed-MTU: octets of the longest EAP packet on its links. The AAA server fragments EAP by it (RFC 3579 §2.4).
     pub framed_mtu: u32,
 }
 
@@ -40,7 +40,7 @@ const APPLICATIONS: [DiameterApplication; 3] = [
 ];
 
 impl AccessConfigBuilder<'_> {
-    /// The AAA servers of a table; `login`: how long a user may take to show who it is.
+    /// Builds the AAA client's configuration. `login` is the time limit of a user's login.
     pub fn build_aaa(
         &mut self,
         table: &AaaTable,
@@ -109,7 +109,7 @@ fn build_aaa_config(
     })
 }
 
-/// TLS to a server.
+/// Adds the TLS configuration of the connection to a server.
 fn add_outgoing_tls(
     builder: &mut AccessConfigBuilder<'_>,
     table: &AaaTable,
@@ -121,7 +121,7 @@ fn add_outgoing_tls(
             at,
             "[aaa.tls] is missing: certificate, key and ca for servers that are reached by TLS",
         ),
-        // The protocol looks at the name itself.
+        // The AAA client checks the server's name itself.
         Some(tls) => {
             if let Some(config) = builder.read_tls_client(&["aaa", "tls"], tls, None) {
                 builder.outgoing.insert(address, config);
@@ -198,7 +198,8 @@ fn radius_servers(
     Some(radius_config(client, clients, table, login))
 }
 
-/// The first group of servers is asked, the second told of sessions; `clients` may end and change these.
+/// Builds a RADIUS configuration. Server group 0 gets authentication, group 1 accounting. `clients` may send dynamic
+/// authorization requests.
 fn radius_config(
     mut client: client::RadiusClientConfig,
     clients: Vec<ClientConfig>,
@@ -206,7 +207,7 @@ fn radius_config(
     login: Duration,
 ) -> AaaConfig {
     if let RetransmissionPolicy::Backoff { max_duration, .. } = &mut client.retransmission {
-        // The user is to hear that nobody answers while it still waits.
+        // The access server gives up before the user does, so that the user still gets the reject.
         *max_duration = (*max_duration).min(login * 3 / 4);
     }
     let dynamic = table.dynamic.as_ref().map(|dynamic| {
@@ -218,29 +219,29 @@ fn radius_config(
     AaaConfig::Radius(RadiusConfig { target, accounting, dynamic, ..RadiusConfig::new(client) })
 }
 
-/// The address from which an access server asks an AAA server within the same program: one of loopback that no other client has, so
-/// that its secret is its own.
+/// The client address of an access server towards an AAA server in the same program. No other client uses this loopback
+/// address, so the pair has its own secret.
 pub const EMBEDDED_CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 85);
 
-/// Where an AAA server within the same program is asked ([`AaaTable::server`]), by RADIUS.
+/// Addresses and secret of an AAA server in the same program ([`AaaTable::server`]), reached by RADIUS.
 #[derive(Clone, Debug)]
 pub struct EmbeddedServer {
-    /// Authentication.
+    /// Address for authentication.
     pub auth: SocketAddr,
-    /// Accounting.
+    /// Address for accounting.
     pub acct: SocketAddr,
-    /// The secret shared with it.
+    /// Shared secret.
     pub secret: SecretValue,
 }
 
 impl EmbeddedServer {
-    /// What a file has before anybody has started that server.
+    /// Returns the placeholder that a configuration has until the server runs.
     fn unspecified() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self { auth: nowhere, acct: nowhere, secret: SecretValue::from(&[][..]) }
     }
 
-    /// Has an access server ask there, whose file was built before it was known where.
+    /// Sets the server's addresses and secret in a configuration that was built before they were known.
     pub fn apply_to(&self, aaa: &mut AaaClientConfig) {
         let AaaConfig::Radius(radius) = &mut aaa.servers else { return };
         radius.client.servers = self.server_configs();

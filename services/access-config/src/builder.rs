@@ -1,4 +1,4 @@
-//! What a file makes: secrets, certificates and pools read and checked, each fault with its place.
+//! Reads and checks the secrets, certificates and pools that a file names. Each fault has its place.
 
 use crate::model::{PoolTable, TlsTable, UserTable};
 use alloc::borrow::ToOwned;
@@ -16,27 +16,27 @@ use usher_crypto::tls::{
     ClientConfig, ClientOptions, TlsCredentials, TlsError, TrustRoots, VersionRange, WallClock,
 };
 
-/// Octets of a file with certificates at most.
+/// Limit of a certificate file, in octets.
 const MOST: u64 = 1 << 20;
 
-/// Three places of which one says a secret.
+/// The possible sources of a secret.
 #[derive(Clone, Copy, Debug)]
 pub struct SecretSources<'a> {
-    /// The key of the table that holds it; with `_file` and `_env` behind it those of the other places.
+    /// The key of the secret in the file. The keys of the other sources append `_file` and `_env`.
     pub key: &'static str,
-    /// The file itself.
+    /// The secret in the file itself.
     pub inline: Option<&'a SecretText>,
-    /// Another file.
+    /// The path of a separate file.
     pub file: Option<&'a Path>,
-    /// An environment variable.
+    /// The name of an environment variable.
     pub env: Option<&'a str>,
 }
 
-/// Reads what the tables of a file name, and gathers what is wrong with them.
+/// Reads the files and secrets that the tables name, and collects the faults.
 pub struct AccessConfigBuilder<'a> {
     base: &'a Path,
     outside: &'a dyn ConfigEnvironment,
-    /// The clock by which certificates are looked at.
+    /// Clock for the validity of certificates.
     pub clock: &'a WallClock,
     found: Vec<KeyedError>,
     pub(crate) outgoing: BTreeMap<SocketAddr, ClientConfig>,
@@ -52,27 +52,27 @@ impl fmt::Debug for AccessConfigBuilder<'_> {
 }
 
 impl<'a> AccessConfigBuilder<'a> {
-    /// Of a file whose relative paths go from `base`.
+    /// Creates a builder for a file whose relative paths start at `base`.
     #[must_use]
     pub fn new(base: &'a Path, outside: &'a dyn ConfigEnvironment, clock: &'a WallClock) -> Self {
         Self { base, outside, clock, found: Vec::new(), outgoing: BTreeMap::new() }
     }
-    /// What is wrong, and what protects connections to AAA servers that are opened, by their addresses.
+    /// Returns the faults, and the TLS configuration of each outgoing connection, by server address.
     #[must_use]
     pub fn finish(self) -> (Vec<KeyedError>, BTreeMap<SocketAddr, ClientConfig>) {
         (self.found, self.outgoing)
     }
-    /// Something is wrong at this place.
+    /// Adds a fault at a place.
     pub fn report_fault(&mut self, at: &[&str], message: impl Into<String>) {
         let keys = at.iter().map(|key| (*key).to_owned()).collect();
         self.found.push((keys, message.into()));
     }
-    /// What a step gives, or its fault at this place.
+    /// Returns the value, or adds its error as a fault at a place.
     pub fn ok_or_report<T>(&mut self, at: &[&str], result: Result<T, String>) -> Option<T> {
         result.map_err(|message| self.report_fault(at, message)).ok()
     }
 
-    /// A secret of one of three places of a table.
+    /// Reads a secret from its source.
     pub fn read_secret(&mut self, table: &[&str], places: &SecretSources<'_>) -> Option<SecretValue> {
         let file = places.file.map(|file| self.base.join(file));
         match secret::resolve_secret(places.key, places.inline, file.as_deref(), places.env, self.outside) {
@@ -94,7 +94,7 @@ impl<'a> AccessConfigBuilder<'a> {
         }
     }
 
-    /// A certificate of this side's with its key, of the files that a table names.
+    /// Reads this side's certificate and key.
     pub fn read_credentials(
         &mut self,
         table: &[&str],
@@ -128,7 +128,7 @@ impl<'a> AccessConfigBuilder<'a> {
         .ok()
     }
 
-    /// The authorities of the file that a table names.
+    /// Reads the trusted authorities of the file that a table names.
     pub fn read_roots(&mut self, table: &[&str], ca: Option<&PathBuf>) -> Option<TrustRoots> {
         let at = [table, &["ca"]].concat();
         let Some(ca) = ca else {
@@ -144,7 +144,7 @@ impl<'a> AccessConfigBuilder<'a> {
         self.ok_or_report(&at, roots).map(TrustRoots::with_signature_cache)
     }
 
-    /// TLS of a client that shows a certificate.
+    /// Builds the TLS configuration of a client with a certificate.
     pub fn read_tls_client(
         &mut self,
         at: &[&str],
@@ -156,10 +156,10 @@ impl<'a> AccessConfigBuilder<'a> {
         let made = self.tls_client(credentials, roots, server_name);
         self.ok_or_report(at, made)
     }
-    /// The same of what was read already.
+    /// Builds the TLS configuration of a client from credentials and authorities.
     ///
     /// # Errors
-    /// What the TLS engine does not take.
+    /// The TLS engine rejects them.
     pub fn tls_client(
         &self,
         credentials: TlsCredentials,
@@ -178,7 +178,7 @@ impl<'a> AccessConfigBuilder<'a> {
         ClientConfig::new(options).map_err(|e: TlsError| e.to_string())
     }
 
-    /// Address pools; `fits` says what is wrong with a range that this kind of access server has no use for.
+    /// Builds the address pools. `fits` rejects a range that this kind of access server cannot use.
     pub fn build_pools(
         &mut self,
         tables: &[PoolTable],
@@ -215,7 +215,7 @@ impl<'a> AccessConfigBuilder<'a> {
         pools
     }
 
-    /// Passwords by names.
+    /// Reads the passwords of local users, by name.
     pub fn read_passwords(&mut self, tables: &[UserTable]) -> BTreeMap<Vec<u8>, SecretValue> {
         let mut passwords = BTreeMap::new();
         for (i, table) in tables.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What the files of access servers have in common, whatever they give access to: AAA servers (`[aaa]`), address pools
-//! (`[[pool]]`) and users that an access server knows itself (`[[user]]`), as types with their checks, and what they make.
+//! Configuration that all access servers share: AAA servers (`[aaa]`), address pools (`[[pool]]`) and local users
+//! (`[[user]]`). Holds the types of the tables, their checks, and the builders of the machines' configurations.
 
 extern crate alloc;
 

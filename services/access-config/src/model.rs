@@ -1,4 +1,4 @@
-//! The tables as types. The documentation of these items is the published schemas'.
+//! The tables as types. The published schemas use the documentation of these items.
 
 use alloc::string::String;
 use alloc::vec::Vec;

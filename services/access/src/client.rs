@@ -1,12 +1,12 @@
-//! The client of AAA servers inside an access server: one way to ask, whether RADIUS or Diameter carries the question.
+//! The client of AAA servers inside an access server, with the same requests and events over RADIUS and Diameter.
 //!
 //! ```text
-//! AccessClient::ask(token, Request)    ─▶ Event::{Challenge, Accept, Reject, Failed}{token}
-//! AccessClient::account(token, Record) ─▶ Event::Accounted{token}
-//! Event::Dynamic(DynamicRequest{token}) ─▶ Command::AnswerDynamic{token}
+//! AccessClient::send_request(token, AccessRequest)   ─▶ AccessClientEvent::{Challenge, Accept, Reject, Failed}{token}
+//! AccessClient::send_record(token, AccountingRecord) ─▶ AccessClientEvent::Accounted{token}
+//! AccessClientEvent::Dynamic(DynamicRequest{token})  ─▶ AccessClientCommand::AnswerDynamic{token}
 //! ```
-//! Each question that was taken has exactly one answer, unless it was cancelled; each record likewise. A question and a
-//! record may have the same token.
+//! Each accepted request has exactly one reply, unless it is cancelled. So has each record. A request and a record may
+//! have the same token.
 
 mod diameter;
 mod nodes;
@@ -34,7 +34,7 @@ use usher_core::{
 use usher_diameter::node::{self, PeerId};
 use usher_radius::client::{HealthCause, ServerHealth};
 
-/// Which protocol a NAS asks by, and whom.
+/// The protocol and the servers of a NAS.
 #[derive(Clone, Debug)]
 pub enum AaaConfig {
     /// RADIUS, by datagrams or by RadSec.
@@ -43,39 +43,39 @@ pub enum AaaConfig {
     Diameter(Box<DiameterConfig>),
 }
 
-/// The AAA servers of an access server.
+/// The AAA client of an access server.
 #[derive(Clone, Debug)]
 pub struct AaaClientConfig {
-    /// As whom it asks.
+    /// The identity of the NAS.
     pub nas: NasIdentity,
-    /// Whom, and how.
+    /// The protocol and the servers.
     pub servers: AaaConfig,
-    /// Whether sessions are told of.
+    /// True if the NAS sends accounting records.
     pub accounting: bool,
-    /// How often, where the server does not say (Acct-Interim-Interval); `None`: at their start and end alone.
+    /// The interval of interim records if the server sends no Acct-Interim-Interval. `None` for starts and stops only.
     pub interim: Option<Duration>,
-    /// How long records are sent again that no server acknowledges.
+    /// The retransmission of unacknowledged records.
     pub record_retry: AccountingRetryConfig,
 }
 
 impl AaaClientConfig {
-    /// A client of these servers, which has asked nothing yet.
+    /// Returns a client of these servers, with a queue of unacknowledged records.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// The configuration is inconsistent.
     pub fn build_client(&self, rng: SecureRng) -> Result<AccessClient, ConfigError> {
         let client = AccessClient::new(self.nas.clone(), self.servers.clone(), rng)?;
         Ok(AccessClient { record_queue: Some(RecordQueue::new(self.record_retry)), ..client })
     }
 }
 
-/// A NAS was configured in contradiction to itself.
+/// An inconsistent configuration of a NAS.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The RADIUS client's part.
+    /// An error of the RADIUS client's part.
     #[error("RADIUS client: {0}")]
     Radius(#[from] usher_radius::client::ConfigError),
-    /// Who may ask for dynamic authorisation.
+    /// An error of the dynamic authorisation's part.
     #[error("dynamic authorisation: {0}")]
     Dynamic(#[from] usher_radius::server::ConfigError),
     /// The identifier is longer than an attribute.
@@ -86,115 +86,113 @@ pub enum ConfigError {
     Nameless,
 }
 
-/// Why the AAA side gave no answer.
+/// The reason for which the AAA servers gave no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AaaFailure {
-    /// Nobody answered.
+    /// No server answered.
     Timeout,
-    /// The question cannot be asked now: no connection is up.
+    /// The request cannot be sent now, since no connection is up.
     Unavailable,
-    /// The connection was lost that the question went by, and it could not be asked again.
+    /// The request's connection was lost, and it could not be sent again.
     ConnectionLost,
-    /// Diameter did not bring the question to a server that decides, or a server did not keep the record: this is the
-    /// Result-Code.
+    /// A Diameter Result-Code: the request did not reach a deciding server, or the server did not store the record.
     Fault(u32),
-    /// The answer is of a kind that answers nothing, or not well-formed.
+    /// The reply is malformed or of an unexpected kind.
     BadAnswer,
 }
 
-/// What a client is told, beside what it is asked ([`AccessClient::send_request`], [`AccessClient::send_record`]).
+/// A command to a client, beside [`AccessClient::send_request`] and [`AccessClient::send_record`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AccessClientCommand {
-    /// The answer to this question is wanted no more; where it has one of its own, its connection is closed. An answer that
-    /// is known already may be said yet.
+    /// Cancels a request, and closes its own connection, if it has one. A reply that is already known may still follow.
     Cancel {
-        /// The question's.
+        /// The request's token.
         token: u64,
     },
-    /// Whether the server has this record is of no interest any more; it is not sent again.
+    /// Cancels a record. It is not retransmitted.
     CancelRecord {
-        /// The record's.
+        /// The record's token.
         token: u64,
     },
-    /// A session that was let in has ended: a Diameter server that keeps it ([`DiameterConfig::stateful`]) is told.
+    /// Reports the end of a session to a stateful Diameter server ([`DiameterConfig::stateful`]).
     Terminate {
-        /// That of the question by which it was let in.
+        /// The token of the session's login.
         token: u64,
-        /// Why.
+        /// The cause of the end.
         cause: TerminateCause,
     },
-    /// To answer [`AccessClientEvent::Dynamic`]. Whoever refuses to authenticate a user again ends the session, as the server does by that
-    /// answer (RFC 6733 §8.1): it is not told of the end ([`Terminate`](Self::Terminate)). Of a session that is to end, and
-    /// is not ended, it hears DIAMETER_UNABLE_TO_COMPLY, unless there is none (§8.5.2).
+    /// Answers [`AccessClientEvent::Dynamic`]. A refused reauthentication ends the session for the server too (RFC 6733
+    /// §8.1), so no [`Terminate`](Self::Terminate) follows. A refused disconnection is answered with
+    /// DIAMETER_UNABLE_TO_COMPLY if the session exists (§8.5.2).
     AnswerDynamic {
-        /// The request's.
+        /// The request's token.
         token: u64,
-        /// It is done, or why not.
+        /// Success, or the reason for the refusal.
         answer: Result<(), ErrorCause>,
     },
-    /// To open or close the connection to a Diameter peer, which is numbered as in [`AccessClientEvent::Peer`].
+    /// Connects to or disconnects a Diameter peer, numbered as in [`AccessClientEvent::Peer`].
     Diameter(node::DiameterNodeCommand),
 }
 
-/// What a client has to say.
+/// An event of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AccessClientEvent {
-    /// The server wants a further round.
+    /// The server requests a further round.
     Challenge {
-        /// The question's.
+        /// The request's token.
         token: u64,
-        /// With the EAP packet for the peer, or what else it is asked.
+        /// The reply, with the EAP packet or the message for the peer.
         reply: AccessReply,
     },
-    /// The user is let in.
+    /// The server accepts the user.
     Accept {
-        /// The question's.
+        /// The request's token.
         token: u64,
-        /// As what.
+        /// The reply, with the user's authorisation.
         reply: AccessReply,
     },
-    /// The user is turned away.
+    /// The server rejects the user.
     Reject {
-        /// The question's.
+        /// The request's token.
         token: u64,
-        /// What it may be told.
+        /// The reply, with a message for the user.
         reply: AccessReply,
     },
-    /// There is no answer.
+    /// The request failed without a reply.
     Failed {
-        /// The question's.
+        /// The request's token.
         token: u64,
-        /// Why.
+        /// The reason.
         failure: AaaFailure,
     },
-    /// A record of accounting has its end.
+    /// A record is complete.
     Accounted {
-        /// The record's.
+        /// The record's token.
         token: u64,
-        /// The server has it, or a later record of its session says all that it said; or why not.
+        /// Success if the server has the record, or if a later record of the session replaces it. Otherwise the reason.
         result: Result<(), AaaFailure>,
     },
-    /// The AAA server wants something of a session.
+    /// The AAA server's request about a session.
     Dynamic(Box<DynamicRequest>),
-    /// A Diameter peer can be asked, or no longer.
+    /// A Diameter peer has become available or unavailable.
     Peer {
-        /// Which: index among the configured peers, for each connection anew where there are several ([`DiameterConnections`]).
+        /// The index among the configured peers, counted over all connections ([`DiameterConnections`]).
         peer: PeerId,
-        /// It can be asked.
+        /// True if available.
         up: bool,
     },
-    /// How a RADIUS server is that is watched ([`usher_radius::client::ServerConfig::liveness`]).
+    /// The health of a RADIUS server with liveness checks ([`usher_radius::client::ServerConfig::liveness`]).
     Server {
-        /// Its index.
+        /// The server's index.
         server: u16,
-        /// How it is.
+        /// Its health.
         health: ServerHealth,
-        /// Why.
+        /// The cause of the change.
         cause: HealthCause,
     },
 }
 
-/// The tokens of records have this bit where they go out, so that none is that of a question.
+/// Tokens of records have this bit inside the protocols, which separates them from requests.
 const ACCOUNTING: u64 = 1 << 63;
 
 #[derive(Debug)]
@@ -208,17 +206,17 @@ enum AaaProtocol {
 pub struct AccessClient {
     nas: NasIdentity,
     protocol: AaaProtocol,
-    /// Records without an answer; `None`: they are sent as long as questions are, and no longer.
+    /// Unacknowledged records. If `None`, records are retransmitted like requests.
     record_queue: Option<RecordQueue>,
-    /// When it was last given something.
+    /// The time of the last input.
     now: Instant,
 }
 
 impl AccessClient {
-    /// A client that has not asked yet. What the protocols draw comes from `rng`.
+    /// Returns a client without a queue of records. Its random numbers come from `rng`.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// The configuration is inconsistent.
     pub fn new(nas: NasIdentity, aaa: AaaConfig, rng: SecureRng) -> Result<Self, ConfigError> {
         if nas.identifier.len() > 253 {
             return Err(ConfigError::Identifier(nas.identifier.len()));
@@ -232,7 +230,7 @@ impl AccessClient {
         };
         Ok(Self { nas, protocol, record_queue: None, now: Instant::ZERO })
     }
-    /// The RADIUS client's counters, where that is how it asks.
+    /// The RADIUS client's counters, over RADIUS.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         match &self.protocol {
@@ -240,7 +238,7 @@ impl AccessClient {
             AaaProtocol::Diameter(_) => None,
         }
     }
-    /// What was counted of requests for dynamic authorisation, where RADIUS brings them.
+    /// The counters of dynamic authorisation, over RADIUS.
     #[must_use]
     pub fn dynamic_counters(&self) -> Option<&usher_radius::server::RadiusServerCounters> {
         match &self.protocol {
@@ -248,7 +246,7 @@ impl AccessClient {
             AaaProtocol::Diameter(_) => None,
         }
     }
-    /// The Diameter nodes' counters, where that is how it asks: their sum, those included that are gone.
+    /// The sum of the Diameter nodes' counters, over Diameter. It includes nodes that are closed.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<node::DiameterNodeCounters> {
         match &self.protocol {
@@ -256,12 +254,12 @@ impl AccessClient {
             AaaProtocol::Diameter(d) => Some(d.counters()),
         }
     }
-    /// Asks whether a user is let in. The token is below 2^62 and not that of another open question; every round of one login
-    /// has the same. Over Diameter it names the session, and is not given again. Afterwards drain
-    /// [`poll_output`](Machine::poll_output), as after a command.
+    /// Sends a login request. The token is below 2^62 and not that of another open request. Every round of a login has
+    /// the same token. Over Diameter it identifies the session and must not be reused. Drain
+    /// [`poll_output`](Machine::poll_output) afterwards.
     ///
     /// # Errors
-    /// The question cannot be asked now, or a value does not fit; nothing changed.
+    /// The request cannot be sent now, or a value does not fit. The client is unchanged then.
     pub fn send_request(
         &mut self,
         now: Instant,
@@ -275,14 +273,15 @@ impl AccessClient {
             AaaProtocol::Diameter(d) => d.send_request(now, &self.nas, token, request),
         }
     }
-    /// Sends a record of accounting. The token is below 2^62 and above those of all records without an answer. Afterwards drain
-    /// [`poll_output`](Machine::poll_output), as after a command.
+    /// Sends an accounting record. The token is below 2^62 and above those of all pending records. Drain
+    /// [`poll_output`](Machine::poll_output) afterwards.
     ///
-    /// A client of [`AaaClientConfig::build_client`] keeps it until a server acknowledges it ([`AccountingRetryConfig`]), sends records of one session one after
-    /// the other, and an interim record no more when there is a later one.
+    /// A client of [`AaaClientConfig::build_client`] retransmits the record until a server acknowledges it
+    /// ([`AccountingRetryConfig`]). It sends records of a session in order. A later record replaces a pending interim
+    /// record.
     ///
     /// # Errors
-    /// It cannot be sent, or a value does not fit; nothing changed.
+    /// The record cannot be sent, or a value does not fit. The client is unchanged then.
     pub fn send_record(
         &mut self,
         now: Instant,
@@ -318,7 +317,7 @@ impl AccessClient {
             }
         }
     }
-    /// Sends what is due of the records without an answer.
+    /// Sends the pending records that are due.
     fn send_due_records(&mut self, now: Instant) {
         while let Some((token, told)) = self.record_queue.as_mut().and_then(|owed| owed.next_due(now)) {
             let sent = self.transmit_record(now, token, told);
@@ -330,7 +329,7 @@ impl AccessClient {
             }
         }
     }
-    /// Answers to these records are not waited for any more.
+    /// Cancels these records in the protocol.
     fn cancel_records(&mut self, now: Instant, records: Vec<u64>) {
         for token in records {
             match &mut self.protocol {
@@ -339,7 +338,7 @@ impl AccessClient {
             }
         }
     }
-    /// What is said of an event of the protocol: of a record only what is final.
+    /// Filters an event of the protocol. A record's failure that will be retried is not an event.
     fn filter_event(&mut self, event: AccessClientEvent) -> Option<AccessClientEvent> {
         let Some(owed) = &mut self.record_queue else { return Some(event) };
         match event {
@@ -356,7 +355,7 @@ impl AccessClient {
             other => Some(other),
         }
     }
-    /// Whether AAA servers may ask something of sessions ([`AccessClientEvent::Dynamic`]).
+    /// True if AAA servers may send requests about sessions ([`AccessClientEvent::Dynamic`]).
     #[must_use]
     pub fn accepts_dynamic_requests(&self) -> bool {
         match &self.protocol {
@@ -364,7 +363,7 @@ impl AccessClient {
             AaaProtocol::Diameter(d) => d.is_stateful(),
         }
     }
-    /// Takes a reply back that is not needed any more: its memory serves the next request.
+    /// Takes an unneeded reply back, to reuse its memory.
     pub fn recycle_reply(&mut self, reply: AccessReply) {
         if let AaaProtocol::Radius(r) = &mut self.protocol {
             r.recycle_reply(reply);
@@ -372,7 +371,7 @@ impl AccessClient {
     }
 }
 
-/// Whether a token leaves the bits free by which the kinds of questions are told apart.
+/// Checks that a token leaves the bits free that separate kinds of requests.
 const fn check_token(token: u64) -> Result<(), CommandError> {
     match token >> 62 {
         0 => Ok(()),
@@ -386,7 +385,7 @@ impl Machine for AccessClient {
     type Job = NoJob;
 
     fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
-        // Nothing in Diameter asks for it.
+        // Diameter does not use the wall clock.
         if let AaaProtocol::Radius(r) = &mut self.protocol {
             r.set_epoch(now, epoch);
         }
@@ -443,7 +442,7 @@ impl Machine for AccessClient {
         Ok(())
     }
 
-    // What a protocol says is put into words here when it is asked for: nothing waits in a second queue but the end of records.
+    // Events of the protocols are translated here. Only completed records are queued.
     fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<OutputOf<Self>> {
         loop {
             if let Some(event) = self.record_queue.as_mut().and_then(RecordQueue::next_finished) {

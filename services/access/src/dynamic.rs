@@ -1,4 +1,4 @@
-//! Dynamic authorisation: what an AAA server wants of a session that it let in (RFC 5176; RFC 6733 §8.3, §8.5).
+//! Dynamic authorisation: an AAA server's requests about sessions that it accepted (RFC 5176; RFC 6733 §8.3, §8.5).
 
 use crate::prefix::{ipv6_prefix, of_value};
 use crate::reply::{AccessReply, ReplyContent};
@@ -8,39 +8,40 @@ use usher_diameter::ResultCode;
 use usher_radius::attribute::{RawAttribute, kind};
 use usher_radius::packet::PacketCode;
 
-/// What is wanted.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DynamicKind {
-    /// The session is to end (Disconnect-Request, Abort-Session-Request).
+    /// Ends the session (Disconnect-Request, Abort-Session-Request).
     Disconnect,
-    /// What the session may do is to change, as a whole or not at all (CoA-Request).
+    /// Changes the session's authorisation, as a whole or not at all (CoA-Request).
     Change,
-    /// The user is to be authenticated again (Re-Auth-Request).
+    /// Authenticates the user again (Re-Auth-Request).
     Reauthenticate,
 }
 
-/// What an AAA server wants of a session. It is answered by [`Command::AnswerDynamic`](crate::AccessClientCommand::AnswerDynamic).
+/// An AAA server's request about a session. The answer is
+/// [`AccessClientCommand::AnswerDynamic`](crate::AccessClientCommand::AnswerDynamic).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DynamicRequest {
-    /// Names it in its answer.
+    /// The token for the answer.
     pub token: u64,
-    /// What is wanted.
+    /// The kind.
     pub kind: DynamicKind,
-    /// The token of the login that let the session in, where Diameter names it; RADIUS describes the session, and
-    /// [`is_about`](Self::is_about) says which is meant.
+    /// The token of the session's login, over Diameter. Over RADIUS attributes describe the session, and
+    /// [`is_about`](Self::is_about) compares them.
     pub session: Option<u64>,
-    /// All that it says: of a change, what is to be from now on.
+    /// All attributes of the request. For a change they include the new values.
     pub content: AccessReply,
 }
 
-/// What is known of a session, for [`DynamicRequest::is_about`].
+/// The identity of a session, for [`DynamicRequest::is_about`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SessionIdentity<'a> {
-    /// The token of the login that let it in.
+    /// The token of its login.
     pub token: Option<u64>,
-    /// The names of its user: that which it gave, and that which the server gave it.
+    /// The user names: the one in the request, and the one that the server assigned.
     pub names: [&'a [u8]; 2],
-    /// Where the user is.
+    /// The user's port.
     pub port: NasPort<'a>,
     /// Acct-Session-Id.
     pub session: Option<&'a str>,
@@ -54,30 +55,30 @@ pub struct SessionIdentity<'a> {
     pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
 }
 
-/// Why a request for dynamic authorisation is refused: Error-Cause (RFC 5176 §3.5).
+/// The Error-Cause of a rejected request for dynamic authorisation (RFC 5176 §3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorCause {
-    /// It says something that is not supported.
+    /// An attribute is not supported.
     UnsupportedAttribute = 401,
-    /// It does not say which session, or not all that it takes.
+    /// The attributes identify no session, or a required one is missing.
     MissingAttribute = 402,
-    /// It is for another NAS.
+    /// The request is for another NAS.
     NasIdentificationMismatch = 403,
-    /// It is not well-formed.
+    /// The request is malformed.
     InvalidRequest = 404,
     /// Its Service-Type is not supported.
     UnsupportedService = 405,
     /// A value is not supported.
     InvalidAttributeValue = 407,
-    /// The NAS does no such thing to this session.
+    /// The NAS does not permit this for the session.
     AdministrativelyProhibited = 501,
-    /// There is no such session.
+    /// No session matches.
     SessionContextNotFound = 503,
     /// The session cannot be ended.
     SessionContextNotRemovable = 504,
-    /// The NAS lacks what it would take.
+    /// The NAS lacks resources.
     ResourcesUnavailable = 506,
-    /// Several sessions are meant, and that is not supported.
+    /// Several sessions match, and that is not supported.
     MultipleSessionSelectionUnsupported = 508,
 }
 
@@ -100,7 +101,7 @@ impl ErrorCause {
     }
 }
 
-/// What says which session is meant (RFC 5176 §3).
+/// The attributes that identify a session (RFC 5176 §3).
 const SESSION: [u8; 11] = [
     kind::USER_NAME,
     kind::NAS_PORT,
@@ -114,7 +115,7 @@ const SESSION: [u8; 11] = [
     kind::FRAMED_INTERFACE_ID,
     kind::FRAMED_IPV6_PREFIX,
 ];
-/// What says which NAS is meant, or is of the packet.
+/// The attributes that identify the NAS or belong to the packet.
 const NON_SESSION_ATTRIBUTES: [u8; 6] = [
     kind::NAS_IP_ADDRESS,
     kind::NAS_IDENTIFIER,
@@ -125,7 +126,7 @@ const NON_SESSION_ATTRIBUTES: [u8; 6] = [
 ];
 
 impl DynamicRequest {
-    /// Whether this session is one of those that are meant: it has whatever is said of the session.
+    /// True if the session has every session attribute of the request.
     #[must_use]
     pub fn is_about(&self, session: &SessionIdentity<'_>) -> bool {
         let text = |text: Option<&str>, value: &[u8]| text.is_some_and(|text| text.as_bytes() == value);
@@ -140,7 +141,7 @@ impl DynamicRequest {
             kind::NAS_PORT_ID => text(session.port.id, value),
             kind::FRAMED_INTERFACE_ID => session.framed_interface_id.is_some_and(|id| id == value),
             kind::FRAMED_IPV6_PREFIX => session.framed_ipv6_prefix.is_some_and(|(prefix, bits)| {
-                // A server may write more octets than it needs.
+                // A server may send more octets than the prefix needs.
                 of_value(value).is_some_and(|(p, b)| ipv6_prefix(p, b) == ipv6_prefix(prefix, bits))
             }),
             _ => false,
@@ -148,21 +149,21 @@ impl DynamicRequest {
         (self.session.is_none() || self.session == session.token)
             && SESSION.iter().all(|&number| self.content.values(number).all(|value| fits(number, value)))
     }
-    /// The numbers of what it says beside which session is meant: what is to change. Those of vendors are one number, 26.
+    /// The attribute numbers of the requested change: all that do not identify a session or NAS. A vendor's is 26.
     pub fn changed_attributes(&self) -> impl Iterator<Item = u8> {
         let attributes = match &self.content.0 {
             ReplyContent::Radius(r) => Some(r.attributes.iter()),
-            // What a Re-Auth-Request says beside the session is what led to it (RFC 7155 §3.3).
+            // RFC 7155 §3.3: the other AVPs of a Re-Auth-Request describe the original login.
             ReplyContent::Diameter(..) => None,
         };
         let is_change =
             |a: &RawAttribute<'_>| !SESSION.contains(&a.kind) && !NON_SESSION_ATTRIBUTES.contains(&a.kind);
         attributes.into_iter().flatten().filter(is_change).map(|a| a.kind)
     }
-    /// What of a RADIUS request no session need be looked at for.
+    /// Checks the parts of a RADIUS request that need no session.
     pub(crate) fn validate_request(&self, nas: &NasIdentity) -> Result<(), ErrorCause> {
         let says = |number| self.content.value(number);
-        // What cannot be compared is no match either.
+        // An identity that the NAS does not have is a mismatch.
         let other = |number, own: Option<&[u8]>| {
             let own = || own.into_iter().chain(nas.attributes.get_all(number));
             self.content.values(number).any(|value| own().all(|own| own != value))
@@ -182,7 +183,7 @@ impl DynamicRequest {
         if self.kind == DynamicKind::Disconnect && self.changed_attributes().next().is_some() {
             return Err(ErrorCause::UnsupportedAttribute);
         }
-        // Authorize Only (RFC 5176 §3.2) is not supported, and nobody changes the service of a session.
+        // RFC 5176 §3.2: Authorize Only is not supported, and a session's service cannot change.
         if says(kind::SERVICE_TYPE).is_some() {
             return Err(ErrorCause::UnsupportedService);
         }
@@ -193,7 +194,7 @@ impl DynamicRequest {
     }
 }
 
-/// The code of the answer.
+/// The packet code of the answer.
 pub(crate) const fn answer_code(asked: PacketCode, done: bool) -> PacketCode {
     match (asked, done) {
         (PacketCode::DISCONNECT_REQUEST, true) => PacketCode::DISCONNECT_ACK,

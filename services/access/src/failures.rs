@@ -1,26 +1,26 @@
-//! Failed logins: whoever fails too often is held back for a while.
+//! Counts of failed logins, and lockouts after too many.
 
 use alloc::collections::VecDeque;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant};
 
-/// How many failed logins hold a user or a station back.
+/// The number of failed logins that locks out a user or a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailureLimit {
-    /// This many failures …
+    /// The number of failures …
     pub count: u32,
     /// … within this time …
     pub window: Duration,
-    /// … refuse every login for this long.
+    /// … that causes a lockout of this duration.
     pub lockout_time: Duration,
-    /// How many users and stations that failed are remembered, beyond which the one that failed longest ago is
-    /// forgotten, and how many that are held back, beyond which the one whose time ends first is.
+    /// The maximum number of users and stations with failures, and that of lockouts. Beyond it the entry with the
+    /// oldest failure is evicted, or the lockout that ends first.
     pub capacity: usize,
 }
 
 impl FailureLimit {
-    /// So many failures within so long hold back for so long; 65,536 users and stations are remembered.
+    /// Locks out for `hold` after `count` failures within `within`. The capacity is 65,536.
     #[must_use]
     pub const fn new(count: u32, within: Duration, hold: Duration) -> Self {
         Self { count, window: within, lockout_time: hold, capacity: 1 << 16 }
@@ -34,29 +34,28 @@ struct FailureCount {
     since: Instant,
 }
 
-/// Failed logins by whatever they are counted under, and what is held back for them: keys of names and of stations, which the caller
-/// makes by a hash that nobody outside knows.
+/// A table of failed logins and lockouts. Its keys are hashes of names and stations. The caller computes them with a
+/// secret hash function.
 #[derive(Debug)]
 pub struct FailureTable {
     limit: FailureLimit,
-    /// Who failed less often than the limit; the one that failed longest ago goes first.
+    /// The failures below the limit, with the oldest first.
     table: SessionTable<FailureCount>,
     by_key: HashMap<u64, u64>,
-    /// Who is held back, and until when. They have room of their own: whoever fails under many names makes the server
-    /// forget nobody who is held back, but for as many who are.
+    /// The lockouts and their ends. They have their own capacity, so that only another lockout evicts one.
     lockouts: HashMap<u64, Instant>,
-    /// By when their time is over; one held anew stands here again.
+    /// The lockouts by their ends. A renewed lockout has two entries.
     order: VecDeque<(Instant, u64)>,
 }
 
 impl FailureTable {
-    /// Nobody has failed.
+    /// Returns an empty table.
     #[must_use]
     pub fn new(limit: FailureLimit, hash: &HashState) -> Self {
         let (by_key, held) = (HashMap::with_hasher(hash.clone()), HashMap::with_hasher(hash.clone()));
         Self { limit, table: SessionTable::new(), by_key, lockouts: held, order: VecDeque::new() }
     }
-    /// Counts a failure; true: whoever failed is held back from now on.
+    /// Counts a failure. Returns true if it causes a lockout.
     pub fn record_failure(&mut self, now: Instant, key: u64) -> bool {
         if self.is_locked_out(now, key) {
             return false;
@@ -89,7 +88,7 @@ impl FailureTable {
         }
         reached
     }
-    /// Holds somebody back, as the limit says.
+    /// Locks a key out for the limit's duration.
     pub fn lock_out(&mut self, now: Instant, key: u64) {
         self.clear_failures(key);
         let until = now + self.limit.lockout_time;
@@ -97,7 +96,7 @@ impl FailureTable {
         self.order.push_back((until, key));
         self.expire_lockouts(now);
     }
-    /// Forgets those whose time is over, and those who have no room.
+    /// Removes expired lockouts and those beyond the capacity.
     fn expire_lockouts(&mut self, now: Instant) {
         while let Some(&(until, key)) = self.order.front() {
             let current = self.lockouts.get(&key) == Some(&until);
@@ -110,22 +109,22 @@ impl FailureTable {
             self.order.pop_front();
         }
     }
-    /// Nobody is held back, so that nobody has to be looked for.
+    /// True if there is no lockout, so that lookups can be skipped.
     pub fn has_no_lockouts(&mut self, now: Instant) -> bool {
         self.expire_lockouts(now);
         self.lockouts.is_empty()
     }
-    /// There are failures that a success would make forgotten.
+    /// True if there are failures that a success would clear.
     #[must_use]
     pub fn any_counted(&self) -> bool {
         !self.by_key.is_empty()
     }
-    /// Whether somebody is held back.
+    /// True if the key is locked out.
     #[must_use]
     pub fn is_locked_out(&self, now: Instant, key: u64) -> bool {
         self.lockouts.get(&key).is_some_and(|until| *until > now)
     }
-    /// Counts anew after a success.
+    /// Clears the failures of a key after a success.
     pub fn clear_failures(&mut self, key: u64) {
         if let Some(token) = self.by_key.remove(&key) {
             self.table.remove(token);

@@ -1,4 +1,4 @@
-//! How an access server introduces itself, and where a user is attached to it.
+//! The identity of an access server, and the port of a user.
 
 use alloc::string::String;
 use core::net::IpAddr;
@@ -11,32 +11,31 @@ pub const PORT_TYPE_ETHERNET: u32 = 15;
 pub const PORT_TYPE_WIRELESS_80211: u32 = 19;
 /// NAS-Port-Type Wireless - IEEE 802.16 (RFC 5580 registry value).
 pub const PORT_TYPE_WIRELESS_80216: u32 = 27;
-/// NAS-Port-Type Virtual (RFC 2865 §5.41): an IKEv2 gateway's, for one.
+/// NAS-Port-Type Virtual (RFC 2865 §5.41), for example of an IKEv2 gateway.
 pub const PORT_TYPE_VIRTUAL: u32 = 5;
 
-/// Service-Type of a user who gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
+/// Service-Type Framed: the user gets a link (RFC 2865 §5.6, RFC 3580 §3.6).
 const FRAMED: u32 = 2;
 
-/// How a NAS introduces itself.
+/// The identity of a NAS in its requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NasIdentity {
-    /// NAS-Identifier; left out where empty. RFC 2865 §4.1 wants this or the address.
+    /// NAS-Identifier, omitted if empty. RFC 2865 §4.1 requires this or the address.
     pub identifier: String,
-    /// NAS-IP-Address or NAS-IPv6-Address; left out where `None`.
+    /// NAS-IP-Address or NAS-IPv6-Address, omitted if `None`.
     pub address: Option<IpAddr>,
     /// NAS-Port-Type.
     pub port_type: Option<u32>,
-    /// Framed-MTU: the longest EAP packet that the link to the user carries, octets. The server
-    /// fragments by it (RFC 3579 §2.4).
+    /// Framed-MTU: the longest EAP packet of the user's link, octets. The server fragments by it (RFC 3579 §2.4).
     pub framed_mtu: Option<u32>,
     /// Service-Type.
     pub service_type: Option<u32>,
-    /// What every request and every record says besides.
+    /// Further attributes of every request and record.
     pub attributes: AttributeList,
 }
 
 impl NasIdentity {
-    /// An Ethernet switch of this name: EAP packets up to 1400 octets, framed service.
+    /// Returns an Ethernet switch of this name: EAP packets up to 1400 octets, framed service.
     #[must_use]
     pub fn for_ethernet(identifier: &str) -> Self {
         Self {
@@ -47,18 +46,18 @@ impl NasIdentity {
             ..Self::default()
         }
     }
-    /// An 802.16 base station of this name: EAP packets up to 1400 octets, framed service.
+    /// Returns an 802.16 base station of this name: EAP packets up to 1400 octets, framed service.
     #[must_use]
     pub fn for_wimax(identifier: &str) -> Self {
         Self { port_type: Some(PORT_TYPE_WIRELESS_80216), ..Self::for_ethernet(identifier) }
     }
-    /// Whether a server can tell who asks (RFC 2865 §4.1).
+    /// True if it has an identifier or an address (RFC 2865 §4.1).
     pub(crate) fn is_named(&self) -> bool {
         let names = [kind::NAS_IDENTIFIER, kind::NAS_IP_ADDRESS, kind::NAS_IPV6_ADDRESS];
         let said = || names.iter().any(|kind| self.attributes.get(*kind).is_some());
         !self.identifier.is_empty() || self.address.is_some() || said()
     }
-    /// Appends what names the NAS and the port.
+    /// Appends the attributes of the NAS and the port.
     pub(crate) fn append_identity(
         &self,
         port: &NasPort<'_>,
@@ -83,7 +82,7 @@ impl NasIdentity {
         }
         Ok(())
     }
-    /// The same for Diameter.
+    /// Returns the same for Diameter.
     pub(crate) fn nas_info<'a>(&'a self, port: &NasPort<'a>) -> NasInfo<'a> {
         NasInfo {
             identifier: (!self.identifier.is_empty()).then_some(&self.identifier),
@@ -99,29 +98,29 @@ impl NasIdentity {
     }
 }
 
-/// Where a user is attached.
+/// The port of a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NasPort<'a> {
     /// NAS-Port.
     pub number: Option<u32>,
     /// NAS-Port-Id (RFC 2869 §5.17).
     pub id: Option<&'a str>,
-    /// Calling-Station-Id: the user's address in the network below.
+    /// Calling-Station-Id: the user's address in the access network.
     pub calling_station: Option<&'a str>,
-    /// Called-Station-Id: that of the NAS there.
+    /// Called-Station-Id: the NAS's address there.
     pub called_station: Option<&'a str>,
-    /// The longest packet that the user's link carries, where that is known of this link, octets.
+    /// The longest packet of this user's link, octets, if known.
     pub mtu: Option<u16>,
 }
 
 impl NasPort<'_> {
-    /// Framed-MTU: the least of what this link and what links of this NAS carry.
+    /// Framed-MTU: the smaller limit of this link and of the NAS.
     pub(crate) fn framed_mtu(&self, nas: &NasIdentity) -> Option<u32> {
         let own = self.mtu.map(u32::from);
         own.into_iter().chain(nas.framed_mtu).min()
     }
 
-    /// Appends what is said of the two ends, behind what [`NasIdentity::append_identity`] says.
+    /// Appends the station attributes, after those of [`NasIdentity::append_identity`].
     pub(crate) fn append_stations(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
         let texts = [
             (kind::CALLING_STATION_ID, self.calling_station),

@@ -1,9 +1,15 @@
-//! What an access server (NAS) needs of AAA, whatever it gives access to and whichever protocol carries its questions.
+//! The AAA client of an access server (NAS), for any kind of access and over RADIUS or Diameter.
 //!
-//! [`AccessClient`] asks whether a user is let in ([`AccessRequest`], [`LoginProof`]), tells of sessions ([`AccountingRecord`]) and hears what
-//! the AAA server wants of a session later ([`DynamicRequest`]); a [`AccessReply`] says all that the server said of a user.
-//! [`pool`] gives out addresses; [`FailureTable`] counts failed logins, and [`LoginLockout`] says who is
-//! held back for them.
+//! [`AccessClient`] is a machine:
+//!
+//! - Getters ([`AccessClient::accepts_dynamic_requests`], the counters) show its state.
+//! - `handle_input` of [`Machine`](usher_core::Machine) takes datagrams, stream data and timeouts.
+//! - [`AccessClient::send_request`] sends an [`AccessRequest`] with a [`LoginProof`], and [`AccessClient::send_record`]
+//!   an [`AccountingRecord`]. `handle_command` takes an [`AccessClientCommand`].
+//! - `poll_output` returns transmissions and an [`AccessClientEvent`], with an [`AccessReply`] of the AAA server or a
+//!   [`DynamicRequest`] about a session. `poll_timeout` returns the next timeout.
+//!
+//! [`pool`] leases addresses. [`FailureTable`] counts failed logins, and [`LoginLockout`] locks users out for them.
 
 #![cfg_attr(not(test), no_std)]
 

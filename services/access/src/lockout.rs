@@ -1,4 +1,4 @@
-//! Users that a service knows itself: whoever guesses at their passwords is held back.
+//! The lockout of users whose passwords a service verifies itself.
 
 use crate::{FailureLimit, FailureTable};
 use core::hash::{BuildHasher, Hash};
@@ -6,30 +6,33 @@ use usher_core::collections::HashState;
 use usher_core::recent::RecentKeys;
 use usher_core::{Duration, Instant};
 
-/// So long a user is known at the place of its last login.
+/// The time for which a login makes a user known at an origin.
 const KNOWN_LOGIN_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
-/// So many pairs of user and place are remembered.
+/// The maximum number of known pairs of user and origin.
 const KNOWN_LOGIN_CAPACITY: usize = 1 << 16;
-/// So many times the limit of a name a place may fail under all names together that are known there.
+/// The limit of failures of all known users at an origin, as a multiple of the limit of a user.
 const ORIGIN_LIMIT_FACTOR: u32 = 8;
 
-/// The lockout of a service's own users. Failed logins count under the name that was said, and under the place they came from: an
-/// address, a port and a station. Where a user was let in within a week, neither guesses from elsewhere nor guesses there at other users
-/// lock it out: what counts is failures of that user there. Who can take on its place and says its name can still do so. Behind one
-/// place, such as an address translator, many users may be known: failures under all their names together have a limit of their
-/// own, and beyond it nobody is weighed who comes from there. A user at another place is not touched by that.
+/// The lockout of a service's own users. A failure counts for the user name and for the origin: an address, a port and
+/// a station.
+///
+/// A user with a successful login within a week is known at that origin. There only its own failures lock it out, not
+/// attempts from elsewhere or at other users. An attacker at that origin can thus lock out the user there.
+///
+/// Many known users may share an origin, such as an address translator. Their failures together have a higher limit.
+/// Beyond it every login from that origin is rejected. Users at other origins are unaffected.
 #[derive(Debug)]
 pub struct LoginLockout {
     hash: HashState,
     limit: Option<FailureLimit>,
     failures: Option<FailureTable>,
-    /// Failures under known users' names, by their places.
+    /// Failures of known users by origin.
     origin_failures: Option<FailureTable>,
-    /// Users at places.
+    /// Known users at their origins.
     known_logins: RecentKeys,
 }
 
-/// The keys of a login, by a hash that nobody outside knows.
+/// The keys of a login, by a secret hash function.
 struct LoginKeys {
     name: u64,
     origin: u64,
@@ -37,7 +40,7 @@ struct LoginKeys {
 }
 
 impl LoginLockout {
-    /// Nobody has failed. `None`: nobody is ever held back.
+    /// Returns a table without failures. `None` disables the lockout.
     #[must_use]
     pub fn new(limit: Option<FailureLimit>, hash: &HashState) -> Self {
         let known = RecentKeys::new(KNOWN_LOGIN_CAPACITY, hash);
@@ -51,7 +54,7 @@ impl LoginLockout {
         lockout.set_limit(limit);
         lockout
     }
-    /// Sets the limit. Another one than before counts anew.
+    /// Sets the limit. A different limit clears all failures and lockouts.
     pub fn set_limit(&mut self, limit: Option<FailureLimit>) {
         if limit != self.limit {
             self.limit = limit;
@@ -70,7 +73,7 @@ impl LoginLockout {
             both: self.hash.hash_one((2_u8, name, place)),
         }
     }
-    /// Whether a login is turned away without a look at its proof.
+    /// True if the login must be rejected before its proof is verified.
     pub fn is_locked_out(&self, now: Instant, name: &[u8], place: &impl Hash) -> bool {
         let Some(failures) = &self.failures else { return false };
         let keys = self.login_keys(name, place);
@@ -96,8 +99,8 @@ impl LoginLockout {
             places.record_failure(now, keys.origin);
         }
     }
-    /// Counts a right proof: failures under the name are forgotten. Those of the place are not, or whoever has a password would guess
-    /// at others' without end.
+    /// Clears the failures of a name after a right proof. Failures of the origin remain: otherwise a user with a
+    /// password could make unlimited attempts at others.
     pub fn record_success(&mut self, now: Instant, name: &[u8], place: &impl Hash) {
         let keys = self.login_keys(name, place);
         self.known_logins.record_key(now, keys.both);
@@ -160,7 +163,7 @@ mod tests {
         );
     }
 
-    /// Behind an address translator many users are known, at each of whom somebody there could make guesses up to its limit.
+    /// Behind an address translator are many known users. An attacker there has the limit of attempts at each of them.
     #[test]
     fn a_network_has_limited_attempts_and_locks_out_no_other_one() {
         let mut lockout = test_lockout();
@@ -191,7 +194,7 @@ mod tests {
         assert!(!lockout.is_locked_out(time_at(102), b"user199", &"nat"), "the time is over");
     }
 
-    /// Who mistypes at home is not counted at anybody else's, and a household's slips hold nobody back.
+    /// A user's mistyped passwords at home do not count elsewhere, and those of a household lock no user out.
     #[test]
     fn slips_below_the_share_of_a_place_hold_no_known_user_there() {
         let mut lockout = test_lockout();

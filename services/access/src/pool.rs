@@ -1,4 +1,4 @@
-//! Address pools: who has which address or prefix, and who gets which next.
+//! Address pools: the holders of addresses and prefixes, and the choice of the next one.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 use usher_core::collections::{HashMap, HashState};
 
-/// Addresses or prefixes that a pool gives out.
+/// A range of addresses or prefixes in a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolRange {
     /// Each address from the first to the last, both of one family.
@@ -18,13 +18,13 @@ pub enum PoolRange {
         /// The last; not less than the first.
         last: IpAddr,
     },
-    /// Each IPv6 prefix of a length within a network: every /64 of a /48.
+    /// Each IPv6 prefix of a length within a network, such as every /64 of a /48.
     Prefixes {
         /// The network.
         network: Ipv6Addr,
         /// The network's length, at most `each`.
         length: u8,
-        /// The length of what is given out.
+        /// The length of each lease's prefix.
         each: u8,
     },
 }
@@ -34,39 +34,38 @@ pub enum PoolRange {
 pub struct PoolConfig {
     /// Its name: a user's `Pool-Name`.
     pub name: String,
-    /// What it gives out: an address, where there are ranges of addresses, and a prefix, where there are ranges of
-    /// prefixes.
+    /// The ranges. A pool leases an address if it has ranges of addresses, and a prefix if it has ranges of prefixes.
     pub ranges: Vec<PoolRange>,
 }
 
-/// A text is not a range, or a pool contradicts itself.
+/// A malformed range, or an inconsistent pool.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PoolError {
-    /// Not a range.
+    /// The text is not a range.
     #[error(
         "{0:?} is no range: write 192.0.2.10-192.0.2.99, 192.0.2.0/24, or 2001:db8::/40/56 for each /56 of a /40"
     )]
     NotARange(String),
-    /// Two pools of one name.
+    /// Two pools have the same name.
     #[error("there are two pools of the name {0:?}")]
     DuplicateName(String),
-    /// A pool without ranges.
+    /// A pool has no ranges.
     #[error("the pool {0:?} has no ranges")]
     Empty(String),
-    /// Two ranges have something in common.
+    /// Two ranges overlap.
     #[error("the pool {pool:?}: the range {range} has addresses that another range has too")]
     Overlap {
         /// The pool.
         pool: String,
-        /// Its range.
+        /// One of the two ranges.
         range: PoolRange,
     },
 }
 
 impl FromStr for PoolRange {
     type Err = PoolError;
-    /// `first-last`; `network/length`, each of its addresses but, in IPv4 up to /30, its first and last, in IPv6 its
-    /// first; `network/length/each`, each IPv6 prefix of that length.
+    /// Parses `first-last`, `network/length` or `network/length/each`. `network/length` excludes the first and last
+    /// address in IPv4 up to /30, and the first in IPv6. `each` is the length of the IPv6 prefixes.
     fn from_str(text: &str) -> Result<Self, PoolError> {
         parse_range(text.trim()).ok_or_else(|| PoolError::NotARange(text.into()))
     }
@@ -113,9 +112,9 @@ impl fmt::Display for PoolRange {
     }
 }
 
-/// Most that one range gives out.
+/// The maximum size of a range.
 const MOST: u64 = 1 << 32;
-/// How many addresses a pool remembers the last holders of before it gives them to others.
+/// The number of last holders that a pool remembers before it reuses addresses for others.
 const MAX_LAST_HOLDERS: usize = 1 << 20;
 
 impl PoolRange {
@@ -125,7 +124,7 @@ impl PoolRange {
             Self::Prefixes { length, each, .. } => length <= each && each <= 128,
         }
     }
-    /// How many it gives out: of more than 2^32, the first so many.
+    /// The number of leases, at most 2^32. Of a larger range the first are used.
     #[must_use]
     pub fn size(&self) -> u64 {
         if !self.is_consistent() {
@@ -139,7 +138,7 @@ impl PoolRange {
             Self::Prefixes { length, each, .. } => 1 << (each - length).min(32),
         }
     }
-    /// The first and the last address that it covers, as numbers of its family.
+    /// The first and the last address, as numbers of the family.
     fn address_bounds(&self) -> (u128, u128) {
         let bits = |ip: IpAddr| match ip {
             IpAddr::V4(a) => a.to_bits().into(),
@@ -194,7 +193,7 @@ impl PoolRange {
     }
 }
 
-/// What a pool gives out.
+/// A lease of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lease {
     /// An address.
@@ -203,41 +202,41 @@ pub enum Lease {
     Prefix(Ipv6Addr, u8),
 }
 
-/// How much of a pool is in use.
+/// The utilisation of a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolUse<'a> {
     /// The pool.
     pub name: &'a str,
-    /// Addresses in use, and in all.
+    /// The addresses in use and in total.
     pub addresses: (u64, u64),
-    /// Prefixes in use, and in all.
+    /// The prefixes in use and in total.
     pub prefixes: (u64, u64),
 }
 
-/// The state of one address that was ever in use.
+/// The state of an address that has been used.
 #[derive(Clone, Copy, Debug)]
 struct LeaseState {
-    /// Who had it last.
+    /// The last holder.
     holder: u64,
-    /// By how many it is used: of two sessions that say so, both.
+    /// The number of sessions that use it. More than one if several claim it.
     used: u32,
-    /// Counts how often it became free, so that earlier notes of it are known to be old.
+    /// The number of releases, which detects stale entries of the free list.
     freed: u32,
 }
 
-/// All addresses of a pool, or all its prefixes, numbered through.
+/// All addresses or all prefixes of a pool, numbered from zero.
 #[derive(Debug)]
 struct AddressSpace {
     ranges: Vec<PoolRange>,
     size: u64,
     states: HashMap<u64, LeaseState>,
-    /// Which number a holder had last.
+    /// The last number of each holder.
     last: HashMap<u64, u64>,
-    /// What became free, the longest free first.
+    /// The free list, longest free first.
     free: VecDeque<(u64, u32)>,
-    /// How many numbers were looked at that were never used.
+    /// The number of never used numbers that were examined.
     looked_at: u64,
-    /// Where that began: restarts begin elsewhere, so that what was given just before is not given again at once.
+    /// The start of that search. It differs between restarts, so that recent leases are not reused at once.
     begin: Option<u64>,
     used: u64,
 }
@@ -303,8 +302,8 @@ impl AddressSpace {
             self.free.retain(|(n, freed)| states.get(n).is_some_and(|s| s.used == 0 && s.freed == *freed));
         }
     }
-    /// The holder's own number, where it has one (`again`) or had one that is free; else one never used; else the one
-    /// free for longest.
+    /// Chooses the holder's own number if it is free, or in use and `again` is true. Otherwise a number never used, or
+    /// else the one free for longest.
     fn choose_number(&mut self, holder: u64, again: bool, begin: u64) -> Option<u64> {
         if let Some(&number) = self.last.get(&holder)
             && self.states.get(&number).is_some_and(|s| s.used == 0 || again)
@@ -338,7 +337,7 @@ impl AddressSpace {
     }
 }
 
-/// Pools, each under its name. Whoever had an address gets it again as long as nobody else needs it.
+/// Address pools by name. A holder gets its last address again unless another holder needs it.
 #[derive(Debug)]
 pub struct AddressPools {
     /// Name, addresses, prefixes.
@@ -346,7 +345,7 @@ pub struct AddressPools {
 }
 
 impl AddressPools {
-    /// Pools of which nothing is in use. Ranges that do not hold together give nothing; see [`check_pools`].
+    /// Returns pools without leases. Inconsistent ranges lease nothing; see [`check_pools`].
     #[must_use]
     pub fn new(config: &[PoolConfig], hash: &HashState) -> Self {
         let pools = config.iter().map(|pool| {
@@ -356,18 +355,18 @@ impl AddressPools {
         });
         Self { pools: pools.collect() }
     }
-    /// The number of the pool of this name.
+    /// The number of the pool with this name.
     #[must_use]
     pub fn find_pool(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|(n, ..)| n == name)
     }
-    /// Whether a pool gives addresses, and whether it gives prefixes.
+    /// Whether a pool leases addresses, and whether it leases prefixes.
     #[must_use]
     pub fn lease_kinds(&self, pool: usize) -> (bool, bool) {
         self.pools.get(pool).map_or((false, false), |(_, a, p)| (a.size > 0, p.size > 0))
     }
-    /// Takes an address (or a prefix) for a holder, which a number names: with `again` the one that it has, else one that is
-    /// free. `begin` says where a pool begins to look that has given nothing yet. `None`: nothing is left.
+    /// Leases an address (or a prefix) to a holder. With `again` it may be the one in use by that holder. `begin` sets
+    /// the start of the search in an unused pool. `None` if the pool is exhausted.
     #[must_use]
     pub fn take_lease(
         &mut self,
@@ -383,7 +382,7 @@ impl AddressPools {
         space.claim(number, holder);
         space.lease_at(number)
     }
-    /// Takes this very address or prefix of a pool for a holder; false: it is not of the pool, or another has it.
+    /// Leases this address or prefix to a holder. Returns false if it is not in the pool or in use by another.
     pub fn take_this(&mut self, pool: usize, lease: Lease, holder: u64) -> bool {
         let Some((_, addresses, prefixes)) = self.pools.get_mut(pool) else { return false };
         let space = if matches!(lease, Lease::Address(_)) { addresses } else { prefixes };
@@ -400,19 +399,19 @@ impl AddressPools {
             space.lease_number(lease).map(|n| (space, n))
         })
     }
-    /// Somebody has this; nothing happens where it is of no pool.
+    /// Marks a lease as used by a holder. Ignores leases of no pool.
     pub fn claim(&mut self, lease: Lease, holder: u64) {
         if let Some((space, number)) = self.find_space(lease) {
             space.claim(number, holder);
         }
     }
-    /// One who had this has it no more.
+    /// Releases a lease.
     pub fn release(&mut self, lease: Lease) {
         if let Some((space, number)) = self.find_space(lease) {
             space.release(number);
         }
     }
-    /// Who has this; `None`: nobody, or it is of no pool.
+    /// The holder of a lease. `None` if it is free or of no pool.
     #[must_use]
     pub fn holder(&self, lease: Lease) -> Option<u64> {
         self.pools.iter().find_map(|(_, addresses, prefixes)| {
@@ -421,7 +420,7 @@ impl AddressPools {
             (state.used > 0).then_some(state.holder)
         })
     }
-    /// Whether this is one that a pool gives out.
+    /// True if a pool contains this.
     #[must_use]
     pub fn contains(&self, lease: Lease) -> bool {
         self.pools.iter().any(|(_, addresses, prefixes)| {
@@ -429,7 +428,7 @@ impl AddressPools {
             space.lease_number(lease).is_some()
         })
     }
-    /// How much of each pool is in use, in their order.
+    /// The utilisation of each pool, in order.
     pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.iter().map(|(name, a, p)| PoolUse {
             name,
@@ -439,10 +438,10 @@ impl AddressPools {
     }
 }
 
-/// Whether pools hold together: names that differ, ranges that are some and share nothing.
+/// Checks that pools have different names, and ranges that do not overlap.
 ///
 /// # Errors
-/// The first thing that does not.
+/// The first inconsistency.
 pub fn check_pools(pools: &[PoolConfig]) -> Result<(), PoolError> {
     for (i, pool) in pools.iter().enumerate() {
         if pools[..i].iter().any(|p| p.name == pool.name) {

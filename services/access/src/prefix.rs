@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use usher_radius::attribute::{AttributeValue, DataType};
 
-/// The value of an attribute, or AVP, for a prefix of so many bits, 128 at most: without bits beyond these, in as few octets as it
-/// needs (RFC 3162 §2.3).
+/// Encodes an IPv6 prefix for an attribute or AVP (RFC 3162 §2.3). At most 128 bits; the others are cleared. The value
+/// has the fewest octets.
 #[must_use]
 pub fn ipv6_prefix(prefix: Ipv6Addr, bits: u8) -> Vec<u8> {
     let bits = bits.min(128);
@@ -15,7 +15,7 @@ pub fn ipv6_prefix(prefix: Ipv6Addr, bits: u8) -> Vec<u8> {
     value
 }
 
-/// What such a value says, in however many octets: a prefix and its bits.
+/// Parses such a value of any length: a prefix and its bits.
 pub(crate) fn of_value(value: &[u8]) -> Option<(Ipv6Addr, u8)> {
     match AttributeValue::decode(DataType::Ipv6Prefix, value) {
         Ok(AttributeValue::Ipv6Prefix(prefix, bits)) => Some((prefix, bits)),

@@ -1,4 +1,4 @@
-//! What shows that a user is the one it says.
+//! The proof of a user's identity in a login.
 
 use crate::AccessReply;
 use core::fmt;
@@ -8,12 +8,12 @@ use usher_diameter::avp::{AvpBuf, AvpId};
 use usher_diameter::nasreq::ChapAuth;
 use usher_radius::attribute::{AttributeList, ValueTooLong, kind, vendor};
 
-/// What shows that a user is the one it says.
+/// The proof of a user's identity in a login.
 #[derive(Clone, Copy)]
 pub enum LoginProof<'a> {
-    /// An EAP packet from the peer (RFC 3579, RFC 4072), which is passed through as it is.
+    /// An EAP packet from the peer, forwarded unchanged (RFC 3579, RFC 4072).
     Eap(&'a [u8]),
-    /// A password (RFC 2865 §5.2), at most 128 octets: by RADIUS hidden, by Diameter in clear.
+    /// A password (RFC 2865 §5.2) of at most 128 octets: hidden over RADIUS, clear over Diameter.
     Pap(&'a [u8]),
     /// A CHAP response (RFC 1994).
     Chap(ChapResponse<'a>),
@@ -24,7 +24,7 @@ pub enum LoginProof<'a> {
 }
 
 impl fmt::Debug for LoginProof<'_> {
-    /// Its kind alone.
+    /// Prints the kind only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Eap(_) => "Eap",
@@ -36,7 +36,7 @@ impl fmt::Debug for LoginProof<'_> {
     }
 }
 
-/// A response to a CHAP challenge, from a peer or made here.
+/// A response to a CHAP challenge, received or computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChapResponse<'a> {
     /// The Identifier of challenge and response.
@@ -48,30 +48,30 @@ pub struct ChapResponse<'a> {
 }
 
 impl<'a> ChapResponse<'a> {
-    /// What one who knows the password answers (RFC 1994 §4.1).
+    /// Computes the response to a challenge (RFC 1994 §4.1).
     #[must_use]
     pub fn from_password(identifier: u8, challenge: &'a [u8], password: &[u8]) -> Self {
         Self { identifier, challenge, response: md5(&[&[identifier], password, challenge]) }
     }
 }
 
-/// A response to an MS-CHAP challenge, from a peer or made here.
+/// A response to an MS-CHAP challenge, received or computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MsChapResponse {
     /// The Identifier of challenge and response.
     pub identifier: u8,
     /// The challenge.
     pub challenge: [u8; 8],
-    /// LAN Manager's response; zeros where there is none.
+    /// The LAN Manager response, or zeros.
     pub lm_response: [u8; 24],
-    /// Windows NT's response; zeros where there is none.
+    /// The NT response, or zeros.
     pub nt_response: [u8; 24],
-    /// Whether the NT response is to be looked at first (RFC 2548 §2.1.3, Flags).
+    /// True if the NT response is preferred (RFC 2548 §2.1.3, Flags).
     pub use_nt: bool,
 }
 
 impl MsChapResponse {
-    /// What one who knows the password answers (RFC 2433 §A.5), without LAN Manager's response.
+    /// Computes the response to a challenge (RFC 2433 §A.5), without the LAN Manager response.
     #[must_use]
     pub fn from_password(identifier: u8, challenge: [u8; 8], password: &[u8]) -> Self {
         let nt_response = mschap::v1_response(&challenge, &nt_hash(password));
@@ -79,7 +79,7 @@ impl MsChapResponse {
     }
 }
 
-/// A response to an MS-CHAPv2 challenge, from a peer or made here.
+/// A response to an MS-CHAPv2 challenge, received or computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MsChapV2Response {
     /// The Identifier of challenge and response.
@@ -93,7 +93,7 @@ pub struct MsChapV2Response {
 }
 
 impl MsChapV2Response {
-    /// What one who knows the password answers (RFC 2759 §8.1), and what the server must say to that.
+    /// Computes the response to a challenge (RFC 2759 §8.1), and the expected proof of the server.
     #[must_use]
     pub fn from_password(
         identifier: u8,
@@ -110,29 +110,29 @@ impl MsChapV2Response {
     }
 }
 
-/// What an accepting server must say to an MS-CHAPv2 response.
+/// The expected proof of an accepting server for MS-CHAPv2.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpectedServerProof {
     success: [u8; mschap::AUTHENTICATOR_RESPONSE_LEN],
     keys: mschap::MppeKeys,
 }
 
-/// A server does not know the password that it accepted.
+/// An accepting server does not prove that it knows the password.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum ProofError {
     /// Its authenticator response is missing or wrong (RFC 2759 §5).
     #[error("the server's authenticator response is missing or wrong")]
     Response,
-    /// It sends keys that do not follow from the password (RFC 3079 §3).
+    /// Its keys do not derive from the password (RFC 3079 §3).
     #[error("the server's keys do not follow from the password")]
     Keys,
 }
 
 impl ExpectedServerProof {
-    /// Whether the reply that accepts is of a server that knows the password, as far as it shows.
+    /// Checks that the accepting server knows the password, as far as the reply proves it.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The missing or wrong part.
     pub fn verify_reply(&self, reply: &AccessReply) -> Result<(), ProofError> {
         let proof = reply.ms_chap2_success().filter(|proof| constant_time_eq(proof, &self.success));
         proof.ok_or(ProofError::Response)?;
@@ -186,7 +186,7 @@ impl LoginProof<'_> {
             _ => None,
         }
     }
-    /// Appends what an AA-Request has no AVP of its own for: Microsoft's AVPs, with the numbers that it gave the attributes.
+    /// Appends the proofs without an AVP of AA-Request: Microsoft's AVPs, with the numbers of its attributes.
     pub(crate) fn append_avps(&self, avps: &mut AvpBuf) {
         if let Some((challenge, kind, value)) = self.microsoft_response() {
             let id = |kind: u8| AvpId::of_vendor(vendor::MICROSOFT, kind.into(), false);

@@ -1,4 +1,4 @@
-//! Accounting: what an AAA server is told of a session (RFC 2866, RFC 6733 §9).
+//! Accounting records: an access server's reports of sessions to the AAA server (RFC 2866, RFC 6733 §9).
 
 use crate::NasPort;
 use crate::prefix::ipv6_prefix;
@@ -10,43 +10,43 @@ use usher_core::Duration;
 use usher_diameter::accounting::RecordType;
 use usher_radius::attribute::{AttributeList, ValueTooLong, kind};
 
-/// What a record of accounting says has happened (RFC 2866 §5.1, RFC 6733 §9.8.1).
+/// The kind of an accounting record (RFC 2866 §5.1, RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecordKind {
-    /// A session has begun.
+    /// A session has started.
     Start,
-    /// It goes on.
+    /// The session continues.
     Interim,
-    /// It has ended.
+    /// The session has ended.
     Stop,
-    /// The access server begins anew: none of its earlier sessions is left. Of RADIUS alone (RFC 2866 §5.1).
+    /// The access server has restarted, and all its earlier sessions have ended. RADIUS only (RFC 2866 §5.1).
     On,
-    /// The access server ends, and with it all its sessions. Of RADIUS alone.
+    /// The access server stops, and all its sessions end. RADIUS only.
     Off,
 }
 
 impl RecordKind {
-    /// Whether it is of the access server, and of no session.
+    /// True if it concerns the access server and no session.
     pub(crate) const fn is_of_server(self) -> bool {
         matches!(self, Self::On | Self::Off)
     }
 }
 
-/// Why a session has ended: Acct-Terminate-Cause (RFC 2866 §5.10).
+/// The cause of a session's end: Acct-Terminate-Cause (RFC 2866 §5.10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TerminateCause {
-    /// The user wanted so.
+    /// The user requested it.
     #[default]
     UserRequest = 1,
-    /// The line below went down.
+    /// The link went down.
     LostCarrier = 2,
-    /// Service can be provided no longer, such as when the user's connection to a host was lost.
+    /// The service is no longer available, such as after the loss of the user's connection to a host.
     LostService = 3,
-    /// Nothing was heard for the Idle-Timeout.
+    /// The user was silent for the Idle-Timeout.
     IdleTimeout = 4,
     /// The Session-Timeout passed.
     SessionTimeout = 5,
-    /// The administrator, or the AAA server in his stead, ended it.
+    /// The administrator or the AAA server ended it.
     AdminReset = 6,
     /// The administrator ended service on the NAS.
     AdminReboot = 7,
@@ -56,12 +56,12 @@ pub enum TerminateCause {
     NasError = 9,
     /// The NAS ended it for another reason.
     NasRequest = 10,
-    /// The user's host ended it out of order.
+    /// The user's host ended it irregularly.
     UserError = 17,
 }
 
 impl TerminateCause {
-    /// Those that there are.
+    /// All causes.
     const ALL: [Self; 11] = [
         Self::UserRequest,
         Self::LostCarrier,
@@ -75,17 +75,17 @@ impl TerminateCause {
         Self::NasRequest,
         Self::UserError,
     ];
-    /// That of this number (RFC 2866 §5.10); `None`: of none that is used here.
+    /// The cause of this number (RFC 2866 §5.10). `None` if it is not used here.
     #[must_use]
     pub fn from_radius_code(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| *cause as u32 == number)
     }
-    /// Its number (RFC 2866 §5.10).
+    /// The number of the cause (RFC 2866 §5.10).
     #[must_use]
     pub const fn radius_code(self) -> u32 {
         self as u32
     }
-    /// Termination-Cause: DIAMETER_LOGOUT (RFC 6733 §8.15), or that of the RADIUS cause (RFC 4005 §9.3.5).
+    /// Termination-Cause: DIAMETER_LOGOUT (RFC 6733 §8.15), or the RADIUS cause (RFC 4005 §9.3.5).
     pub(crate) const fn diameter_code(self) -> u32 {
         match self {
             Self::UserRequest => 1,
@@ -94,7 +94,7 @@ impl TerminateCause {
     }
 }
 
-/// What went through a session so far.
+/// The traffic of a session so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SessionTraffic {
     /// Octets from the user.
@@ -107,45 +107,45 @@ pub struct SessionTraffic {
     pub output_packets: u64,
 }
 
-/// A record of accounting, borrowed from who tells it.
+/// A borrowed accounting record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingRecord<'a> {
-    /// What has happened.
+    /// The kind.
     pub kind: RecordKind,
-    /// The session's name, unique among all of this NAS (Acct-Session-Id); over Diameter also the last part of its Session-Id.
+    /// Acct-Session-Id, unique for this NAS. Over Diameter it is also the last part of the Session-Id.
     pub session: &'a str,
-    /// Its number within the session, from zero (Accounting-Record-Number).
+    /// The record's number within the session, from zero (Accounting-Record-Number).
     pub number: u32,
-    /// Which start of the access server the session began in: with it a later one can name the session again, whose Session-Id over
-    /// Diameter has it. `None`: one of this start, which chance has named.
+    /// The start of the access server in which the session began. The Session-Id over Diameter contains it, so a later
+    /// start can identify the session again. `None` for this start.
     pub start: Option<u32>,
-    /// User-Name: that of the reply that let the user in, where it has one, else that of the request (RFC 2865 §5.1); empty:
-    /// none. Over Diameter UTF-8.
+    /// User-Name: that of the accepting reply, if any, else that of the request (RFC 2865 §5.1). Empty omits it. UTF-8
+    /// over Diameter.
     pub name: &'a [u8],
-    /// Where the user is.
+    /// The user's port.
     pub port: NasPort<'a>,
-    /// How long the session has lasted (Acct-Session-Time); a start has none.
+    /// The session's duration so far (Acct-Session-Time). Unused in a start.
     pub lasted: Duration,
-    /// How long ago it happened: a record that an earlier start of the access server still owed (Acct-Delay-Time, RFC 2866 §5.2,
-    /// RFC 7155 §4.6.8).
+    /// The age of the record at creation, for records of an earlier start of the access server (Acct-Delay-Time, RFC
+    /// 2866 §5.2, RFC 7155 §4.6.8).
     pub ago: Duration,
-    /// What went through it; `None`: it was not counted. A start has none.
+    /// The traffic, or `None` if not counted. Unused in a start.
     pub traffic: Option<SessionTraffic>,
-    /// Why it ended; of meaning in a stop.
+    /// The cause of the end, for a stop.
     pub cause: TerminateCause,
-    /// Class of the reply that let the user in ([`Reply::classes`](crate::AccessReply::classes)), which the server is to be told
+    /// Class of the accepting reply ([`AccessReply::classes`](crate::AccessReply::classes)), which the NAS returns
     /// unchanged (RFC 2865 §5.25).
     pub classes: &'a [&'a [u8]],
     /// The user's IPv4 address.
     pub framed_ip: Option<Ipv4Addr>,
     /// The user's IPv6 prefix and its length.
     pub framed_ipv6_prefix: Option<(Ipv6Addr, u8)>,
-    /// What else is to be said, such as Acct-Multi-Session-Id.
+    /// Further attributes, such as Acct-Multi-Session-Id.
     pub attributes: Option<&'a AttributeList>,
 }
 
 impl<'a> AccountingRecord<'a> {
-    /// A record that says no more than this.
+    /// Returns a record without optional parts.
     #[must_use]
     pub const fn new(kind: RecordKind, session: &'a str, number: u32) -> Self {
         Self {
@@ -170,7 +170,7 @@ impl<'a> AccountingRecord<'a> {
         let seconds = || u32::try_from(self.lasted.as_secs()).unwrap_or(u32::MAX);
         matches!(self.kind, RecordKind::Interim | RecordKind::Stop).then(seconds)
     }
-    /// What was counted, where that is said.
+    /// The traffic, if counted and not a start.
     pub(crate) fn reported_traffic(&self) -> Option<SessionTraffic> {
         self.traffic.filter(|_| matches!(self.kind, RecordKind::Interim | RecordKind::Stop))
     }
@@ -184,7 +184,7 @@ impl<'a> AccountingRecord<'a> {
             RecordKind::Off => 8,
         }
     }
-    /// Accounting-Record-Type (RFC 6733 §9.8.1); `None`: Diameter tells nothing of the kind.
+    /// Accounting-Record-Type (RFC 6733 §9.8.1). `None` if Diameter has no such record.
     pub(crate) const fn record_type(&self) -> Option<RecordType> {
         match self.kind {
             RecordKind::Start => Some(RecordType::Start),
@@ -193,7 +193,7 @@ impl<'a> AccountingRecord<'a> {
             RecordKind::On | RecordKind::Off => None,
         }
     }
-    /// Appends how long it lasted, why it ended, what was counted, and what the user was given.
+    /// Appends duration, cause of the end, traffic and assigned addresses.
     pub(crate) fn append_usage(&self, a: &mut AttributeList) -> Result<(), ValueTooLong> {
         if let Some(seconds) = self.session_seconds() {
             a.push_u32(kind::ACCT_SESSION_TIME, seconds);
@@ -232,15 +232,15 @@ impl<'a> AccountingRecord<'a> {
     }
 }
 
-/// The Acct-Session-Id of the `number`-th session since a start; 0 names what is told of the start itself. Its first digits tell
-/// sessions apart, so that a few of them name one.
+/// The Acct-Session-Id of the `number`-th session since a start; 0 is for records of the start itself. Its first digits
+/// differ between sessions, so that a short prefix identifies one.
 #[must_use]
 pub fn session_id(start: u32, number: u32) -> String {
     format!("{:08x}{start:08x}", number.wrapping_mul(SPREAD))
 }
 
-/// The start that an Acct-Session-Id is of. Version 0.2.0 had its digits first and the number behind them: of the two the number is the
-/// small one.
+/// The start in an Acct-Session-Id. Version 0.2.0 wrote the start first and a plain number after it. Of the two
+/// readings the one with the smaller number is right.
 #[must_use]
 pub fn start_of(session: &str) -> Option<u32> {
     let half = |range| u32::from_str_radix(session.get(range)?, 16).ok();
@@ -248,9 +248,9 @@ pub fn start_of(session: &str) -> Option<u32> {
     Some(if first.wrapping_mul(GATHER) <= last { last } else { first })
 }
 
-/// The golden ratio of 32 bits: odd, so that no two numbers have one image, and neighbours are far apart.
+/// The golden ratio of 32 bits. It is odd, so the product is unique, and neighbours are far apart.
 const SPREAD: u32 = 0x9e37_79b1;
-/// What undoes it.
+/// The inverse of [`SPREAD`].
 const GATHER: u32 = 0x0e8b_2f51;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What an AAA server says of a user, whether RADIUS attributes or Diameter AVPs carry it.
+//! An AAA server's reply about a user, as RADIUS attributes or Diameter AVPs.
 //!
-//! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
-//! RADIUS hides and for tunnels.
+//! The first 256 AVP codes are RADIUS's attribute numbers, with the same encoding of values (RFC 6733 §4.1). Hidden
+//! values and tunnels differ.
 
 use crate::LoginContinuation;
 use crate::prefix::of_value;
@@ -16,10 +16,9 @@ use usher_diameter::{ResultCode, codes};
 use usher_radius::attribute::{AttributeValue, DataType, HideError, TaggedValue, kind, vendor};
 use usher_radius::client::{MppeKeys, RadiusReply};
 
-/// What an AAA server says of a user: the whole of its answer, or of what it asks for later. It is read where it is asked
-/// for.
+/// An AAA server's reply or later request about a user. Values are parsed on access.
 ///
-/// Of an attribute that should be there once, the first counts.
+/// Of an attribute that should occur once, the first counts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessReply(pub(crate) ReplyContent);
 
@@ -30,7 +29,7 @@ pub(crate) enum ReplyContent {
 }
 
 impl fmt::Debug for AccessReply {
-    /// By which protocol, and how long it is: it may hold keys.
+    /// Prints the protocol and the length only, since the reply may contain keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             ReplyContent::Radius(r) => write!(f, "Reply({}, {} octets)", r.code, r.attributes.len()),
@@ -44,11 +43,11 @@ impl fmt::Debug for AccessReply {
 /// Framed-IP-Address (RFC 2865 §5.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FramedAddress {
-    /// The user has this one.
+    /// The user's address.
     Address(Ipv4Addr),
-    /// The NAS chooses one (255.255.255.254).
+    /// The NAS chooses an address (255.255.255.254).
     NasChooses,
-    /// The user may choose one (255.255.255.255).
+    /// The user may choose an address (255.255.255.255).
     UserChooses,
 }
 
@@ -62,7 +61,7 @@ const AUTH_REQUEST_TYPE: u32 = codes::AUTH_REQUEST_TYPE.code;
 const MULTI_ROUND_TIME_OUT: u32 = codes::MULTI_ROUND_TIME_OUT.code;
 const AUTHORIZATION_LIFETIME: u32 = codes::AUTHORIZATION_LIFETIME.code;
 
-/// How the attributes are written that are read here and have a form.
+/// The data types of the structured attributes read here.
 const fn data_type(number: u8) -> Option<DataType> {
     Some(match number {
         kind::SERVICE_TYPE
@@ -85,7 +84,7 @@ fn is_formed(number: u8, value: &[u8]) -> bool {
 }
 
 impl AccessReply {
-    /// Whether everything that has a form has it. "If an Attribute is received in an Access-Accept, Access-Reject or
+    /// True if every structured attribute is valid. "If an Attribute is received in an Access-Accept, Access-Reject or
     /// Access-Challenge packet with an invalid length, the packet MUST either be treated as an Access-Reject or else
     /// silently discarded" (RFC 2865 §5).
     pub(crate) fn is_sound(&self) -> bool {
@@ -95,7 +94,7 @@ impl AccessReply {
                 number => is_formed(number, a.value),
             }),
             ReplyContent::Diameter(_, avps) => {
-                // Auth-Request-Type is in every answer (RFC 7155 §3.2, RFC 4072 §3.2).
+                // RFC 7155 §3.2, RFC 4072 §3.2: every answer has Auth-Request-Type.
                 let mut has_type = false;
                 for a in avps.as_sequence() {
                     let sound = match (a.vendor, a.code) {
@@ -116,7 +115,7 @@ impl AccessReply {
         }
     }
 
-    /// The first value of a number that both protocols give a meaning to (RFC 6733 §4.1): an attribute's, or that AVP's.
+    /// The first value of a number that RADIUS and Diameter share (RFC 6733 §4.1).
     #[must_use]
     pub fn value(&self, number: u8) -> Option<&[u8]> {
         match &self.0 {
@@ -126,7 +125,7 @@ impl AccessReply {
             }
         }
     }
-    /// All values of such a number, in their order.
+    /// All values of a shared number, in their order.
     pub fn values(&self, number: u8) -> impl Iterator<Item = &[u8]> {
         let (attributes, avps) = match &self.0 {
             ReplyContent::Radius(r) => (Some(r.attributes.get_all(number)), None),
@@ -136,7 +135,7 @@ impl AccessReply {
         };
         attributes.into_iter().flatten().chain(avps.into_iter().flatten().map(|a| a.data))
     }
-    /// The first value of a vendor's number (RFC 2865 §5.26): an attribute's, or that AVP's.
+    /// The first value of a vendor's attribute (RFC 2865 §5.26) or AVP.
     #[must_use]
     pub fn vendor_value(&self, vendor: u32, number: u8) -> Option<&[u8]> {
         match &self.0 {
@@ -156,7 +155,7 @@ impl AccessReply {
         core::str::from_utf8(self.value(number)?).ok()
     }
 
-    /// Result-Code, where Diameter carried it.
+    /// The Result-Code, over Diameter.
     #[must_use]
     pub const fn result_code(&self) -> Option<u32> {
         match &self.0 {
@@ -164,7 +163,7 @@ impl AccessReply {
             ReplyContent::Diameter(result, _) => Some(result.0),
         }
     }
-    /// Puts the EAP packet for the peer in the place of what `out` holds; false where there is none.
+    /// Replaces the content of `out` by the EAP packet for the peer. Returns false if there is none.
     pub fn read_eap(&self, out: &mut Vec<u8>) -> bool {
         out.clear();
         match &self.0 {
@@ -176,8 +175,8 @@ impl AccessReply {
             }
         }
     }
-    /// What the answer to a challenge is to tell the server again, in the place of what `next` holds; of a reply that let
-    /// the user in, what the request to [authenticate it again](Self::reauthentication_delay) is to tell (RFC 2865 §5.24).
+    /// Replaces the content of `next` by the state for the answer to a challenge. For an accept it is the state for the
+    /// [reauthentication](Self::reauthentication_delay) (RFC 2865 §5.24).
     pub fn fill_continuation(&self, next: &mut LoginContinuation) {
         let (mut host, mut state) = (&[][..], &[][..]);
         match &self.0 {
@@ -192,11 +191,11 @@ impl AccessReply {
         }
         next.set_state(host, state);
     }
-    /// The keys that the server and the peer have agreed on (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3);
-    /// `None`: it sent none, or not both.
+    /// The keys of server and peer (RFC 2548 §2.4; EAP-Master-Session-Key, RFC 4072 §4.1.3). `None` unless both are
+    /// present.
     ///
     /// # Errors
-    /// They do not decrypt to a sensible length.
+    /// The decrypted length is invalid.
     pub fn mppe_keys(&self) -> Result<Option<MppeKeys>, HideError> {
         match &self.0 {
             ReplyContent::Radius(r) => r.mppe_keys(),
@@ -208,40 +207,41 @@ impl AccessReply {
             }
         }
     }
-    /// The keys of an MS-CHAP login (RFC 2548 §2.4.1); MS-CHAPv2's are [`keys`](Self::mppe_keys). Diameter has no AVP for them.
+    /// The keys of an MS-CHAP login (RFC 2548 §2.4.1). For MS-CHAPv2 use [`mppe_keys`](Self::mppe_keys). Diameter has
+    /// no AVP for them.
     ///
     /// # Errors
-    /// They have not the length that they must have.
+    /// The length is invalid.
     pub fn ms_chap_keys(&self) -> Result<Option<MsChapKeys>, HideError> {
         match &self.0 {
             ReplyContent::Radius(r) => r.ms_chap_keys(),
             ReplyContent::Diameter(..) => Ok(None),
         }
     }
-    /// The master session key of an EAP method (RFC 3748 §7.10), where the keys are one.
+    /// The master session key of an EAP method (RFC 3748 §7.10), if the keys are one.
     ///
     /// # Errors
-    /// As those of [`keys`](Self::mppe_keys).
+    /// As for [`mppe_keys`](Self::mppe_keys).
     pub fn msk(&self) -> Result<Option<SecretValue<[u8; 64]>>, HideError> {
         Ok(self.mppe_keys()?.and_then(|keys| keys.msk()))
     }
 
-    /// User-Name: what records of accounting are to say in the place of the name that the user gave (RFC 2865 §5.1).
+    /// User-Name, which replaces the user's own name in accounting records (RFC 2865 §5.1).
     #[must_use]
     pub fn user_name(&self) -> Option<&[u8]> {
         self.value(kind::USER_NAME)
     }
-    /// Reply-Message: lines that the user may be shown (RFC 2865 §5.18).
+    /// Reply-Message: lines to show to the user (RFC 2865 §5.18).
     pub fn reply_messages(&self) -> impl Iterator<Item = &[u8]> {
         self.values(kind::REPLY_MESSAGE)
     }
-    /// Class: what records of accounting are to say unchanged (RFC 2865 §5.25).
+    /// Class, which accounting records return unchanged (RFC 2865 §5.25).
     pub fn classes(&self) -> impl Iterator<Item = &[u8]> {
         self.values(kind::CLASS)
     }
-    /// Session-Timeout: how long the session may last (RFC 2865 §5.27); of a challenge, how long the user may take to answer
-    /// (RFC 3579 §2.3; Multi-Round-Time-Out, RFC 6733 §8.19). `None`: without end, as Diameter's zero says too (RFC 6733
-    /// §8.13).
+    /// Session-Timeout: the maximum duration of the session (RFC 2865 §5.27). In a challenge it is the user's time to
+    /// answer (RFC 3579 §2.3; Multi-Round-Time-Out, RFC 6733 §8.19). `None` for no limit, which is zero in Diameter
+    /// (RFC 6733 §8.13).
     #[must_use]
     pub fn session_timeout(&self) -> Option<Duration> {
         let lasts = self.duration_value(kind::SESSION_TIMEOUT);
@@ -250,9 +250,9 @@ impl AccessReply {
         let rounds = avps.as_sequence().get(codes::MULTI_ROUND_TIME_OUT).and_then(seconds);
         rounds.or(lasts.filter(|lasts| !lasts.is_zero()))
     }
-    /// When the user is to be authenticated again, instead of being sent away: after the Session-Timeout, where
-    /// Termination-Action says so (RFC 3580 §3.17); after Authorization-Lifetime (RFC 6733 §8.9), of which zero is at once and
-    /// all ones is never.
+    /// The time until the user must be authenticated again. Over RADIUS it is the Session-Timeout, if
+    /// Termination-Action requests it (RFC 3580 §3.17). Over Diameter it is Authorization-Lifetime (RFC 6733 §8.9):
+    /// zero is immediately, all ones never.
     #[must_use]
     pub fn reauthentication_delay(&self) -> Option<Duration> {
         match &self.0 {
@@ -266,12 +266,12 @@ impl AccessReply {
             }
         }
     }
-    /// Idle-Timeout: how long the user may send nothing (RFC 2865 §5.28).
+    /// Idle-Timeout: the maximum silence of the user (RFC 2865 §5.28).
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.duration_value(kind::IDLE_TIMEOUT)
     }
-    /// Acct-Interim-Interval: how often the server is to be told of the session (RFC 2869 §5.16).
+    /// Acct-Interim-Interval: the interval of interim records (RFC 2869 §5.16).
     #[must_use]
     pub fn interim_interval(&self) -> Option<Duration> {
         self.duration_value(kind::ACCT_INTERIM_INTERVAL)
@@ -291,7 +291,7 @@ impl AccessReply {
     pub fn framed_mtu(&self) -> Option<u32> {
         self.u32_value(kind::FRAMED_MTU)
     }
-    /// Framed-IP-Address: the user's IPv4 address, or who chooses it.
+    /// Framed-IP-Address: the user's IPv4 address, or the side that chooses it.
     #[must_use]
     pub fn framed_ip_address(&self) -> Option<FramedAddress> {
         Some(match self.u32_value(kind::FRAMED_IP_ADDRESS)? {
@@ -300,12 +300,12 @@ impl AccessReply {
             bits => FramedAddress::Address(Ipv4Addr::from_bits(bits)),
         })
     }
-    /// Framed-IP-Netmask (RFC 2865 §5.9): of a network that is routed to the user.
+    /// Framed-IP-Netmask (RFC 2865 §5.9), for a network that is routed to the user.
     #[must_use]
     pub fn framed_ip_netmask(&self) -> Option<Ipv4Addr> {
         self.u32_value(kind::FRAMED_IP_NETMASK).map(Ipv4Addr::from_bits)
     }
-    /// Framed-Pool: the pool of the NAS that an address is to be of (RFC 2869 §5.18).
+    /// Framed-Pool: the NAS's pool for the user's address (RFC 2869 §5.18).
     #[must_use]
     pub fn framed_pool(&self) -> Option<&str> {
         self.text_value(kind::FRAMED_POOL)
@@ -323,16 +323,16 @@ impl AccessReply {
     pub fn framed_interface_id(&self) -> Option<[u8; 8]> {
         self.value(kind::FRAMED_INTERFACE_ID)?.try_into().ok()
     }
-    /// Framed-IPv6-Pool: the pool of the NAS that a prefix of the link is to be of (RFC 3162 §2.6).
+    /// Framed-IPv6-Pool: the NAS's pool for the link's prefix (RFC 3162 §2.6).
     #[must_use]
     pub fn framed_ipv6_pool(&self) -> Option<&str> {
         self.text_value(kind::FRAMED_IPV6_POOL)
     }
-    /// Delegated-IPv6-Prefix: the prefixes that the user may give to others, with their lengths (RFC 4818).
+    /// Delegated-IPv6-Prefix: the prefixes delegated to the user, with their lengths (RFC 4818).
     pub fn delegated_ipv6_prefixes(&self) -> impl Iterator<Item = (Ipv6Addr, u8)> {
         self.values(kind::DELEGATED_IPV6_PREFIX).filter_map(of_value)
     }
-    /// Delegated-IPv6-Prefix-Pool: the pool of the NAS that such a prefix is to be of (RFC 6911 §3.4).
+    /// Delegated-IPv6-Prefix-Pool: the NAS's pool for a delegated prefix (RFC 6911 §3.4).
     #[must_use]
     pub fn delegated_ipv6_prefix_pool(&self) -> Option<&str> {
         self.text_value(kind::DELEGATED_IPV6_PREFIX_POOL)
@@ -347,19 +347,19 @@ impl AccessReply {
         });
         v4.chain(self.values(kind::DNS_SERVER_IPV6_ADDRESS).filter_map(parse_ipv6).map(IpAddr::from))
     }
-    /// Filter-Id: the filters of the NAS that the user's packets go through (RFC 2865 §5.11).
+    /// Filter-Id: the NAS's filters for the user's packets (RFC 2865 §5.11).
     pub fn filter_ids(&self) -> impl Iterator<Item = &str> {
         self.values(kind::FILTER_ID).filter_map(|id| core::str::from_utf8(id).ok())
     }
-    /// WISPr-Bandwidth-Max-Up and WISPr-Bandwidth-Max-Down: how fast the user may send and receive, bit/s.
+    /// WISPr-Bandwidth-Max-Up and WISPr-Bandwidth-Max-Down: the user's maximum rates, bit/s.
     #[must_use]
     pub fn bandwidth(&self) -> (Option<u32>, Option<u32>) {
         let [up, down] = [vendor::WISPR_BANDWIDTH_MAX_UP, vendor::WISPR_BANDWIDTH_MAX_DOWN]
             .map(|number| self.vendor_value(vendor::WISPR, number)?.try_into().ok().map(u32::from_be_bytes));
         (up, down)
     }
-    /// The user's VLAN: a number from 1 to 4094 in digits, or a name that the NAS knows. It is the Tunnel-Private-Group-Id of
-    /// the first tunnel of type VLAN over 802 (RFC 3580 §3.31).
+    /// The user's VLAN: a number from 1 to 4094 in digits, or a name configured on the NAS. It is the
+    /// Tunnel-Private-Group-Id of the first tunnel of type VLAN over 802 (RFC 3580 §3.31).
     #[must_use]
     pub fn vlan(&self) -> Option<&str> {
         let group = match &self.0 {
@@ -395,12 +395,12 @@ impl AccessReply {
     pub fn ms_chap2_success(&self) -> Option<&[u8]> {
         self.vendor_value(vendor::MICROSOFT, vendor::MS_CHAP2_SUCCESS)?.get(1..43)
     }
-    /// MS-CHAP-Error: why the server turned the peer away, in words for the peer's software (RFC 2548 §2.1.5).
+    /// MS-CHAP-Error: the reason for the reject, for the peer's software (RFC 2548 §2.1.5).
     #[must_use]
     pub fn ms_chap_error(&self) -> Option<&[u8]> {
         self.vendor_value(vendor::MICROSOFT, vendor::MS_CHAP_ERROR)?.get(1..)
     }
-    /// How many attributes or AVPs there are.
+    /// The number of attributes or AVPs.
     #[must_use]
     pub fn attribute_count(&self) -> usize {
         match &self.0 {

@@ -1,27 +1,27 @@
-//! A question to an AAA server: may this user in?
+//! A login request to an AAA server.
 
 use crate::{LoginProof, NasPort};
 use alloc::vec::Vec;
 use usher_radius::attribute::AttributeList;
 
-/// A question, borrowed from who asks it.
+/// A borrowed login request.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRequest<'a> {
-    /// User-Name: for EAP the identity that the peer gave, with every round (RFC 3579 §2.1). At least one octet; over
-    /// Diameter UTF-8.
+    /// User-Name of at least one octet. For EAP it is the peer's identity, in every round (RFC 3579 §2.1). UTF-8 over
+    /// Diameter.
     pub name: &'a [u8],
-    /// Where the user is.
+    /// The user's port.
     pub port: NasPort<'a>,
-    /// What shows that it is that user.
+    /// The proof of the user's identity.
     pub proof: LoginProof<'a>,
-    /// What the reply before, which this answers, wants to be told again; `None`: this is the first question.
+    /// The state of the previous reply. `None` in the first request.
     pub continues: Option<&'a LoginContinuation>,
-    /// What else is to be said, such as Connect-Info.
+    /// Further attributes, such as Connect-Info.
     pub attributes: Option<&'a AttributeList>,
 }
 
 impl<'a> AccessRequest<'a> {
-    /// The first question for a user, without a port.
+    /// Returns the first request of a login, without a port.
     #[must_use]
     pub const fn new(name: &'a [u8], proof: LoginProof<'a>) -> Self {
         let port = NasPort { number: None, id: None, calling_station: None, called_station: None, mtu: None };
@@ -29,18 +29,18 @@ impl<'a> AccessRequest<'a> {
     }
 }
 
-/// What ties the rounds of one login together: State (RFC 2865 §5.24), and over Diameter the server that gave it.
-/// Empty before the first round. [`Reply::continuation`](crate::AccessReply::fill_continuation) fills it in.
+/// The state that ties the rounds of a login together: State (RFC 2865 §5.24), and over Diameter the server's name.
+/// Empty before the first round. [`AccessReply::fill_continuation`](crate::AccessReply::fill_continuation) fills it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoginContinuation(Vec<u8>);
 
 impl LoginContinuation {
-    /// Of a login that has not begun.
+    /// Returns the state of a new login.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
-    /// The server's name behind its length, and the State that it gave; a name that is too long is left out.
+    /// Sets the server's name and its State. A name that is too long is omitted.
     pub(crate) fn set_state(&mut self, host: &[u8], state: &[u8]) {
         self.0.clear();
         self.0.reserve(1 + host.len() + state.len());
@@ -49,7 +49,7 @@ impl LoginContinuation {
         self.0.extend_from_slice(host);
         self.0.extend_from_slice(state);
     }
-    /// The server's name and the State; empty where there is none.
+    /// The server's name and the State, each possibly empty.
     pub(crate) fn host_and_state(&self) -> (&[u8], &[u8]) {
         self.0.split_first().and_then(|(&n, rest)| rest.split_at_checked(n.into())).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Names that are worth nothing: those outside of a tunnel.
+//! User names of EAP methods whose outer identity proves nothing.
 //!
-//! By PEAP, EAP-TTLS and their like a user proves within a tunnel who it is, to the AAA server alone, and may have called itself
-//! anybody outside of it. Only that server's User-Name says then whom it has let in. By EAP-TLS it proves that it has a certificate, and
-//! may have called itself somebody else whom that does not name, unless the AAA server compares the two, which not each does.
+//! PEAP, EAP-TTLS and similar methods prove an identity inside a tunnel, and the outer identity may be anything. Only
+//! the AAA server's User-Name then identifies the user. EAP-TLS proves a certificate. Unless the AAA server compares
+//! the two, the outer identity may differ from the certificate's.
 
 use alloc::vec::Vec;
 
@@ -13,29 +13,29 @@ const TUNNELLED: [u8; 4] = [21, 25, 43, 55];
 /// EAP-TLS (RFC 5216).
 const TLS: u8 = 13;
 
-/// The method of an EAP packet, where that is a response.
+/// The method of an EAP packet, if it is a response.
 fn response_method(packet: &[u8]) -> Option<u8> {
     match *packet {
-        // The same types, written as expanded ones of vendor 0 (RFC 3748 §5.7).
+        // RFC 3748 §5.7: the same types in expanded form, with vendor 0.
         [RESPONSE, _, _, _, 254, 0, 0, 0, 0, 0, 0, kind, ..] | [RESPONSE, _, _, _, kind, ..] => Some(kind),
         _ => None,
     }
 }
 
-/// Whether an EAP packet is a response of a method that has another within it, with a name of its own.
+/// True if an EAP packet is a response of a tunnelled method, which has an inner identity.
 #[must_use]
 pub fn is_tunnelled(packet: &[u8]) -> bool {
     response_method(packet).is_some_and(|kind| TUNNELLED.contains(&kind))
 }
 
-/// Whether an EAP packet is a response of EAP-TLS, whose name is the certificate's.
+/// True if an EAP packet is a response of EAP-TLS, whose identity is the certificate's.
 #[must_use]
 pub fn is_by_certificate(packet: &[u8]) -> bool {
     response_method(packet) == Some(TLS)
 }
 
-/// How somebody is called of whom nobody has said who it is: by the name that it gave outside of a tunnel, and by what is its alone,
-/// such as `"session 0a0b0c0d00000001"`, so that no other session, address or record is taken for its own.
+/// The fallback user name when the AAA server sends none. It combines the outer identity with a unique text, such as
+/// `"session 0a0b0c0d00000001"`. No other session or record has that name.
 #[must_use]
 pub fn fallback_user_name(name: &[u8], what: &str) -> Vec<u8> {
     [name, b" within EAP, ", what.as_bytes()].concat()

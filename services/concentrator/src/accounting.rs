@@ -1,4 +1,4 @@
-//! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
+//! Accounting records (RFC 2866), and the dynamic authorization of AAA servers (RFC 5176, RFC 6733 §8).
 
 use crate::login::nonzero_limit;
 use crate::service::{AccessConcentrator, AccessConcentratorEvent, ConcentratorTimer, UnacknowledgedRecord};
@@ -14,7 +14,7 @@ use usher_access::{
 use usher_core::{Duration, Instant, Machine, WallTime};
 use usher_radius::attribute::{AttributeList, kind};
 
-/// What an AAA server may change of a session. The rates of vendors are among number 26.
+/// The attributes of a session that an AAA server may change. Vendors' rates are in number 26.
 const CHANGES: [u8; 5] = [
     kind::SESSION_TIMEOUT,
     kind::IDLE_TIMEOUT,
@@ -28,14 +28,14 @@ impl AccessConcentrator {
         self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting)
     }
 
-    /// Tells the AAA server of a session.
+    /// Sends an accounting record of a session.
     pub(crate) fn account_session(&mut self, now: Instant, id: u64, what: RecordKind) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let session = self.account_detached_session(now, session, what);
         self.sessions.insert(id, session);
     }
 
-    /// The same of one that is in nobody's hands.
+    /// Sends an accounting record of a session that is in no table.
     pub(crate) fn account_detached_session(
         &mut self,
         now: Instant,
@@ -53,7 +53,7 @@ impl AccessConcentrator {
             .and_then(|ipv6| ipv6.delegated)
             .map(|p| (p.address(), p.prefix_length()))
         {
-            // It fits an attribute.
+            // A prefix always fits an attribute.
             let _ = place.attributes.push_bytes(kind::DELEGATED_IPV6_PREFIX, &ipv6_prefix(prefix, bits));
         }
         let classes: Vec<&[u8]> = session.granted.classes.iter().map(|class| &class[..]).collect();
@@ -83,7 +83,7 @@ impl AccessConcentrator {
         session
     }
 
-    /// Sends a record, of which the log says that it is owed where it is `logged`; false: it cannot be sent.
+    /// Sends a record; false if it cannot be sent. `logged` records are marked as unacknowledged in the session log.
     fn send_record(&mut self, now: Instant, record: &AccountingRecord<'_>, logged: bool) -> bool {
         let token = self.allocate_token();
         let Some(aaa) = &mut self.aaa else { return false };
@@ -99,9 +99,9 @@ impl AccessConcentrator {
         sent
     }
 
-    /// Tells the AAA server that this one begins or ends: all sessions that it knows are over.
+    /// Sends Accounting-On or -Off of this concentrator, which ends all sessions that the AAA server knows.
     pub(crate) fn account_server(&mut self, now: Instant, what: RecordKind) {
-        // Diameter has no word for it.
+        // Diameter has no equivalent.
         let radius = self.aaa.as_ref().is_some_and(|aaa| aaa.radius_counters().is_some());
         if self.is_accounting_enabled() && radius {
             let name = usher_access::session_id(self.start, 0);
@@ -109,10 +109,10 @@ impl AccessConcentrator {
         }
     }
 
-    /// A session that an earlier start has left is over, and its Stop is owed.
+    /// Ends a session that an earlier start left open. Returns its Stop.
     pub(crate) fn end_lost_session(&mut self, now: Instant, lost: LostSession) -> UnacknowledgedStop {
         self.counters.sessions_lost += 1;
-        // Which number was the last nobody knows; this one no other record of it has had (RFC 6733 §9.8.3).
+        // The last Accounting-Record-Number is unknown. This number is new for the session (RFC 6733 §9.8.3).
         let stop =
             AccountingStop { cause: TerminateCause::NasError.radius_code(), record: u32::MAX, packets: None };
         let end = SessionEnd {
@@ -131,7 +131,7 @@ impl AccessConcentrator {
         UnacknowledgedStop { begin: lost.begin, end }
     }
 
-    /// The Stop of a session of an earlier start.
+    /// Sends the Stop of a session of an earlier start.
     pub(crate) fn account_unacknowledged_stop(&mut self, now: Instant, owed: &UnacknowledgedStop) {
         let UnacknowledgedStop { begin, end } = owed;
         let Some(stop) = end.stop.filter(|_| self.is_accounting_enabled()) else { return };
@@ -170,7 +170,7 @@ impl AccessConcentrator {
         self.send_record(now, &record, self.config.logged);
     }
 
-    /// The AAA server is told how a session is.
+    /// Sends an Interim-Update of a session.
     pub(crate) fn send_interim(&mut self, now: Instant, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Some((every, at)) = &mut session.interim {
@@ -201,7 +201,7 @@ impl AccessConcentrator {
         self.sessions.iter().filter_map(is_meant).collect()
     }
 
-    /// The AAA server wants something of sessions: of all that are meant, or of none.
+    /// Handles a dynamic authorization request. It applies to all selected sessions or to none.
     pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
         let meant = self.match_sessions(request);
         let unknown = || {
@@ -223,12 +223,12 @@ impl AccessConcentrator {
             }
             DynamicKind::Change if unknown() => Err(ErrorCause::InvalidAttributeValue),
             DynamicKind::Change => Ok(()),
-            // A host shows anew who it is when it negotiates its link anew, which a concentrator cannot make it do.
+            // A host reauthenticates when it renegotiates its link, which a concentrator cannot force.
             DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
         };
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
-            // It was asked just now.
+            // The request is still open in the client.
             let _ = aaa.handle_command(
                 now,
                 usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
@@ -261,13 +261,13 @@ impl AccessConcentrator {
             if let Some(before) = session.ends {
                 self.timers.remove(before, ConcentratorTimer::SessionEnd(id));
             }
-            // It lasts so long in all (RFC 2865 §5.27).
+            // RFC 2865 §5.27: Session-Timeout counts from the begin of the session.
             let lasts = nonzero_limit(Some(lasts)).or(self.config.limits.session_timeout);
             session.ends = lasts.map(|lasts| (session.since + lasts).max(now));
             if let Some(end) = session.ends {
                 self.timers.insert(end, ConcentratorTimer::SessionEnd(id));
             }
-            // One whose time was over while no server answered has time again.
+            // An overdue session in its grace time has time again.
             session.cause = None;
         }
         if let Some(idle) = content.idle_timeout().filter(|_| self.config.metered) {

@@ -1,4 +1,4 @@
-//! What hosts get: addresses and prefixes of the AAA server or of pools; and who has which.
+//! The addresses and prefixes of hosts, from the AAA server or from pools, and the table of their sessions.
 
 use crate::login::UserAuthorization;
 use crate::service::{AccessConcentrator, LoginFailure};
@@ -11,39 +11,39 @@ use usher_access::pool::Lease;
 use usher_core::address::is_host_address;
 use usher_ppp::{AddressAssignment, InterfaceIdentifier, Ipv4Assignment, Ipv6Assignment, Ipv6Prefix};
 
-/// What hosts get where an AAA server does not say otherwise.
+/// The default addresses for hosts, which an AAA server can override.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressingConfig {
-    /// This side's IPv4 address of every link; `None`: no host gets IPv4.
+    /// This side's IPv4 address on every link; `None`: no IPv4.
     pub local: Option<Ipv4Addr>,
-    /// Names of the pools of IPv4 addresses, the preferred first.
+    /// Names of the IPv4 pools, by preference.
     pub pools: Vec<String>,
-    /// Hosts may have IPv6.
+    /// True if hosts may have IPv6.
     pub ipv6: bool,
-    /// The pool of the prefixes of links, which hosts make addresses of.
+    /// The pool of link prefixes, from which hosts form addresses.
     pub prefix_pool: Option<String>,
-    /// The pool of the prefixes that hosts may give to networks behind them.
+    /// The pool of prefixes to delegate to networks behind hosts.
     pub delegated_pool: Option<String>,
     /// Name servers.
     pub dns: Vec<IpAddr>,
 }
 
-/// Who has which address and prefix. Prefixes never overlap.
+/// The sessions of assigned addresses and prefixes. Prefixes never overlap.
 #[derive(Debug, Default)]
 pub(crate) struct AssignedAddresses {
     ipv4: BTreeMap<Ipv4Addr, u64>,
-    /// By the first address: the last one, and whose they are.
+    /// The last address and the session, by the first address.
     ipv6: BTreeMap<u128, (u128, u64)>,
 }
 
-/// The first and the last address of a prefix.
+/// Returns the first and the last address of a prefix.
 fn prefix_bounds(prefix: Ipv6Prefix) -> (u128, u128) {
     let first = prefix.address().to_bits();
     (first, first | u128::MAX.checked_shr(prefix.prefix_length().into()).unwrap_or(0))
 }
 
 impl AssignedAddresses {
-    /// Whose an address is.
+    /// Returns the session of an address.
     pub(crate) fn holder_of_address(&self, address: IpAddr) -> Option<u64> {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.ipv4.get(&v4).copied(),
@@ -53,7 +53,7 @@ impl AssignedAddresses {
             }
         }
     }
-    /// Who has something of a prefix.
+    /// Returns a session that has a part of a prefix.
     fn holder_of_prefix(&self, prefix: Ipv6Prefix) -> Option<u64> {
         let (first, last) = prefix_bounds(prefix);
         let (_, (end, id)) = self.ipv6.range(..=last).next_back()?;
@@ -83,20 +83,20 @@ impl AssignedAddresses {
     }
 }
 
-/// The prefixes that a host has.
+/// Returns the prefixes of an assignment.
 pub(crate) fn assigned_prefixes(assignment: &AddressAssignment) -> impl Iterator<Item = Ipv6Prefix> {
     let ipv6 = assignment.ipv6.as_ref();
     ipv6.into_iter().flat_map(|ipv6| ipv6.prefix.into_iter().chain(ipv6.delegated))
 }
 
-/// Bits of the shortest prefix that an AAA server may give: as a network has of its registry (RFC 7020). What is shorter is a slip, and would
-/// lead others' packets to a host.
+/// Bits of the shortest prefix that an AAA server may assign: the usual size of a registry's allocation (RFC 7020). A
+/// shorter prefix is a mistake and would route others' packets to a host.
 const SHORTEST: u8 = 32;
-/// How many addresses or prefixes of pools are tried that overlap what others have, for one login.
+/// Maximum leases per login that are tried because they overlap with assigned ones.
 const TRIES: usize = 256;
 
 impl AccessConcentrator {
-    /// This side's address is nobody else's, though it be of a pool.
+    /// Reserves this side's address, even if it is in a pool.
     pub(crate) fn claim_local(&mut self) {
         if let Some(local) = self.config.addressing.local {
             self.pools.claim(Lease::Address(local.into()), self.hash.hash_one(local));
@@ -108,7 +108,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// Who has something of what an AAA server gives a user.
+    /// Returns the sessions that have a part of the addresses that an AAA server assigns to a user.
     pub(crate) fn conflicting_sessions(&self, granted: &UserAuthorization) -> Vec<u64> {
         let address =
             granted.address.and_then(|address| self.assigned_addresses.holder_of_address(address.into()));
@@ -119,8 +119,9 @@ impl AccessConcentrator {
         address.into_iter().chain(prefixes).collect()
     }
 
-    /// Of pools of these names the first that has something left that overlaps nothing that others have: an AAA server may have
-    /// given them a prefix of another length than the pool's. What does stays taken as long as theirs.
+    /// Leases from the first of these pools with a lease that overlaps no assigned one. Overlaps arise if an AAA server
+    /// assigns a prefix of another length than the pool's. An overlapping lease stays reserved as long as the assigned
+    /// one.
     fn lease_without_overlap(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
         for _ in 0..TRIES {
             let lease = self.lease_from_pools(names, prefix, user)?;
@@ -138,7 +139,7 @@ impl AccessConcentrator {
         None
     }
 
-    /// Of pools of these names the first that has something left.
+    /// Leases from the first of these pools that is not exhausted.
     fn lease_from_pools(&mut self, names: &[&str], prefix: bool, user: &[u8]) -> Option<Lease> {
         let holder = self.hash.hash_one(user);
         names.iter().find_map(|name| {
@@ -147,7 +148,7 @@ impl AccessConcentrator {
         })
     }
 
-    /// What a user gets, taken out of pools as far as it is of pools; and what was taken.
+    /// Returns a user's addresses, and the leases taken from pools.
     pub(crate) fn assign_addresses(
         &mut self,
         granted: &UserAuthorization,
@@ -172,7 +173,7 @@ impl AccessConcentrator {
         }
         let holder = self.hash.hash_one(&granted.user);
         let mut taken = |this: &mut Self, lease: Lease, of_pool: bool| {
-            // An address that a server gives may be one of a pool, which is not to give it to another.
+            // Reserve a server's address in its pool, if it is in one.
             if !of_pool {
                 this.pools.claim(lease, holder);
             }
@@ -262,7 +263,7 @@ impl AccessConcentrator {
         Ok(AddressAssignment { ipv4, ipv6 })
     }
 
-    /// A session has these from now on.
+    /// Records that a session has these addresses.
     pub(crate) fn hold_addresses(&mut self, id: u64, assignment: &AddressAssignment) {
         self.assigned_addresses.insert(id, assignment);
     }

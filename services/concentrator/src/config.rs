@@ -31,14 +31,14 @@ use usher_config::{CheckedConfig, ConfigDiagnostic, ConfigEnvironment, ConfigErr
 #[cfg(feature = "tls")]
 use usher_crypto::tls::{ClientConfig, WallClock};
 
-/// Where the configuration is unless somebody says otherwise.
+/// Default path of the configuration file.
 pub const DEFAULT_PATH: &str = "/etc/usher/pppoe.toml";
-/// Where the control socket is unless the configuration says otherwise.
+/// Default path of the control socket.
 pub const DEFAULT_CONTROL: &str = "/run/usher/pppoe.sock";
-/// The folder of the log of sessions unless the configuration says otherwise.
+/// Default folder of the session log.
 pub const DEFAULT_FOLDER: &str = "/var/lib/usher/pppoe";
 
-/// What configuration files are.
+/// The format of configuration files.
 pub const FORMAT: ConfigFormat =
     ConfigFormat { description: "the PPPoE access concentrator's configuration", version: 1, retired: &[] };
 
@@ -46,21 +46,21 @@ pub const FORMAT: ConfigFormat =
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub struct LoadedConcentratorConfig {
-    /// As it was written.
+    /// The file's content.
     pub file: ConcentratorFile,
-    /// What the machine takes. Its ports are without the addresses that their interfaces have: whoever hosts it knows these.
+    /// The machine's configuration. Its ports lack the addresses of their interfaces, which the host adds.
     pub config: AccessConcentratorConfig,
-    /// What protects connections to AAA servers that it opens, by their addresses.
+    /// TLS configurations of outgoing connections to AAA servers, by address.
     pub outgoing: BTreeMap<SocketAddr, ClientConfig>,
-    /// What is right and should be written otherwise.
+    /// Warnings about valid settings that should be written differently.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
-/// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
-/// its folder. Certificates are looked at by the clock, which the machine sets.
+/// Parses and checks a file. `origin` is the file's path, or its name in faults. Relative paths start from its folder.
+/// The machine's clock decides about the validity of certificates.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults of the file.
 #[cfg(feature = "tls")]
 pub fn parse(
     origin: &str,
@@ -72,8 +72,8 @@ pub fn parse(
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedConcentratorConfig::from)
 }
 
-/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
-/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+/// Parses and checks a configuration that is a table of another file, such as a study. Faults and warnings have the
+/// lines of that file. Relative paths start from `base`. `None`: `faults` has the errors.
 #[cfg(feature = "tls")]
 pub fn read_tree(
     tree: TreeNode,
@@ -98,7 +98,7 @@ impl From<CheckedConfig<ConcentratorFile, build::BuiltConfig>> for LoadedConcent
     }
 }
 
-/// The JSON Schema of the file, as `docs/pppoe.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of the file, as in `docs/pppoe.schema.json`: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
     usher_config::json_schema::<ConcentratorFile>(&FORMAT)

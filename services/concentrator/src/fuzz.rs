@@ -1,11 +1,11 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false on a defect.
 
 use crate::import::import_config;
 use crate::track::{AddressSearch, LogIndex, SessionLogRecord};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Reads octets as lines of the log of sessions: each line that is a record is written again, which is read as the same but for parts of a
-/// microsecond; whatever they are, who had an address can be asked.
+/// Parses octets as lines of the session log. Each record is written again and must parse to the same, but for
+/// fractions of a microsecond. A search for its addresses must not fail.
 pub fn session_log(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
     let mut index = LogIndex::default();
@@ -30,7 +30,7 @@ pub fn session_log(octets: &[u8]) -> bool {
         asked.extend(begin.ipv4.map(IpAddr::from));
         asked.extend(begin.ipv6.iter().map(|(prefix, _)| IpAddr::from(*prefix)));
     }
-    // Nobody is found more often than there are sessions.
+    // A session is found at most once.
     asked.into_iter().all(|address| {
         let mut search = AddressSearch::new(record.time(), [(address, Some(40_000))]);
         search.read_lines(text);
@@ -42,7 +42,7 @@ pub fn session_log(octets: &[u8]) -> bool {
         && index.unacknowledged_stops().count() as u64 <= records
 }
 
-/// Reads octets as another concentrator's file: what comes of it says of each line that is not taken which it is.
+/// Imports octets as another concentrator's file. Each unsupported setting must name a valid line.
 pub fn foreign_file(octets: &[u8]) -> bool {
     let Ok(text) = core::str::from_utf8(octets) else { return true };
     let made = import_config(text);

@@ -1,4 +1,4 @@
-//! What becomes of hosts while no AAA server answers.
+//! The policy while no AAA server answers.
 
 use crate::login::UserAuthorization;
 use alloc::borrow::ToOwned;
@@ -9,21 +9,20 @@ use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
 use usher_ppp::pppoe::MacAddress;
 
-/// Hosts that are remembered at most.
+/// Maximum cached users.
 const MOST: usize = 65_536;
 
-/// What becomes of hosts while no AAA server answers.
+/// The policy while no AAA server answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenAway {
-    /// They are refused, and sessions end at their time.
+    /// Logins are rejected, and sessions end at their time.
     Refuse,
-    /// For so long after an AAA server has let a user in by a password (PAP), the same station is let in again by the same name
-    /// and password; and sessions whose time is over go on for so long. What a challenge asks for (CHAP, MS-CHAPv2, EAP) the
-    /// server alone can judge.
+    /// For this time after a login by PAP, the same station may log in again by the same name and password. Overdue
+    /// sessions continue for this time. Only the server can verify CHAP, MS-CHAPv2 and EAP.
     Grace(Duration),
 }
 
-/// A user that an AAA server has let in.
+/// The cached authorization of a user.
 #[derive(Debug)]
 pub(crate) struct CachedAuthorization {
     pub(crate) digest: [u8; 32],
@@ -31,19 +30,19 @@ pub(crate) struct CachedAuthorization {
     pub(crate) granted_at: Instant,
 }
 
-/// Who a host says it is, and where it is.
+/// The name, port and address of a host.
 type GraceKey = (Vec<u8>, PortId, MacAddress);
 
-/// Where a host is.
+/// The port and address of a host.
 pub(crate) type StationKey = (PortId, MacAddress);
 
-/// What is remembered of what AAA servers have said.
+/// The cache of authorizations.
 #[derive(Debug)]
 pub(crate) struct GraceCache {
-    /// So that what is remembered of passwords is worth nothing elsewhere.
+    /// The key of the password digests, so that they are useless elsewhere.
     secret: [u8; 32],
     users: BTreeMap<GraceKey, CachedAuthorization>,
-    /// Since when no server answers.
+    /// The time since which no server answers.
     away: Option<Instant>,
 }
 
@@ -54,15 +53,15 @@ impl GraceCache {
     pub(crate) fn password_digest(&self, password: &[u8]) -> [u8; 32] {
         hmac::hmac_sha256(&self.secret, &[password])
     }
-    /// No server answers a question.
+    /// Records that no server answers a request.
     pub(crate) fn mark_unavailable(&mut self, now: Instant) {
         self.away.get_or_insert(now);
     }
-    /// A server answers.
+    /// Records that a server answers.
     pub(crate) fn mark_available(&mut self) {
         self.away = None;
     }
-    /// Since when none does.
+    /// Returns the time since which no server answers.
     pub(crate) const fn unavailable_since(&self) -> Option<Instant> {
         self.away
     }
@@ -82,7 +81,7 @@ impl GraceCache {
             self.users.insert(known, one);
         }
     }
-    /// What a user was granted lately that shows the same password from the same place.
+    /// Returns the cached authorization of this name, station and password, if it is recent.
     pub(crate) fn cached_authorization(
         &self,
         now: Instant,
@@ -96,13 +95,13 @@ impl GraceCache {
         same.then(|| known.granted.clone())
     }
 
-    /// A server does not let a user in: what it granted is void at the place that asked, and elsewhere for the same password.
+    /// Revokes a rejected user's entries: those of the same station, and elsewhere those of the same password.
     pub(crate) fn revoke_rejected(&mut self, place: StationKey, name: &[u8], digest: Option<&[u8; 32]>) {
         self.revoke_where(name, |at, known| {
             at == place || digest.is_some_and(|shown| constant_time_eq(&known.digest, shown))
         });
     }
-    /// A server has ended a session of a user.
+    /// Revokes all entries of a user whose session a server has ended.
     pub(crate) fn revoke_user(&mut self, name: &[u8]) {
         self.revoke_where(name, |_, _| true);
     }

@@ -1,8 +1,8 @@
-//! Whose a connection is: what IDENT is asked of hosts behind the concentrator.
+//! The users of connections: IDENT queries about hosts behind the concentrator.
 //!
-//! A query that was meant for a host, and taken over, is of whoever has that address, whatever the ports are. A query to an address
-//! that hosts share is of the one that the connection was translated from: by the block of ports that it is in (RFC 7422), which is
-//! computed, or by what the system says that it translates.
+//! A query to a host's address, intercepted by the concentrator, concerns the host of that address, whatever the ports.
+//! A query to a shared address concerns the host behind the translated connection. That host follows from the port
+//! block (RFC 7422), by computation, or from the system's translation table.
 
 use crate::service::{AccessConcentrator, ServiceJob};
 use alloc::vec::Vec;
@@ -11,25 +11,25 @@ use usher_core::{Instant, JobRequest, Machine};
 use usher_ident::QueriedConnection;
 use usher_ident_service::{ConnectionOwner, IdentServiceCommand, SystemUser};
 
-/// Addresses outside that stand for several hosts.
+/// External addresses that several hosts share.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TranslationConfig {
-    /// These.
+    /// The addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// What an answer of the system is for.
+/// An IDENT query that waits for a translation lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PendingTranslation {
-    /// The question of the IDENT service.
+    /// The token of the IDENT service's lookup.
     token: u64,
 }
 
 impl AccessConcentrator {
-    /// The user of a session that has an address.
+    /// Returns the user of the session that has an address.
     pub(crate) fn user_at(&self, address: IpAddr) -> Option<SystemUser> {
         let session = self.sessions.get(&self.assigned_addresses.holder_of_address(address)?)?;
-        // An asker that cuts the name at its first blank would take somebody within a tunnel for whom it called itself outside.
+        // Disclose no outer identity: a client that cuts the name at the first blank would take it for the user.
         let name = Some(session.granted.user.clone()).filter(|_| !session.granted.nameless);
         Some(SystemUser { name, uid: None })
     }
@@ -60,7 +60,7 @@ impl AccessConcentrator {
         self.answer_ident(now, token, ConnectionOwner::NoOwner);
     }
 
-    /// The system has said what it translates.
+    /// Handles the result of a translation lookup.
     pub(crate) fn handle_translation(
         &mut self,
         now: Instant,
@@ -84,7 +84,7 @@ impl AccessConcentrator {
 
     fn answer_ident(&mut self, now: Instant, token: u64, owner: ConnectionOwner) {
         if let Some(ident) = &mut self.ident {
-            // Its asker may have gone.
+            // The client may have disconnected.
             let _ = ident.handle_command(now, IdentServiceCommand::Found { token, owner });
         }
     }

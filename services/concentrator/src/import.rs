@@ -1,5 +1,5 @@
-//! Files of other concentrators, as a configuration of ours, with all of them that cannot be taken: accel-ppp's `accel-ppp.conf`,
-//! and the options of pppd that rp-pppoe's `pppoe-server` is run with (`pppoe-server-options`).
+//! Imports configurations of other concentrators, and lists unsupported settings. Formats: accel-ppp's
+//! `accel-ppp.conf`, and pppd options of rp-pppoe's `pppoe-server` (`pppoe-server-options`).
 
 mod accel;
 mod pppd;
@@ -11,26 +11,27 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-/// What a file is here.
+/// An imported configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ImportedConfig {
-    /// A configuration of ours. Interfaces, secrets and whatever the file does not say are to be filled in.
+    /// The configuration file. Interfaces, secrets and settings that the source lacks must be filled in.
     pub text: String,
-    /// What could not be taken: the line of each, from 1, and a sentence.
+    /// Unsupported settings: line, from 1, and a sentence.
     pub left: Vec<(usize, String)>,
-    /// What could not be taken, and would let in more if it were left out: likewise. Without it the configuration is not to be used.
+    /// Unsupported settings that restrict access: line, from 1, and a sentence. With any of them the import must not be
+    /// used.
     pub stops: Vec<(usize, String)>,
 }
 
-/// What of a setting is taken.
+/// The result of a setting's import.
 enum SettingOutcome {
     Complete,
-    /// But for this.
+    /// Imported except for this part.
     Part(&'static str),
     No,
-    /// It, with this to be said.
+    /// Imported, with this note.
     WithNote(&'static str),
-    /// Nothing, and without it more would be let in.
+    /// Unsupported, and it restricts access.
     Stop,
 }
 
@@ -40,7 +41,7 @@ impl SettingOutcome {
     }
 }
 
-/// A pool.
+/// An imported address pool.
 #[derive(Clone, Debug, Default)]
 struct ImportedPool {
     ranges: Vec<String>,
@@ -56,11 +57,11 @@ struct ConfigImporter {
     address: Option<Ipv4Addr>,
     dns: Vec<IpAddr>,
     protocols: Vec<&'static str>,
-    /// In the order of the file.
+    /// The pools in the order of the file.
     pools: Vec<(String, ImportedPool)>,
-    /// Where each stands among them.
+    /// The index of each pool by name.
     pool_index: BTreeMap<String, usize>,
-    /// The pool of whom no AAA server says another for.
+    /// The default pool, for users without a pool from an AAA server.
     pool: Option<String>,
     prefixes: Vec<String>,
     delegated: Vec<String>,
@@ -77,7 +78,7 @@ struct ConfigImporter {
     trust_circuit_id: bool,
 }
 
-/// Reads either kind of file: one with sections in brackets is accel-ppp's.
+/// Imports a file of either kind. A file with sections in brackets is accel-ppp's.
 #[must_use]
 pub fn import_config(text: &str) -> ImportedConfig {
     let mut importer = ConfigImporter::default();
@@ -118,7 +119,7 @@ impl ConfigImporter {
         self.stops.push((line, format!("{what} is not taken, and without it more would be let in")));
     }
 
-    /// Of a limit that stands twice the last holds.
+    /// Sets a limit. The last of a repeated limit counts.
     fn set_limit(&mut self, key: &'static str, value: String) {
         self.limits.retain(|(known, _)| *known != key);
         self.limits.push((key, value));
@@ -167,13 +168,13 @@ impl ConfigImporter {
         ImportedConfig { text, left: self.left, stops: self.stops }
     }
 
-    /// The pool of hosts for whom an AAA server names none. Those of other names are for whom it names them.
+    /// Returns the default pool, for users without a pool from an AAA server.
     fn first_pool(&self) -> Option<&str> {
         let first = self.pool.as_deref().unwrap_or("default");
         self.pools.iter().map(|(name, _)| name.as_str()).find(|name| *name == first)
     }
 
-    /// Tells what our own reader finds wrong, when what has to be filled in is there.
+    /// Adds the faults that the configuration's own parser finds in the result, with the gaps filled in.
     #[cfg(feature = "tls")]
     fn check_text(&mut self) {
         let filled = {

@@ -1,20 +1,28 @@
-//! A PPPoE access concentrator as a service (RFC 2516): whom it lets in, which addresses and rates hosts get, what an AAA server
-//! is told of them, and who had which address when.
+//! A PPPoE access concentrator as a service (RFC 2516): logins, addresses, rates, accounting, and the log of sessions.
 //!
 //! ```text
-//! host ─ PPPoE, LCP, PAP, CHAP, EAP ─▶ AccessConcentrator ─ proof ──▶ AAA server (RADIUS, RadSec, Diameter), or users of its own
+//! host ─ PPPoE, LCP, PAP, CHAP, EAP ─▶ AccessConcentrator ─ proof ──▶ AAA server, or local users
 //!                                                         ◀─ verdict, addresses, rates ─
-//!                                      AccessConcentrator ─ Job::Log ▶ the session is on disk: who has which address from now on
+//!                                      AccessConcentrator ─ Job::Log ▶ the session log, on disk
 //!      ◀─ Authenticate-Ack, IPCP ────                     ◀─ Logged ─
-//! AccessConcentrator ─ Event::Install, Remove ─▶ the data plane, before what depends on it is sent
-//! AccessConcentrator ◀─ Carried ─ the data plane: what sessions have carried
-//! asker ─ IDENT query ─▶ AccessConcentrator ─ reply ─▶ asker   whose a connection is, by the address or by what was translated
+//! AccessConcentrator ─ Event::Install, Remove ─▶ the data plane, before dependent packets are sent
+//! AccessConcentrator ◀─ UsageReport ─ the data plane: octets and packets of sessions
+//! client ─ IDENT query ─▶ AccessConcentrator ─ response ─▶ client   the user of a connection
 //! ```
-//! An [`AccessConcentrator`] is a machine that contains a [`Concentrator`](usher_ppp::concentrator::PppoeConcentrator), a client of
-//! [`usher_access`] and an IDENT service. A host is told that it is let in only once the log of sessions has kept the session, so
-//! that no packet passes of which nobody could say later whose it was.
+//! An [`AccessConcentrator`] is a [machine](usher_core::Machine). It contains a
+//! [`PppoeConcentrator`](usher_ppp::concentrator::PppoeConcentrator), a client of [`usher_access`] and an IDENT
+//! service. It has four kinds of methods:
 //!
-//! [`track`] is that log and what is asked of it; [`config`] is the service's file, the same for a live host and for a study.
+//! - Getters, such as [`session_count`](AccessConcentrator::session_count).
+//! - `handle_input` takes frames of hosts, packets of AAA servers and IDENT queries.
+//! - `handle_command` takes an [`AccessConcentratorCommand`].
+//! - `poll_output` gives transmissions, events ([`AccessConcentratorEvent`]), work and jobs ([`ServiceJob`]).
+//!   `poll_timeout` gives the time of the next timeout.
+//!
+//! A host is accepted only after the session log has stored the session. The log therefore names the user of every
+//! packet that passes.
+//!
+//! [`track`] is that log and its queries. [`config`] is the service's file, the same for a live host and a study.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! Hosts that show who they are: each proof goes to whoever judges, and the verdict comes back.
+//! Logins: each proof of a host goes to the AAA server or the local users, and the verdict comes back.
 
 use crate::grace::{CachedAuthorization, WhenAway};
 use crate::service::{
@@ -22,14 +22,15 @@ use usher_radius::attribute::{AttributeList, kind, vendor};
 /// Framed-Protocol PPP (RFC 2865 §5.7).
 const PPP: u32 = 1;
 
-/// What an AAA server says of a user whom it lets in.
+/// The authorization of a user by an AAA server.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct UserAuthorization {
-    /// Who it is, for the log, IDENT and limits.
+    /// The user name for the log, IDENT and limits.
     pub(crate) user: Vec<u8>,
-    /// The name that the host gave: by EAP outside of any tunnel.
+    /// The name that the host gave. For EAP it is the outer identity.
     pub(crate) login: Vec<u8>,
-    /// Who it is has been said within a tunnel, or by a certificate, to the AAA server alone: [`user`](Self::user) is no user's name.
+    /// True if only the AAA server knows the inner identity (tunnel, certificate). Then [`user`](Self::user) is not a
+    /// user name.
     pub(crate) nameless: bool,
     pub(crate) classes: Vec<Vec<u8>>,
     pub(crate) address: Option<core::net::Ipv4Addr>,
@@ -44,20 +45,20 @@ pub(crate) struct UserAuthorization {
     pub(crate) idle: Option<Duration>,
     pub(crate) interim: Option<Duration>,
     pub(crate) filters: Vec<String>,
-    /// Up and down, bit/s.
+    /// Rates up and down, bit/s.
     pub(crate) bandwidth: (Option<u64>, Option<u64>),
-    /// That of the question by which it was let in.
+    /// The token of the accepted request.
     pub(crate) token: Option<u64>,
 }
 
 impl UserAuthorization {
-    /// User-Name of its records (RFC 2865 §5.1).
+    /// Returns User-Name for accounting records (RFC 2865 §5.1).
     pub(crate) fn accounting_name(&self) -> &[u8] {
         if self.nameless { &self.login } else { &self.user }
     }
 }
 
-/// How a host shows who it is: what the answer to it must hold.
+/// The kind of a proof. It determines the form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ProofKind {
     Password,
@@ -65,28 +66,28 @@ enum ProofKind {
     Eap,
 }
 
-/// The port of a login, with the circuit or the station behind it.
+/// The line of a login: a port, with the circuit or the station.
 type LoginLine = (PortId, Option<Vec<u8>>, Option<MacAddress>);
 
-/// A host that shows who it is.
+/// A login in progress.
 #[derive(Debug)]
 pub(crate) struct PendingLogin {
     name: Vec<u8>,
     kind: ProofKind,
-    /// Of a password, by which it is known again.
+    /// The digest of a password, for the grace cache.
     digest: Option<[u8; 32]>,
     token: u64,
-    /// A question of it is open.
+    /// True if a request to the AAA server is open.
     is_request_pending: bool,
     next: LoginContinuation,
     local: Option<EapConversation>,
-    /// It has failed, and has been counted for it.
+    /// True if the login has failed and was counted for the lockout.
     counted: bool,
-    /// By its EAP method the AAA server alone knows who it is, whatever it has called itself.
+    /// True if the EAP method hides the inner identity from the concentrator.
     hidden: bool,
 }
 
-/// Where a host is, as AAA servers are told.
+/// The location of a host in requests to AAA servers.
 pub(crate) struct NasPortInfo {
     port: String,
     station: String,
@@ -101,7 +102,7 @@ impl NasPortInfo {
         ports: &[String],
         ppp: &[usher_ppp::concentrator::ConcentratorPort],
     ) -> Self {
-        // As RFC 3580 §3.21 has addresses of stations.
+        // RFC 3580 §3.21: the format of station addresses.
         let dashed = |address: [u8; 6]| {
             let octets: Vec<String> = address.iter().map(|octet| alloc::format!("{octet:02X}")).collect();
             octets.join("-")
@@ -113,7 +114,7 @@ impl NasPortInfo {
             (vendor::AGENT_CIRCUIT_ID, &subscriber.circuit_id),
             (vendor::AGENT_REMOTE_ID, &subscriber.remote_id),
         ] {
-            // What is longer than an attribute is no line's name.
+            // Omit a line identifier that exceeds an attribute.
             if let Some(id) = id {
                 let _ = attributes.push_vendor(vendor::ADSL_FORUM, number, id);
             }
@@ -141,12 +142,12 @@ impl NasPortInfo {
     }
 }
 
-/// Whether a name is UTF-8 (RFC 2865 §5.1) without control characters, by which it would be shown as something else than it is.
+/// True if a name is UTF-8 (RFC 2865 §5.1) without control characters, which would falsify its display.
 fn is_text(name: &[u8]) -> bool {
     core::str::from_utf8(name).is_ok_and(|name| !name.contains(char::is_control))
 }
 
-/// Whether an EAP packet begins a conversation.
+/// True if an EAP packet begins a conversation.
 fn is_identity_response(packet: &[u8]) -> bool {
     EapPacket::parse(packet).is_ok_and(|packet| packet.kind() == Some(EapType::IDENTITY))
 }
@@ -156,7 +157,7 @@ impl AccessConcentrator {
         NasPortInfo::for_subscriber(subscriber, &self.config.ports, &self.config.ppp.ports)
     }
 
-    /// A host shows who it is.
+    /// Handles a host's proof.
     pub(crate) fn authenticate_host(
         &mut self,
         now: Instant,
@@ -164,7 +165,7 @@ impl AccessConcentrator {
         user: Vec<u8>,
         proof: &AuthenticationProof,
     ) {
-        // It negotiates its link anew: whoever it was before is gone.
+        // The host has renegotiated its link: its earlier session ends.
         if let Some(id) = self.current.get(&session).copied() {
             self.finish_session(now, id, usher_access::TerminateCause::UserRequest, "renegotiated");
         }
@@ -252,28 +253,28 @@ impl AccessConcentrator {
         let token = login.token;
         match aaa.send_request(now, token, &request) {
             Ok(()) => {}
-            // Servers answer, and others ask so much that there is no room: that is no reason to let anybody in without them.
+            // The servers answer but the client is overloaded: no reason to use the grace cache.
             Err(CommandError::Full(_)) => return self.fail_login(now, session, LoginFailure::Unanswered),
-            // What the host calls itself fits no request.
+            // The host's name does not fit a request.
             Err(_) => return self.reject_login(now, session, LoginFailure::NoName, Vec::new()),
         }
         login.is_request_pending = true;
         self.aaa_requests.insert(token, session);
     }
 
-    /// The line that a host logs in by: its circuit, where that is believed, and else its station, at a port.
+    /// Returns the line of a host's login: its port, and its circuit if it is trusted or else its station.
     fn login_line(&self, session: SessionId) -> Option<LoginLine> {
         let subscriber = self.attached.get(&session)?;
         let station = subscriber.circuit_id.is_none().then_some(subscriber.address);
         Some((subscriber.port, subscriber.circuit_id.clone(), station))
     }
 
-    /// The concentrator's own users.
+    /// Verifies a proof by the local users.
     fn authenticate_locally(&mut self, now: Instant, session: SessionId, proof: &AuthenticationProof) {
         let wall = now.to_wall_time(self.epoch);
         let line = self.login_line(session);
         let Some(login) = self.logins.get_mut(&session) else { return };
-        // Of many guesses made at once no more are weighed than the limit is; of one that was wrong nothing more is.
+        // Parallel attempts are limited too: check the lockout before the proof. A failed login is verified no further.
         if !login.counted && self.lockout.is_locked_out(now, &login.name, &line) {
             self.counters.logins_held_back += 1;
             return self.reject_login(now, session, LoginFailure::LockedOut, Vec::new());
@@ -296,7 +297,7 @@ impl AccessConcentrator {
             }
             other => self.config.users.verify_proof(&login.name, other),
         };
-        // A host that guesses does not stay to be turned away.
+        // Count the failure when the proof is wrong, not at the final reject: an attacker may leave before.
         let refused = login.local.as_ref().is_some_and(EapConversation::has_refused);
         if (refused || matches!(verdict, LocalVerdict::Reject(_)))
             && !core::mem::replace(&mut login.counted, true)
@@ -322,7 +323,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// A host is turned away.
+    /// Rejects a login.
     pub(crate) fn reject_login(
         &mut self,
         now: Instant,
@@ -338,7 +339,7 @@ impl AccessConcentrator {
         );
     }
 
-    /// Nobody decides about a host.
+    /// Fails a login without a verdict.
     pub(crate) fn fail_login(&mut self, now: Instant, session: SessionId, why: LoginFailure) {
         self.counters.logins_unanswered += 1;
         self.report_failed_login(session, why);
@@ -355,7 +356,7 @@ impl AccessConcentrator {
         self.outputs.push_event(AccessConcentratorEvent::LoginFailed { subscriber, user, why });
     }
 
-    /// No AAA server answers a login.
+    /// Handles a login that no AAA server answers.
     fn handle_aaa_outage(&mut self, now: Instant, session: SessionId) {
         self.grace.mark_unavailable(now);
         let known = match (self.config.when_away, self.logins.get(&session), self.attached.get(&session)) {
@@ -368,7 +369,7 @@ impl AccessConcentrator {
         match known {
             Some(granted) => {
                 self.counters.logins_in_grace += 1;
-                // The server has not let this session in, and is to hear of no other by its token.
+                // The server has not accepted this session, so it gets no commands by the old token.
                 let granted = UserAuthorization { token: None, ..granted };
                 self.admit_user(now, session, granted, Vec::new());
             }
@@ -376,7 +377,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// What an AAA server answers, or wants.
+    /// Handles an event of the AAA client.
     pub(crate) fn handle_aaa_event(&mut self, now: Instant, event: usher_access::AccessClientEvent) {
         use usher_access::AccessClientEvent;
         match event {
@@ -439,7 +440,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// The login whose question is answered.
+    /// Returns the login of an answered request.
     fn take_answered_login(&mut self, now: Instant, token: u64) -> Option<(SessionId, ProofKind)> {
         let session = self.aaa_requests.remove(&token)?;
         self.grace.mark_available();
@@ -481,7 +482,7 @@ impl AccessConcentrator {
         match kind {
             ProofKind::Eap => drop(reply.read_eap(&mut message)),
             ProofKind::Password => message = reply_messages(&reply),
-            // Without the server's own proof the host does not believe this side (RFC 2759 §5).
+            // RFC 2759 §5: without the authenticator response the host rejects this side.
             ProofKind::MsChapV2 => match reply.ms_chap2_success() {
                 Some(success) => {
                     message = success.to_owned();
@@ -532,25 +533,25 @@ impl AccessConcentrator {
         self.admit_user(now, session, granted, message);
     }
 
-    /// A login is over, without a session: whom it asked need not answer.
+    /// Drops a login and cancels its request.
     pub(crate) fn drop_login(&mut self, now: Instant, session: SessionId) {
         let Some(login) = self.logins.remove(&session) else { return };
         if login.is_request_pending {
             self.counters.logins_unanswered += 1;
             self.aaa_requests.remove(&login.token);
             if let Some(aaa) = &mut self.aaa {
-                // It knows every question.
+                // The client knows every open request.
                 let _ =
                     aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token: login.token });
             }
         }
     }
 
-    /// A user is let in, as soon as the log has kept it.
+    /// Admits a user, once the log has stored the session.
     fn admit_user(&mut self, now: Instant, session: SessionId, granted: UserAuthorization, message: Vec<u8>) {
         let token = granted.token;
         if let Err(why) = self.open_session(now, session, granted, message) {
-            // The server has let it in, and believes that it is there.
+            // The server has accepted the session and counts it as open: end it there.
             if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
                 let cause = usher_access::TerminateCause::NasError;
                 let _ =
@@ -568,17 +569,17 @@ impl AccessConcentrator {
     }
 }
 
-/// A limit that a server sets. Zero is none, as Diameter has it (RFC 6733 §8.13): a session of no second is nobody's wish.
+/// Returns a limit of a server. Zero means unlimited, as in Diameter (RFC 6733 §8.13).
 pub(crate) fn nonzero_limit(limit: Option<Duration>) -> Option<Duration> {
     limit.filter(|limit| !limit.is_zero())
 }
 
-/// What the user may be shown.
+/// Returns the reply messages for the user.
 fn reply_messages(reply: &AccessReply) -> Vec<u8> {
     reply.reply_messages().collect::<Vec<_>>().join(&b'\n')
 }
 
-/// The answer that lets a host in.
+/// Returns the reply that accepts a host.
 pub(crate) fn accept_reply(
     message: Vec<u8>,
     assignment: usher_ppp::AddressAssignment,

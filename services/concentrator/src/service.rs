@@ -1,4 +1,4 @@
-//! The service's machine.
+//! The machine of the service, its configuration, commands and events.
 
 use crate::addresses::{AddressingConfig, AssignedAddresses};
 use crate::grace::{GraceCache, WhenAway};
@@ -31,16 +31,16 @@ use usher_ppp::concentrator::{
 
 /// The slot of PPPoE within the service.
 pub const PPP_SLOT: u16 = 0;
-/// The slot of the client of AAA servers.
+/// The slot of the AAA client within the service.
 pub const AAA_SLOT: u16 = 1;
-/// The slot of the IDENT service.
+/// The slot of the IDENT service within the service.
 pub const IDENT_SLOT: u16 = 2;
-/// The socket at which AAA servers ask something of sessions, by RADIUS (RFC 5176).
+/// The socket for dynamic authorization requests of RADIUS servers (RFC 5176).
 pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
-/// Where queries of IDENT are accepted.
+/// The listener for IDENT queries.
 pub const IDENT_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(IDENT_SLOT), n: 0 };
 
-/// Who judges what hosts show.
+/// The verifier of proofs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuthenticationBackend {
     /// The AAA server ([`AccessConcentratorConfig::aaa`]).
@@ -49,223 +49,226 @@ pub enum AuthenticationBackend {
     Local,
 }
 
-/// How a concentrator is.
+/// The configuration of an [`AccessConcentrator`].
 #[derive(Clone, Debug)]
 pub struct AccessConcentratorConfig {
-    /// What PPPoE allows, and where.
+    /// The ports and limits of PPPoE.
     pub ppp: ConcentratorConfig,
-    /// The names of its ports, in their order: what NAS-Port-Id and the log call them.
+    /// The names of the ports, in their order, as in NAS-Port-Id and the log.
     pub ports: Vec<String>,
-    /// Who judges what hosts show.
+    /// The verifier of proofs.
     pub judge: AuthenticationBackend,
-    /// AAA servers, where there are some.
+    /// The AAA servers, if any.
     pub aaa: Option<AaaClientConfig>,
-    /// Users that the concentrator knows itself.
+    /// Local users.
     pub users: LocalUsers,
-    /// The AAA server lets nobody in by EAP-TLS whose certificate does not bear the name that the host gave.
+    /// True if the AAA server accepts EAP-TLS only for certificates that contain the host's outer identity.
     pub trust_certificate_names: bool,
-    /// What becomes of hosts while no AAA server answers.
+    /// The policy while no AAA server answers.
     pub when_away: WhenAway,
-    /// What hosts get.
+    /// The addresses for hosts.
     pub addressing: AddressingConfig,
-    /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
+    /// Address pools, consistent by [`usher_access::pool::check_pools`].
     pub pools: Vec<PoolConfig>,
-    /// Rates that an AAA server names by Filter-Id; that of the name `default` is everybody's without one.
+    /// Rates that an AAA server names by Filter-Id. The one named `default` applies to sessions without a name.
     pub rates: Vec<RateProfile>,
-    /// What nobody may exceed.
+    /// The limits of sessions.
     pub limits: SessionLimits,
-    /// Sessions are logged, and a host is let in when that has been done; otherwise [`ServiceJob::Log`] is not asked.
+    /// True if sessions are logged and a host is accepted only after that. Otherwise no [`ServiceJob::Log`] is given.
     pub logged: bool,
-    /// Which ports of which address outside stand for a host inside (RFC 7422).
+    /// The port blocks that map external addresses and ports to hosts (RFC 7422).
     pub blocks: Option<PortBlocks>,
-    /// Who is told whose a connection is.
+    /// The IDENT service, and the clients that it answers.
     pub ident: Option<ident::IdentServiceConfig>,
-    /// What stands for hosts outside: addresses that many of them share.
+    /// The external addresses that several hosts share.
     pub translation: TranslationConfig,
-    /// The host carries packets, and tells what sessions have carried: [`AccessConcentratorCommand::UsageReport`] now and then, and
-    /// [`AccessConcentratorCommand::Removed`] for each that it was told to remove, for which the last record of accounting waits.
+    /// True if the host carries packets and reports usage. It must then give [`AccessConcentratorCommand::UsageReport`]
+    /// periodically, and [`AccessConcentratorCommand::Removed`] for each removed session. The Stop record waits for the
+    /// latter.
     pub metered: bool,
-    /// Sessions that the log has as open although this is a start: their concentrator was killed.
+    /// Sessions that are open in the log although the concentrator has restarted: it was killed.
     pub lost: Vec<LostSession>,
-    /// Sessions of earlier starts that have ended, and whose Stop no AAA server has acknowledged.
+    /// Ended sessions of earlier starts whose Stop record no AAA server has acknowledged.
     pub unacknowledged_stops: Vec<UnacknowledgedStop>,
 }
 
-/// What a concentrator asks of slow helpers.
+/// A job of a concentrator.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ServiceJob {
-    /// Write this into the log of sessions, so that it is there after a loss of power; [`AccessConcentratorCommand::Logged`] is owed.
+    /// Append this to the session log and sync it to disk. The reply is [`AccessConcentratorCommand::Logged`].
     Log(Box<SessionLogRecord>),
-    /// Which address and port inside does the system translate this connection's local end from? [`AccessConcentratorCommand::Translated`] is
-    /// owed.
+    /// Look up the internal address and port of this connection's local end in the system's translation table. The
+    /// reply is [`AccessConcentratorCommand::Translated`].
     Translation(QueriedConnection),
 }
 
-/// Which sessions are meant.
+/// A selection of sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionSelector {
-    /// All.
+    /// All sessions.
     All,
-    /// That of this number ([`SessionStatus::id`](crate::SessionStatus::id)).
+    /// The session of this number ([`SessionStatus::id`](crate::SessionStatus::id)).
     Session(u64),
-    /// Those of the user, the address, the station or the Acct-Session-Id of this name.
+    /// The sessions of this user, address, station or Acct-Session-Id.
     Named(String),
 }
 
-/// What a concentrator is told.
+/// A command to a concentrator.
 #[derive(Clone, Debug)]
 pub enum AccessConcentratorCommand {
-    /// The answer to [`ServiceJob::Log`].
+    /// The result of [`ServiceJob::Log`].
     Logged {
-        /// Of the job.
+        /// The token of the job.
         token: u64,
-        /// It is there.
+        /// True if the record is on disk.
         is_stored: bool,
     },
-    /// The answer to [`ServiceJob::Translation`].
+    /// The result of [`ServiceJob::Translation`].
     Translated {
-        /// Of the job.
+        /// The token of the job.
         token: u64,
-        /// The end inside; `Ok(None)`: there is no such connection; `Err`: it cannot be found out.
+        /// The internal end; `Ok(None)`: no such connection; `Err`: the lookup failed.
         inner: Result<Option<SocketAddr>, ()>,
     },
-    /// Sessions have carried so much in all, by their numbers on the wire. What a session had carried before it was removed is told before
-    /// [`Removed`](Self::Removed) is.
+    /// Total usage of sessions, by SESSION_ID. The last report of a session precedes its [`Removed`](Self::Removed).
     UsageReport(Vec<(u16, SessionUsage)>),
-    /// A session that was to be removed is no more.
+    /// The data plane has removed a session.
     Removed {
-        /// Of the event.
+        /// The number of the session in the event.
         id: u64,
-        /// What it has carried in all; `None`: nobody knows.
+        /// The session's total usage; `None`: unknown.
         usage: Option<SessionUsage>,
     },
-    /// A session could not be installed: it ends.
+    /// The data plane could not install a session. The session ends.
     NotInstalled {
-        /// Of the event.
+        /// The number of the session in the event.
         id: u64,
     },
-    /// Say how it is; [`AccessConcentratorEvent::Status`] is owed.
+    /// Requests the status. The reply is [`AccessConcentratorEvent::Status`].
     Status {
-        /// Comes back.
+        /// Returned with the reply.
         token: u64,
     },
-    /// End sessions; [`AccessConcentratorEvent::SessionsNotified`] is owed.
+    /// Ends sessions. The reply is [`AccessConcentratorEvent::SessionsNotified`].
     Close {
-        /// Comes back.
+        /// Returned with the reply.
         token: u64,
-        /// Which.
+        /// The sessions to end.
         selection: SessionSelector,
     },
-    /// Be so from now on. Sessions that there are stay as they are; AAA servers, pools and the log are those of the start.
+    /// Replaces the configuration. Existing sessions keep theirs. AAA servers, pools and the log stay those of the
+    /// start.
     Configure(Box<AccessConcentratorConfig>),
-    /// The host ends: all sessions end, and nobody is let in any more.
+    /// Shuts down: all sessions end, and new logins are refused.
     Leave,
 }
 
-/// Why a host was not let in.
+/// The reason why a login failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LoginFailure {
-    /// The AAA server, or the concentrator itself, does not let the user in.
+    /// The AAA server, or the concentrator itself, rejects the user.
     Rejected,
-    /// Too many logins of this name, or from this station, have failed lately.
+    /// The name or the station is locked out after failed attempts.
     LockedOut,
     /// No AAA server answers.
     Unanswered,
-    /// What the AAA server says makes no sense.
+    /// The AAA server's reply is invalid.
     BadAnswer,
-    /// There is nobody who judges.
+    /// No AAA server is configured.
     NoAaa,
-    /// The host names no user, or none that fits a request to an AAA server.
+    /// The host sends no user name, or one that does not fit a request.
     NoName,
-    /// The user's name is no UTF-8 (RFC 2865 §5.1), or has control characters: nobody could say later who it was.
+    /// The user name is not UTF-8 (RFC 2865 §5.1) or has control characters, so that records of it would be ambiguous.
     BadName,
-    /// No pool has an address left.
+    /// The pools are exhausted.
     NoAddress,
-    /// Somebody else has the address that the AAA server gives.
+    /// Another session has the address that the AAA server assigns.
     AddressInUse,
-    /// The user has as many sessions as it may.
+    /// The user has the maximum of sessions.
     TooManySessions,
-    /// The log of sessions cannot be written.
+    /// The session log cannot be written.
     NotLogged,
 }
 
-/// What a concentrator says.
+/// An event of a concentrator.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AccessConcentratorEvent {
-    /// Packets of this session are to be let through, or others than until now, before what is sent after this.
+    /// Install or update this session in the data plane, before any output that follows this event.
     Install(Box<SessionEntry>),
-    /// Packets of this session are not to be let through any more. [`AccessConcentratorCommand::Removed`] is owed where sessions are metered.
+    /// Remove this session from the data plane. If sessions are metered, the reply is
+    /// [`AccessConcentratorCommand::Removed`].
     Remove {
         /// [`SessionEntry::id`].
         id: u64,
         /// [`SessionEntry::number`].
         number: u16,
     },
-    /// A user was let in.
+    /// A user has logged in.
     LoginAccepted(Box<crate::SessionStatus>),
-    /// A host was not.
+    /// A login failed.
     LoginFailed {
-        /// Where it is.
+        /// The host.
         subscriber: SubscriberInfo,
-        /// Who it says it is.
+        /// The claimed user name.
         user: Vec<u8>,
-        /// Why.
+        /// The reason.
         why: LoginFailure,
     },
     /// A session of a user has ended.
     Ended {
-        /// The session, as it was.
+        /// The last status of the session.
         status: Box<crate::SessionStatus>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A session that nobody was let in by has ended.
+    /// A session has ended before its login.
     LoginAborted {
-        /// Where its host is.
+        /// The host.
         subscriber: SubscriberInfo,
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
-    /// For the log of sessions, behind what is there; it need not be on the disk at once.
+    /// Append this to the session log. No immediate sync is needed.
     Log(Box<SessionLogRecord>),
-    /// Answers [`AccessConcentratorCommand::Status`].
+    /// The reply to [`AccessConcentratorCommand::Status`].
     Status {
-        /// Of the command.
+        /// The token of the command.
         token: u64,
-        /// How it is.
+        /// The status.
         status: Box<ConcentratorStatus>,
     },
-    /// So many sessions were told; answers [`AccessConcentratorCommand::Close`].
+    /// The reply to [`AccessConcentratorCommand::Close`].
     SessionsNotified {
-        /// Of the command.
+        /// The token of the command.
         token: u64,
-        /// How many.
+        /// The number of sessions that end.
         sessions: usize,
     },
-    /// An AAA server ended or changed a session.
+    /// An AAA server has ended or changed a session.
     Dynamic {
-        /// The session.
+        /// The session's number.
         id: u64,
-        /// It is to end; otherwise what it may do has changed.
+        /// True if the session ends, false if its authorization has changed.
         end: bool,
     },
-    /// A record of accounting that no AAA server kept.
+    /// An accounting record was lost: no AAA server acknowledged it.
     Unaccounted {
         /// Acct-Session-Id.
         session: String,
-        /// The log has what it says: the next start sends it.
+        /// True if the session log has the record. The next start sends it again.
         logged: bool,
     },
-    /// An AAA server answers, or no longer.
+    /// An AAA server has become available or unavailable.
     Server {
-        /// Its number among the configured ones.
+        /// Its index among the configured servers.
         server: usize,
-        /// It answers.
+        /// True if it is available.
         up: bool,
     },
-    /// Somebody asked whose a connection is.
+    /// An event of the IDENT service.
     Ident(ident::IdentServiceEvent),
-    /// All has ended that was to end, and AAA servers have heard of it, or do not answer; answers [`AccessConcentratorCommand::Leave`].
+    /// The reply to [`AccessConcentratorCommand::Leave`]: all sessions have ended, and their records are acknowledged
+    /// or given up.
     Left,
 }
 
@@ -341,45 +344,45 @@ usher_core::counters! {
     }
 }
 
-/// What is due at a time.
+/// A timer of the concentrator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ConcentratorTimer {
-    /// A session ends.
+    /// A session's maximum time is over.
     SessionEnd(u64),
-    /// The AAA server is told how a session is.
+    /// An Interim-Update is due.
     Interim(u64),
-    /// A session may have carried nothing for long.
+    /// A session may have been idle too long.
     Idle(u64),
-    /// What a session has carried is not waited for any more.
+    /// A removed session no longer waits for its usage.
     Close(u64),
-    /// Whoever leaves does not wait for AAA servers any more.
+    /// The shutdown no longer waits for AAA servers.
     Farewell,
 }
 
-/// How long a concentrator that leaves waits for AAA servers to acknowledge its last records, of sessions and of its own end each.
+/// Maximum wait of a shutdown for acknowledgements: once for the records of sessions, once for Accounting-Off.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// A record of accounting without an answer.
+/// An accounting record without an acknowledgement.
 #[derive(Debug)]
 pub(crate) struct UnacknowledgedRecord {
     /// Acct-Session-Id.
     pub(crate) session: String,
-    /// It is a Stop of which the log says that it is owed.
+    /// True if it is a Stop that the session log marks as unacknowledged.
     pub(crate) logged: bool,
 }
 
-/// How far a concentrator is that leaves.
+/// The phase of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ShutdownPhase {
-    /// Records of sessions are acknowledged.
+    /// Waits for acknowledgements of the sessions' records.
     Sessions,
-    /// The AAA server is told of the end.
+    /// Waits for the acknowledgement of Accounting-Off.
     Off,
-    /// All is said.
+    /// Finished.
     Finished,
 }
 
-/// A PPPoE access concentrator; see the [crate](crate).
+/// A PPPoE access concentrator: a [`Machine`]. See the [crate](crate).
 #[derive(Debug)]
 pub struct AccessConcentrator {
     pub(crate) config: AccessConcentratorConfig,
@@ -388,37 +391,37 @@ pub struct AccessConcentrator {
     pub(crate) ident: Option<ChildMachine<IdentService>>,
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
-    /// Sessions on the wire.
+    /// PPPoE sessions.
     pub(crate) attached: BTreeMap<SessionId, SubscriberInfo>,
-    /// Hosts that show who they are.
+    /// Logins in progress.
     pub(crate) logins: BTreeMap<SessionId, PendingLogin>,
-    /// Questions to AAA servers, by their tokens.
+    /// Requests to AAA servers, by token.
     pub(crate) aaa_requests: BTreeMap<u64, SessionId>,
-    /// Sessions of users, by their numbers.
+    /// Sessions of users, by number.
     pub(crate) sessions: BTreeMap<u64, UserSession>,
-    /// Those of them that are on the wire.
+    /// The numbers of users' sessions, by PPPoE session.
     pub(crate) current: BTreeMap<SessionId, u64>,
-    /// The same by SESSION_IDs.
+    /// The numbers of users' sessions, by SESSION_ID.
     pub(crate) numbers: BTreeMap<u16, u64>,
-    /// Sessions that have ended, and wait to be told what they have carried, or to be logged.
+    /// Ended sessions that wait for their usage or for the log.
     pub(crate) closing: BTreeMap<u64, UserSession>,
-    /// Sessions by users.
+    /// Sessions by user.
     pub(crate) users: BTreeMap<Vec<u8>, BTreeSet<u64>>,
-    /// Who has which address.
+    /// The sessions of assigned addresses.
     pub(crate) assigned_addresses: AssignedAddresses,
     pub(crate) pools: AddressPools,
     pub(crate) hash: HashState,
     pub(crate) grace: GraceCache,
     pub(crate) lockout: LoginLockout,
-    /// Sessions that the log is being told of.
+    /// Sessions that wait for the log, by the job's token.
     pub(crate) writing: BTreeMap<u64, u64>,
-    /// What IDENT waits for, by the tokens of jobs.
+    /// IDENT queries that wait for a translation, by the job's token.
     pub(crate) pending_translations: BTreeMap<u64, PendingTranslation>,
     pub(crate) timers: TimerQueue<ConcentratorTimer>,
-    /// Records without an answer.
+    /// Records without an acknowledgement.
     pub(crate) records: BTreeMap<u64, UnacknowledgedRecord>,
     pub(crate) next_token: u64,
-    /// What tells the sessions of this start from those of others.
+    /// Distinguishes Acct-Session-Ids of this start from those of others.
     pub(crate) start: u32,
     pub(crate) next_session: u64,
     started: bool,
@@ -428,12 +431,12 @@ pub struct AccessConcentrator {
     pub(crate) outputs: OutputQueue<AccessConcentratorEvent, ServiceJob>,
 }
 
-/// A concentrator was configured in contradiction to itself.
+/// The reason why a configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NewError {
-    /// PPPoE's part.
+    /// PPPoE.
     Ppp(ConfigError),
-    /// The client of AAA servers.
+    /// The AAA client.
     Aaa(usher_access::ConfigError),
 }
 
@@ -449,10 +452,10 @@ impl core::fmt::Display for NewError {
 impl core::error::Error for NewError {}
 
 impl AccessConcentrator {
-    /// A concentrator that is so. Cookies, challenges and the names of sessions come of `rng`.
+    /// Creates a concentrator. `rng` makes cookies, challenges and Acct-Session-Ids.
     ///
     /// # Errors
-    /// It is configured in contradiction to itself.
+    /// The configuration is invalid.
     pub fn new(config: AccessConcentratorConfig, mut rng: SecureRng) -> Result<Self, NewError> {
         let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
         let aaa = aaa.transpose().map_err(NewError::Aaa)?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
@@ -497,17 +500,17 @@ impl AccessConcentrator {
         this.claim_local();
         Ok(this)
     }
-    /// What it has done, and what its PPPoE has.
+    /// Returns the counters of the service and of PPPoE.
     #[must_use]
     pub fn counters(&self) -> (&AccessConcentratorCounters, &ConcentratorCounters) {
         (&self.counters, self.ppp.counters())
     }
-    /// What its client of AAA servers has done, where it asks by RADIUS.
+    /// Returns the counters of the RADIUS client, if the AAA servers use RADIUS.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
     }
-    /// Sessions of users that were let in.
+    /// Returns the number of users' sessions.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
@@ -517,14 +520,14 @@ impl AccessConcentrator {
         self.next_token += 1;
         self.next_token
     }
-    /// Tells PPPoE something. The session that is meant may be over.
+    /// Gives PPPoE a command. Ignores a session that has ended.
     pub(crate) fn send_ppp_command(&mut self, now: Instant, command: ConcentratorCommand) {
-        // Whoever was asked for may have gone meanwhile.
+        // The session may have ended meanwhile.
         let _ = self.ppp.handle_command(now, command);
     }
 
-    /// What an earlier start has left is ended before anything else is told. The ends are in the log before the start is: if this one is
-    /// killed meanwhile the next finds either the session open or its Stop owed.
+    /// Ends the sessions that an earlier start left. Their ends are logged before this start: if this process is killed
+    /// meanwhile, the next start finds the session open or its Stop unacknowledged.
     fn start_service(&mut self, now: Instant) {
         if core::mem::replace(&mut self.started, true) {
             return;
@@ -568,7 +571,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// Takes up what its parts say, until all are silent.
+    /// Applies the outputs of the contained machines until none has any.
     pub(crate) fn drain_children(&mut self, now: Instant) {
         loop {
             if let Some(event) = self.outputs.next_event(&mut self.ppp) {
@@ -589,7 +592,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// Takes up what the IDENT service says and asks next; false: it is silent.
+    /// Applies the next output of the IDENT service; false if it has none.
     fn drain_ident(&mut self, now: Instant) -> bool {
         let Some(ident) = &mut self.ident else { return false };
         let mut buf = self.outputs.take_buffer();
@@ -639,7 +642,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// A session is not on the wire any more.
+    /// Handles the end of a PPPoE session.
     fn off_the_wire(&mut self, now: Instant, session: SessionId, reason: EndReason) {
         self.drop_login(now, session);
         let subscriber = self.attached.remove(&session);
@@ -647,7 +650,7 @@ impl AccessConcentrator {
             (Some(id), _) => {
                 self.finish_session(now, id, crate::session::terminate_cause(reason), reason.name())
             }
-            // What this side has ended has been told of already.
+            // An end by this side has been reported already.
             (None, Some(subscriber)) if reason != EndReason::Closed => {
                 self.outputs.push_event(AccessConcentratorEvent::LoginAborted { subscriber, reason });
             }
@@ -659,7 +662,7 @@ impl AccessConcentrator {
         self.leaving = true;
         self.send_ppp_command(now, ConcentratorCommand::CloseAll);
         self.drain_children(now);
-        // The hosts' answers are not waited for, and the AAA server hears of the end now.
+        // Do not wait for the hosts' Terminate-Acks: send the Stop records now.
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
             self.finish_session(now, id, TerminateCause::AdminReboot, "leaving");
         }
@@ -681,8 +684,8 @@ impl AccessConcentrator {
         self.finish_shutdown(now, false);
     }
 
-    /// Goes on with leaving where nothing is waited for any more, or the time for that is `over`: behind the records of sessions the
-    /// AAA server is told of the end, with which it takes all that it knows for ended (RFC 2866 §5.1).
+    /// Continues the shutdown once all records are acknowledged or the wait is `over`. Accounting-Off follows the
+    /// records of sessions, because it ends all sessions that the AAA server knows (RFC 2866 §5.1).
     pub(crate) fn finish_shutdown(&mut self, now: Instant, over: bool) {
         let Some(farewell) = self.farewell.filter(|_| over || self.records.is_empty()) else { return };
         if farewell == ShutdownPhase::Sessions {
@@ -700,7 +703,7 @@ impl AccessConcentrator {
             self.outputs.push_event(AccessConcentratorEvent::Left);
         }
     }
-    /// Records that no server has kept when this side leaves.
+    /// Gives up the records without an acknowledgement at shutdown.
     fn give_up(&mut self) {
         for UnacknowledgedRecord { session, logged } in core::mem::take(&mut self.records).into_values() {
             *(if logged { &mut self.counters.stops_left } else { &mut self.counters.records_lost }) += 1;
@@ -708,7 +711,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// Ends a connection that was accepted for nobody.
+    /// Closes an accepted connection that has no owner.
     fn refuse_input(&mut self, input: &MachineInput<'_>) {
         if let Some(refusal) = input.refusal() {
             self.outputs.push_operation(refusal);
@@ -773,7 +776,8 @@ impl Machine for AccessConcentrator {
                 self.handle_translation(now, token, inner)
             }
             AccessConcentratorCommand::UsageReport(all) => {
-                // Until a session is removed what comes of its number is its own, though another has the number by now.
+                // Usage of a SESSION_ID belongs to the session that is being removed, even if a new session has the
+                // same ID.
                 let ending = self.closing.iter().rev().filter(|(_, session)| !session.silent);
                 let ending: BTreeMap<u16, u64> =
                     ending.map(|(id, session)| (session.subscriber.number, *id)).collect();
@@ -819,7 +823,7 @@ impl AccessConcentrator {
             ident.handle_command(now, ident::IdentServiceCommand::Configure(config))?;
         }
         self.release_local();
-        // Who judges is of the start. Where the file has others judge from now on it names no users that this one could let in.
+        // The verifier of the start stays. A file that selects another has no local users, so keep the earlier ones.
         let users = if config.judge == self.config.judge {
             config.users
         } else {

@@ -1,4 +1,4 @@
-//! Sessions of users: what they may do, what they have carried, and their end.
+//! Sessions of users: their limits, their usage, and their end.
 
 use crate::addresses::assigned_prefixes;
 use crate::grace::WhenAway;
@@ -21,38 +21,38 @@ use usher_ppp::concentrator::{
 use usher_ppp::pppoe::MacAddress;
 use usher_ppp::{AddressAssignment, AddressFamily, EndReason, LinkNetwork};
 
-/// How long the host may take to say what a session that is no more has carried.
+/// Maximum wait for the usage of a removed session.
 const LAST_WORD: Duration = Duration::from_secs(5);
-/// The name of the rates of those for whom no others are named.
+/// The name of the rates of sessions without a named rate.
 const DEFAULT_RATE: &str = "default";
 
-/// What nobody may exceed.
+/// The limits of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionLimits {
-    /// Sessions at a time of one user; zero: as many as it likes.
+    /// Maximum sessions of a user; zero: unlimited.
     pub sessions_per_user: usize,
-    /// What becomes of one more.
+    /// Policy for a session beyond the maximum.
     pub excess: ExcessSessionPolicy,
-    /// How long a session may last where the AAA server does not say; `None`: without end.
+    /// Default of Session-Timeout; `None`: unlimited.
     pub session_timeout: Option<Duration>,
-    /// How long it may carry nothing where the AAA server does not say; `None`: without end.
+    /// Default of Idle-Timeout; `None`: unlimited.
     pub idle_timeout: Option<Duration>,
-    /// Whether the largest segment of TCP that hosts ask for is made to fit their sessions.
+    /// True to clamp the TCP MSS of hosts to the session's MTU.
     pub clamp_mss: bool,
 }
 
-/// Rates by name.
+/// A named pair of rates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RateProfile {
-    /// What AAA servers call it by Filter-Id.
+    /// The name that AAA servers send as Filter-Id.
     pub name: String,
-    /// From hosts, bit/s; `None`: as fast as it goes.
+    /// From hosts, bit/s; `None`: unlimited.
     pub up: Option<u64>,
-    /// To hosts, bit/s.
+    /// To hosts, bit/s; `None`: unlimited.
     pub down: Option<u64>,
 }
 
-/// What a session has carried.
+/// The usage of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SessionUsage {
     /// Octets of packets from the host.
@@ -63,9 +63,9 @@ pub struct SessionUsage {
     pub packets_in: u64,
     /// Packets to the host.
     pub packets_out: u64,
-    /// Packets of the host from addresses that are not its own: dropped.
+    /// Packets of the host with a foreign source address, dropped.
     pub spoofed: u64,
-    /// Packets beyond its rate: dropped.
+    /// Packets beyond the session's rate, dropped.
     pub limited: u64,
 }
 
@@ -82,41 +82,41 @@ impl SessionUsage {
     }
 }
 
-/// What a data plane has to know of a session.
+/// A session's entry in the data plane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionEntry {
-    /// The session's number at this concentrator, which is never given again.
+    /// The session's number at this concentrator, never reused.
     pub id: u64,
     /// SESSION_ID.
     pub number: u16,
-    /// At which port.
+    /// The port.
     pub port: PortId,
-    /// The host's address there.
+    /// The host's address at the port.
     pub peer: MacAddress,
     /// Octets of the longest packet.
     pub mtu: u16,
     /// The host's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// This side's.
+    /// The IPv4 address of this side.
     pub gateway: Option<Ipv4Addr>,
-    /// Prefixes of which packets are the host's.
+    /// The host's prefixes: valid sources of its packets.
     pub ipv6: Vec<(Ipv6Addr, u8)>,
-    /// The host's interface identifier: its link-local address.
+    /// The host's interface identifier, for its link-local address.
     pub link_local: Option<[u8; 8]>,
-    /// From the host, bit/s.
+    /// Rate from the host, bit/s; `None`: unlimited.
     pub rate_up: Option<u64>,
-    /// To the host, bit/s.
+    /// Rate to the host, bit/s; `None`: unlimited.
     pub rate_down: Option<u64>,
-    /// The largest segment of TCP is made to fit.
+    /// True to clamp the TCP MSS.
     pub clamp_mss: bool,
 }
 
-/// How far the log is with a session.
+/// The state of a session's log record.
 #[derive(Clone, PartialEq, Debug)]
 enum LogState {
-    /// It is being told; then the host is let in with this.
+    /// The record is being written. Then the host gets this reply.
     Writing(Option<AuthenticationReply>),
-    /// It has been told, and may have failed, or there is no log.
+    /// The record was written, failed, or is not needed.
     Done,
 }
 
@@ -132,26 +132,26 @@ pub(crate) struct UserSession {
     networks: BTreeMap<AddressFamily, LinkNetwork>,
     pub(crate) mtu: u16,
     installed: bool,
-    /// The AAA server has been told of its begin.
+    /// True once an accounting Start was sent.
     pub(crate) has_sent_start: bool,
     /// Acct-Session-Id.
     pub(crate) acct: String,
     pub(crate) since: Instant,
     pub(crate) usage: SessionUsage,
-    /// Of it, what it had carried when it was installed last: a data plane counts from there.
+    /// The usage at the last installation. A data plane counts from zero.
     before: SessionUsage,
-    /// Records of accounting so far.
+    /// The number of accounting records so far.
     pub(crate) records: u32,
     pub(crate) ends: Option<Instant>,
     pub(crate) interim: Option<(Duration, Instant)>,
     pub(crate) idle: Option<Duration>,
-    /// When it last carried something.
+    /// The time of the last traffic.
     pub(crate) busy: Instant,
     pub(crate) rates: (Option<u64>, Option<u64>),
     pub(crate) cause: Option<TerminateCause>,
-    /// When it ended, and why.
+    /// The time and reason of the end.
     ending: Option<(Instant, String)>,
-    /// What it has carried is known, or not waited for.
+    /// True if the final usage is known or no longer awaited.
     pub(crate) silent: bool,
 }
 
@@ -191,7 +191,7 @@ impl UserSession {
             clamp_mss,
         }
     }
-    /// Whether a name is its user's, its station's, its Acct-Session-Id, or an address that it has.
+    /// True if `name` is the session's user, station, Acct-Session-Id or address.
     fn is_called(&self, name: &str) -> bool {
         let has = |address: IpAddr| match address {
             IpAddr::V4(v4) => self.ipv4_address() == Some(v4),
@@ -207,22 +207,22 @@ impl UserSession {
     }
 }
 
-/// Octets as text; what is no UTF-8 as `\xNN`, so that two that differ are never shown alike.
+/// Shows octets as text, with `\xNN` for invalid UTF-8, so that different octets never look the same.
 pub(crate) fn display_octets(octets: &[u8]) -> String {
     core::str::from_utf8(octets).map_or_else(|_| octets.escape_ascii().to_string(), ToString::to_string)
 }
 
-/// Where a host is.
+/// Returns the port and address of a host.
 const fn station_key(of: &SubscriberInfo) -> (PortId, MacAddress) {
     (of.port, of.address)
 }
 
-/// What is a session's alone, behind the name of one whose user nobody has named.
+/// Returns the fallback user name of a session whose AAA server names no user. It is unique to the session.
 pub(crate) fn session_name(acct: &str) -> String {
     alloc::format!("session {acct}")
 }
 
-/// Why a session ended, as accounting says it (RFC 2866 §5.10).
+/// Returns the Acct-Terminate-Cause of an end (RFC 2866 §5.10).
 pub(crate) const fn terminate_cause(reason: EndReason) -> TerminateCause {
     match reason {
         EndReason::Closed => TerminateCause::NasRequest,
@@ -245,7 +245,7 @@ pub(crate) const fn terminate_cause(reason: EndReason) -> TerminateCause {
 }
 
 impl AccessConcentrator {
-    /// The rates of a user: those that the AAA server says, those that it names, or everybody's.
+    /// Returns the rates of a user: those that the AAA server sends, those that it names, or the default.
     pub(crate) fn select_rates(
         &self,
         filters: &[String],
@@ -257,7 +257,7 @@ impl AccessConcentrator {
         (said.0.or(up), said.1.or(down))
     }
 
-    /// Begins a session of a user: takes its addresses, and has it logged.
+    /// Opens a session of a user: assigns its addresses and logs it.
     pub(crate) fn open_session(
         &mut self,
         now: Instant,
@@ -335,7 +335,7 @@ impl AccessConcentrator {
         Ok(())
     }
 
-    /// Whether a user may have one session more; its oldest may have to end for that.
+    /// True if the user may open another session. Ends the oldest if the policy says so.
     fn enforce_session_limit(
         &mut self,
         now: Instant,
@@ -352,7 +352,7 @@ impl AccessConcentrator {
                     .get(*id)
                     .is_some_and(|old| station_key(&old.subscriber) == station_key(subscriber))
             };
-            // A host that has lost its power comes back before its session is missed.
+            // After a power loss a host returns before its dead session is detected.
             match (limits.excess, ids.first().copied(), ids.iter().find(own).copied()) {
                 (ExcessSessionPolicy::Replace, Some(oldest), _) => {
                     self.counters.users_replaced += 1;
@@ -368,7 +368,8 @@ impl AccessConcentrator {
         Ok(())
     }
 
-    /// A host that has lost its power comes back before its session is missed: what the AAA server gives it is its own already.
+    /// Ends the host's own old session if it has the addresses that the AAA server assigns. After a power loss a host
+    /// returns before its dead session is detected.
     fn take_back(&mut self, now: Instant, subscriber: &SubscriberInfo, granted: &UserAuthorization) {
         for id in self.conflicting_sessions(granted) {
             if self
@@ -399,7 +400,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// The log has kept a session, or not.
+    /// Handles the result of a session's log record.
     pub(crate) fn handle_log_result(&mut self, now: Instant, token: u64, kept: bool) {
         let Some(id) = self.writing.remove(&token) else { return };
         if let Some(session) = self.closing.get_mut(&id) {
@@ -436,7 +437,7 @@ impl AccessConcentrator {
         self.send_ppp_command(now, ConcentratorCommand::Answer { session: wire, answer });
     }
 
-    /// A network of a session is open.
+    /// Handles a network of a session that has come up.
     pub(crate) fn install_network(&mut self, now: Instant, wire: SessionId, mtu: u16, network: LinkNetwork) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -452,7 +453,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// Has the data plane told what it has to know of a session.
+    /// Sends the session's entry to the data plane.
     pub(crate) fn update_data_plane(&mut self, id: u64) {
         let clamp = self.config.limits.clamp_mss;
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.networks.is_empty()) else {
@@ -463,7 +464,7 @@ impl AccessConcentrator {
         self.outputs.push_event(AccessConcentratorEvent::Install(entry));
     }
 
-    /// A network of a session is closed.
+    /// Handles a network of a session that has gone down.
     pub(crate) fn remove_network(&mut self, wire: SessionId, family: AddressFamily) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -484,7 +485,7 @@ impl AccessConcentrator {
         self.outputs.push_event(AccessConcentratorEvent::Remove { id, number });
     }
 
-    /// Longer packets than ordinary ones have passed.
+    /// Raises the MTU after a long test packet has passed.
     pub(crate) fn raise_mtu(&mut self, wire: SessionId, mtu: u16) {
         let Some(id) = self.current.get(&wire).copied() else { return };
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -500,7 +501,7 @@ impl AccessConcentrator {
         }
     }
 
-    /// What a session has carried in all since it was installed.
+    /// Records the usage of a session since its installation.
     pub(crate) fn record_usage(&mut self, now: Instant, id: u64, usage: &SessionUsage) {
         let Some(session) = self.session_mut(id) else { return };
         let usage = session.before.zip_with(*usage, u64::saturating_add);
@@ -517,7 +518,7 @@ impl AccessConcentrator {
         counters.limited += new.limited;
     }
 
-    /// A session is no more in the data plane, and has carried so much.
+    /// Handles the removal of a session from the data plane, with its final usage.
     pub(crate) fn handle_removed(&mut self, now: Instant, id: u64, usage: Option<&SessionUsage>) {
         if let Some(usage) = usage {
             self.record_usage(now, id, usage);
@@ -528,7 +529,7 @@ impl AccessConcentrator {
         self.close_session(now, id);
     }
 
-    /// Packets of a session cannot be let through.
+    /// Handles a session that the data plane could not install.
     pub(crate) fn not_installed(&mut self, now: Instant, id: u64) {
         if self.sessions.contains_key(&id) {
             self.counters.not_installed += 1;
@@ -542,7 +543,7 @@ impl AccessConcentrator {
         if let (WhenAway::Grace(lasts), Some(since)) = (self.config.when_away, self.grace.unavailable_since())
             && since + lasts > now
         {
-            // Looked at again when a server answers, and at the end of the grace.
+            // Check again when a server answers, and at the end of the grace time.
             session.ends = Some(since + lasts);
             self.timers.insert(since + lasts, ConcentratorTimer::SessionEnd(id));
             self.counters.sessions_in_grace += 1;
@@ -553,7 +554,7 @@ impl AccessConcentrator {
         self.terminate_session(now, id, TerminateCause::SessionTimeout, "session-timeout");
     }
 
-    /// A server answers again: sessions whose time was over end.
+    /// Ends overdue sessions once a server answers again.
     pub(crate) fn end_overdue_sessions(&mut self, now: Instant) {
         if !matches!(self.config.when_away, WhenAway::Grace(_)) {
             return;
@@ -581,7 +582,7 @@ impl AccessConcentrator {
         self.terminate_session(now, id, TerminateCause::IdleTimeout, "idle-timeout");
     }
 
-    /// This side ends a session.
+    /// Ends a session from this side.
     pub(crate) fn terminate_session(&mut self, now: Instant, id: u64, cause: TerminateCause, reason: &str) {
         let Some(session) = self.sessions.get(&id) else { return };
         let wire = session.wire;
@@ -589,7 +590,7 @@ impl AccessConcentrator {
         self.send_ppp_command(now, ConcentratorCommand::Close(wire));
     }
 
-    /// Ends the sessions that are meant; gives how many.
+    /// Ends the selected sessions. Returns their number.
     pub(crate) fn close_all(&mut self, now: Instant, which: &SessionSelector) -> usize {
         let meant = |(id, session): (&u64, &UserSession)| match which {
             SessionSelector::All => Some(*id),
@@ -603,7 +604,7 @@ impl AccessConcentrator {
         meant.len()
     }
 
-    /// A session has ended: nothing passes, and its addresses are free.
+    /// Finishes a session: removes it from the data plane and frees its addresses.
     pub(crate) fn finish_session(&mut self, now: Instant, id: u64, cause: TerminateCause, reason: &str) {
         self.take_away(id);
         let Some(mut session) = self.sessions.remove(&id) else { return };
@@ -639,7 +640,7 @@ impl AccessConcentrator {
         self.close_session(now, id);
     }
 
-    /// A session that has ended is told of, once it is known what it has carried and its begin is in the log.
+    /// Reports the end of a session, once its usage is known and its begin is logged.
     pub(crate) fn close_session(&mut self, now: Instant, id: u64) {
         let ready = |session: &UserSession| session.silent && !matches!(session.logged, LogState::Writing(_));
         if !self.closing.get(&id).is_some_and(ready) {
@@ -648,7 +649,8 @@ impl AccessConcentrator {
         let Some(mut session) = self.closing.remove(&id) else { return };
         let (at, reason) = session.ending.clone().unwrap_or((now, String::new()));
         let cause = session.cause.unwrap_or_default();
-        // The log says that a Stop is owed before it is sent. One whose begin was not kept may be in it all the same: the disk did not say.
+        // The log marks the Stop as unacknowledged before it is sent. Even if the write of the begin failed, it may be
+        // on disk.
         if self.config.logged {
             let SessionUsage { octets_in, octets_out, packets_in, packets_out, .. } = session.usage;
             let packets = self.config.metered.then_some((packets_in, packets_out));
@@ -669,7 +671,7 @@ impl AccessConcentrator {
             session = self.account_detached_session(now, session, RecordKind::Stop);
         }
         if let (Some(token), Some(aaa)) = (session.granted.token, &mut self.aaa) {
-            // It ends whatever the server says to that.
+            // The session ends regardless of the server's reply.
             let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
         }
         let status = Box::new(self.session_status(now, id, &session));

@@ -1,4 +1,4 @@
-//! Sessions for those who ask which there are.
+//! The status of a concentrator and its sessions.
 
 use crate::service::AccessConcentrator;
 use crate::session::{SessionUsage, UserSession, display_octets};
@@ -7,46 +7,47 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use usher_core::{Duration, Instant};
 
-/// How a concentrator is.
+/// The status of a concentrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcentratorStatus {
-    /// Its sessions of users.
+    /// The users' sessions.
     pub sessions: Vec<SessionStatus>,
-    /// Sessions on the wire that nobody is let in by yet.
+    /// PPPoE sessions whose hosts are not authenticated yet.
     pub outside: usize,
-    /// Its pools.
+    /// The address pools.
     pub pools: Vec<PoolStatus>,
-    /// What it has counted: of itself, of PPPoE (`ppp_` before each), of its RADIUS client (`radius_`), of its IDENT service (`ident_`).
+    /// Counters by name: the service's, PPPoE's (`ppp_`), the RADIUS client's (`radius_`) and the IDENT service's
+    /// (`ident_`).
     pub counters: Vec<(String, u64)>,
 }
 
-/// How much of a pool is in use.
+/// The usage of an address pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
     /// Addresses and prefixes in use.
     pub used: u64,
-    /// In all.
+    /// Addresses and prefixes in all.
     pub all: u64,
 }
 
-/// A session of a user.
+/// The status of a user's session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionStatus {
-    /// Its number at this concentrator.
+    /// The session's number at this concentrator.
     pub id: u64,
-    /// Whose it is.
+    /// The user.
     pub user: String,
     /// Acct-Session-Id.
     pub session: String,
-    /// At which port.
+    /// The port.
     pub port: String,
-    /// The host's address there.
+    /// The host's address at the port.
     pub station: String,
     /// SESSION_ID.
     pub number: u16,
-    /// How long it has been there.
+    /// The duration of the session.
     pub lasted: Duration,
     /// Octets of the longest packet; zero: no network is open.
     pub mtu: u16,
@@ -54,11 +55,11 @@ pub struct SessionStatus {
     pub ipv4: Option<Ipv4Addr>,
     /// Its IPv6 prefixes.
     pub ipv6: Vec<(Ipv6Addr, u8)>,
-    /// From the host, bit/s.
+    /// Rate from the host, bit/s; `None`: unlimited.
     pub rate_up: Option<u64>,
-    /// To the host, bit/s.
+    /// Rate to the host, bit/s; `None`: unlimited.
     pub rate_down: Option<u64>,
-    /// What it has carried.
+    /// The usage.
     pub usage: SessionUsage,
 }
 
@@ -81,17 +82,17 @@ impl AccessConcentrator {
         }
     }
 
-    /// Sessions whose hosts are not let in yet.
+    /// Returns the number of PPPoE sessions whose hosts are not authenticated yet.
     #[must_use]
     pub fn unauthenticated_count(&self) -> usize {
         self.ppp.unauthenticated_count()
     }
-    /// Hosts that show who they are.
+    /// Returns the number of logins in progress.
     #[must_use]
     pub fn login_count(&self) -> usize {
         self.logins.len()
     }
-    /// How it is.
+    /// Returns the status.
     pub(crate) fn status(&self, now: Instant) -> ConcentratorStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
             all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()

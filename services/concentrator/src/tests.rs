@@ -1,4 +1,4 @@
-//! A concentrator from a file as it is deployed, hosts on one Ethernet, and our AAA server, in virtual time.
+//! A concentrator from a file as deployed, hosts on an Ethernet, and Usher's AAA server, in virtual time.
 
 mod diameter;
 mod hostile;
@@ -48,7 +48,7 @@ pub(super) fn host_mac(n: u16) -> MacAddress {
     MacAddress([2, 0, 0, 1, high, low])
 }
 
-/// Users of its own, IPv4 and IPv6, a log.
+/// Local users, IPv4 and IPv6, a log.
 pub(super) const LOCAL: &str = r#"
 [listen]
 interfaces = ["eth1"]
@@ -89,13 +89,13 @@ pub(super) fn load_config(text: &str) -> LoadedConcentratorConfig {
     loaded
 }
 
-/// What the log's disk does.
+/// The disk of the log.
 #[derive(Default)]
 pub(super) struct MockDisk {
     pub(super) lines: Vec<String>,
-    /// It keeps nothing.
+    /// True if writes fail.
     pub(super) full: bool,
-    /// How long a line takes.
+    /// The time to write a line.
     pub(super) line_delay: Duration,
 }
 
@@ -104,11 +104,11 @@ pub(super) struct ConcentratorTestNetwork {
     pub(super) ac: HostHandle<AccessConcentrator>,
     pub(super) clients: Vec<HostHandle<PppoeClient>>,
     pub(super) disk: Rc<RefCell<MockDisk>>,
-    /// What each event was preceded by: how many lines were kept when a session was installed first.
+    /// The number of stored lines at the first installation of each session.
     pub(super) line_counts_at_install: Rc<RefCell<Vec<usize>>>,
 }
 
-/// What a host shows.
+/// Returns the configuration of a host.
 pub(super) fn client_config(
     n: u16,
     protocol: AuthenticationProtocol,
@@ -131,14 +131,14 @@ impl ConcentratorTestNetwork {
     pub(super) fn new(text: &str, clients: Vec<ClientConfig>) -> Self {
         Self::on_one_ethernet(load_config(text), clients)
     }
-    /// All on one Ethernet.
+    /// Creates a network with all hosts on one Ethernet.
     pub(super) fn on_one_ethernet(loaded: LoadedConcentratorConfig, clients: Vec<ClientConfig>) -> Self {
         let mut world = Self::unconnected(loaded, clients);
         let ports: Vec<_> = (0..=world.clients.len()).map(|number| (number, PORT)).collect();
         world.net.join_ports(&ports);
         world
     }
-    /// On none yet.
+    /// Creates a network with no Ethernet yet.
     pub(super) fn unconnected(loaded: LoadedConcentratorConfig, clients: Vec<ClientConfig>) -> Self {
         let channel = ChannelConfig { delay: millis(2), ..ChannelConfig::default() };
         let mut net = MachineNetwork::new(channel);
@@ -182,7 +182,7 @@ impl ConcentratorTestNetwork {
     pub(super) fn connect_client(&mut self, n: usize) {
         self.net.send_command(self.clients[n], ClientCommand::Connect).unwrap();
     }
-    /// Connects a host, and gives it time.
+    /// Connects a host, and runs the network for some time.
     pub(super) fn connect_and_wait(&mut self, n: usize) {
         self.connect_client(n);
         self.net.run_for(secs(3));
@@ -190,7 +190,7 @@ impl ConcentratorTestNetwork {
     pub(super) fn events(&self) -> impl Iterator<Item = &AccessConcentratorEvent> {
         self.net.recorded_events(self.ac).iter().map(|(_, event)| event)
     }
-    /// What the data plane has, by the numbers of sessions.
+    /// Returns the data plane's entries by session number.
     pub(super) fn installed_sessions(&self) -> BTreeMap<u64, SessionEntry> {
         let mut all = BTreeMap::new();
         for event in self.events() {

@@ -1,10 +1,14 @@
-//! Who had which address when: the log of sessions, and what is asked of it.
+//! The session log and its queries: which user had which address when.
 //!
-//! The log is lines of JSON, a [`SessionLogRecord`] each, appended: a session's `begin` is on the disk before its host is let in, and its
-//! `end` follows. A start of the concentrator is a record, too: sessions that are open at that point had ended with the one before.
-//! Where hosts share addresses by blocks of ports ([`PortBlocks`]), the block stands in the session's `begin`, and no connection
-//! needs a line of its own; where they share them otherwise, [`TranslationRecord`]s are that log. [`AddressSearch`] reads the
-//! lines and answers who had an address, and a port of it, at a second; [`LogIndex`] says what an earlier concentrator has left.
+//! The log consists of JSON lines, a [`SessionLogRecord`] each, appended. A session's `begin` is on disk before its
+//! host is accepted, and its `end` follows. A start of the concentrator is a record too: sessions that are open there
+//! ended with the previous process.
+//!
+//! Hosts can share addresses in two ways. With port blocks ([`PortBlocks`]), the `begin` names the block, and
+//! connections need no records. Otherwise each connection has a [`TranslationRecord`] in a log of its own.
+//!
+//! [`AddressSearch`] finds the user of an address and port at a given second. [`LogIndex`] finds the sessions that an
+//! earlier process left open.
 
 mod blocks;
 mod index;
@@ -18,18 +22,18 @@ pub use record::{AccountingStop, SessionEnd, SessionLogRecord, SessionStart, par
 pub use search::{AddressSearch, AddressUse, LogVolume, TransportAddress};
 pub use translation::{TranslatedConnection, TranslationRecord, TranslationSearch};
 
-/// A session that the log has as open although its concentrator has started anew.
+/// A session that is open in the log although its concentrator has restarted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LostSession {
-    /// Its begin.
+    /// The begin of the session.
     pub begin: SessionStart,
 }
 
-/// A session that has ended, whose Stop no AAA server has acknowledged ([`AccountingStop`]).
+/// An ended session whose Stop no AAA server has acknowledged ([`AccountingStop`]).
 #[derive(Clone, PartialEq, Debug)]
 pub struct UnacknowledgedStop {
-    /// Its begin.
+    /// The begin of the session.
     pub begin: SessionStart,
-    /// Its end.
+    /// The end of the session.
     pub end: SessionEnd,
 }

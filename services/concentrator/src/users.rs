@@ -1,4 +1,4 @@
-//! Users that a concentrator knows itself.
+//! Local users of a concentrator.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -15,19 +15,19 @@ use usher_eap::packet::EapType;
 use usher_eap::server::{EapServer, EapServerEvent};
 use usher_ppp::auth::AuthenticationProof;
 
-/// Users that a concentrator knows itself.
+/// Local users of a concentrator.
 #[derive(Clone, Default)]
 pub struct LocalUsers {
-    /// The EAP methods that are proposed, the preferred one first: EAP-MSCHAPv2 and EAP-MD5 are known.
+    /// The EAP methods to propose, by preference: EAP-MSCHAPv2 and EAP-MD5 are supported.
     pub methods: Vec<EapType>,
-    /// Passwords by names.
+    /// Passwords by user name.
     pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
-    /// How many failed logins under a name, or from a station, hold it back; `None`: nobody is.
+    /// Failed attempts of a name or station that lead to a lockout; `None`: no lockout.
     pub failures: Option<FailureLimit>,
 }
 
 impl fmt::Debug for LocalUsers {
-    /// Without the passwords.
+    /// Omits the passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalUsers")
             .field("methods", &self.methods)
@@ -36,14 +36,14 @@ impl fmt::Debug for LocalUsers {
     }
 }
 
-/// What becomes of a proof.
+/// The verdict on a proof.
 #[derive(Debug)]
 pub(crate) enum LocalVerdict {
-    /// An EAP request for the host.
+    /// Send this EAP request.
     Continue(Vec<u8>),
-    /// The user is in, with what the host is to be told.
+    /// The user is accepted, with this message.
     Accept(Vec<u8>),
-    /// The user is out.
+    /// The user is rejected, with this message.
     Reject(Vec<u8>),
 }
 
@@ -59,7 +59,7 @@ fn server_offer(kind: EapType, secret: &SecretValue) -> Option<Box<dyn ServerOff
 }
 
 impl LocalUsers {
-    /// A proof of one round.
+    /// Verifies a proof without further rounds (PAP, CHAP, MS-CHAPv2).
     pub(crate) fn verify_proof(&self, name: &[u8], proof: &AuthenticationProof) -> LocalVerdict {
         let refused = || LocalVerdict::Reject(Vec::new());
         let Some(secret) = self.passwords.get(name) else { return refused() };
@@ -81,7 +81,8 @@ impl LocalUsers {
         if holds { LocalVerdict::Accept(Vec::new()) } else { refused() }
     }
 
-    /// A conversation that begins with the host's Identity response. Who is not known is asked as whoever is, and turned away.
+    /// Starts a conversation by the host's Identity response. Unknown users get the same requests as known ones, and a
+    /// reject.
     pub(crate) fn start_conversation(
         &self,
         name: &[u8],
@@ -98,7 +99,7 @@ impl LocalUsers {
     }
 }
 
-/// A conversation with a host by EAP.
+/// An EAP conversation with a host.
 #[derive(Debug)]
 pub(crate) struct EapConversation {
     server: EapServer,
@@ -108,7 +109,7 @@ impl EapConversation {
     pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
         self.server.handle_packet(packet);
     }
-    /// Whether the host has been told that its password is wrong, whatever follows.
+    /// True once the host was told that its password is wrong.
     pub(crate) fn has_refused(&self) -> bool {
         self.server.is_refusing()
     }
@@ -119,12 +120,12 @@ impl EapConversation {
             Some(EapServerEvent::Success { .. }) => LocalVerdict::Accept(packet),
             Some(EapServerEvent::Failure { .. }) => LocalVerdict::Reject(packet),
             Some(EapServerEvent::Query(_)) => {
-                // No method that is offered here asks.
+                // The supported methods ask for no user data.
                 self.server.apply_answer(UserAnswer::Unavailable);
                 self.next_verdict()
             }
             None if sends => LocalVerdict::Continue(packet),
-            // What was discarded is asked again: an answer is owed.
+            // The response was discarded: repeat the request.
             None => LocalVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }

@@ -1,4 +1,4 @@
-//! A configuration that is read, and checked by whom it is for.
+//! Parsing of a configuration together with the checks of its service.
 
 use crate::document::{ConfigEnvironment, ConfigFormat, read_document, rewrite_retired};
 use crate::fault::{ConfigDiagnostic, ConfigErrors, DiagnosticCollector};
@@ -7,25 +7,27 @@ use crate::tree::TreeNode;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// A fault for people, and the keys that lead to its place; indices of arrays are keys, too.
+/// The keys that lead to a fault's place, and its message. Indices of arrays count as keys.
 pub type KeyedError = (Vec<String>, String);
 
 /// A configuration without faults.
 #[derive(Clone, Debug)]
 pub struct CheckedConfig<F, M> {
-    /// As it was written.
+    /// The typed file, as written.
     pub file: F,
-    /// What was made of it.
+    /// The result of `check`.
     pub built_config: M,
-    /// What is right and should be written otherwise.
+    /// Valid settings that should be written otherwise.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
-/// Reads a text and has it checked. `origin` is the file that it was read from, or what faults call it. `check` gets what was
-/// written and the folder of that file, from which relative paths go; it says what it makes of it, and what is wrong.
+/// Reads a text into `F` and checks it. `origin` is the path of the file, or its name in messages.
+///
+/// `check` gets the typed file and the base folder of relative paths. It returns the built configuration and the faults
+/// that it finds.
 ///
 /// # Errors
-/// Everything that is wrong with it. Nothing is checked of a file of which a part cannot be read.
+/// All faults. If a part of the file cannot be read, `check` does not run.
 pub fn parse<F: DeserializeOwned, M>(
     format: &ConfigFormat,
     origin: &str,
@@ -40,8 +42,9 @@ pub fn parse<F: DeserializeOwned, M>(
     faults.finish(checked)
 }
 
-/// As [`parse`], of a table of another file that holds the keys of such a configuration, such as a host's of a study. Faults and
-/// warnings have that file's lines; relative paths go from `base`. `None`: something is wrong, as `faults` says.
+/// Like [`parse`], for a table within another file, such as the service configuration of a study's host. Faults and
+/// warnings have the lines of that file; relative paths start at `base`. Returns `None` if the configuration has
+/// faults.
 pub fn read_tree<F: DeserializeOwned, M>(
     format: &ConfigFormat,
     mut tree: TreeNode,

@@ -1,7 +1,8 @@
-//! From the tree to typed values, with serde, such that every fault knows its place.
+//! Turns a tree into typed values with serde. Every fault knows its place.
 //!
-//! Two conventions beyond serde's own: a choice between kinds is written as a table with a `kind` (or the
-//! kind's name alone), and a choice with a variant named `literal` takes any other text for that variant.
+//! Two conventions are added to serde's:
+//! - A choice between kinds is a table with a `kind`, or the name of the kind alone.
+//! - If a choice has a variant named `literal`, that variant takes any other text.
 
 use crate::fault::{DiagnosticCollector, OptionalPosition, name_hint, quote_names};
 use crate::tree::{PathStep, TableEntry, TreeItem, TreeNode, format_path};
@@ -14,15 +15,15 @@ use std::fmt;
 
 /// The variant that takes a plain text or number.
 const LITERAL: &str = "literal";
-/// Faults of one kind are reported up to this many; a file with more is something else.
+/// Limit of reported faults. A file with more is probably of another format.
 const MAX_FAULTS: usize = 100;
 
-/// What went wrong, at which node.
+/// A fault and the node where it is.
 #[derive(Debug)]
 pub(crate) struct DeserializeError {
     kind: DeserializeErrorKind,
     span: Option<OptionalPosition>,
-    /// From the node that is at fault up to the root.
+    /// Path from the faulty node up to the root.
     path: Vec<PathStep>,
 }
 
@@ -37,7 +38,7 @@ impl DeserializeError {
     fn from_message(message: String) -> Self {
         Self { kind: DeserializeErrorKind::Value(message), span: None, path: Vec::new() }
     }
-    /// Points it to a place, unless a place further inside is known.
+    /// Sets the position, unless a more deeply nested one is known.
     fn with_position(mut self, span: &OptionalPosition) -> Self {
         self.span.get_or_insert_with(|| span.clone());
         self
@@ -60,7 +61,7 @@ impl fmt::Display for DeserializeError {
 
 impl std::error::Error for DeserializeError {}
 
-/// What was found, as the file's author would call it.
+/// Describes the value found, in the terms of a file's author.
 fn describe_found(unexpected: &Unexpected<'_>) -> String {
     match unexpected {
         Unexpected::Bool(b) => b.to_string(),
@@ -75,7 +76,7 @@ fn describe_found(unexpected: &Unexpected<'_>) -> String {
     }
 }
 
-/// What is needed, as the file's author would call it.
+/// Describes the value needed, in the terms of a file's author.
 fn describe_needed(expected: &dyn Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
@@ -117,8 +118,8 @@ impl de::Error for DeserializeError {
     }
 }
 
-/// Reads a typed value. What is faulty goes to the collector and is marked dead in the tree, so that one pass
-/// after another finds the rest. `alone` says of a path whether nothing that is named elsewhere in the file hangs on it.
+/// Reads a typed value. Faults go to the collector, and faulty nodes are marked dead, so that the next pass finds the
+/// remaining faults. `alone` returns true if no other part of the file refers to the node at a path.
 pub fn read_typed<T: DeserializeOwned>(
     tree: &mut TreeNode,
     alone: fn(&[PathStep]) -> bool,
@@ -134,7 +135,7 @@ pub fn read_typed<T: DeserializeOwned>(
             };
         let path: Vec<PathStep> = error.path.iter().rev().cloned().collect();
         let mut parent = path.clone();
-        // A missing key that was itself faulty has been reported; what lacks it goes with it.
+        // The missing key had a fault of its own, which is reported already.
         let known = match &error.kind {
             DeserializeErrorKind::Missing(key) => {
                 parent.push(PathStep::Key((*key).to_owned()));
@@ -142,7 +143,7 @@ pub fn read_typed<T: DeserializeOwned>(
                 parent.pop();
                 lost
             }
-            // Of so many values as are needed, one was faulty and has been reported.
+            // The array is too short because a faulty element, reported already, was left out.
             DeserializeErrorKind::Value(_) => node_at(tree, &path).is_some_and(
                 |node| matches!(&node.item, TreeItem::Array(nodes) if nodes.iter().any(|n| n.dead)),
             ),
@@ -161,12 +162,12 @@ pub fn read_typed<T: DeserializeOwned>(
     }
 }
 
-/// What [`read_typed`] could make of a tree.
+/// The result of [`read_typed`].
 #[derive(Debug)]
 pub struct ReadOutcome<T> {
-    /// There when what is left could be read.
+    /// The value, if the rest of the tree could be read.
     pub value: Option<T>,
-    /// Whether nothing was left out that others may refer to.
+    /// True if no node was left out that others may refer to.
     pub is_complete: bool,
 }
 
@@ -188,11 +189,11 @@ fn describe_error(error: &DeserializeError, path: &[PathStep]) -> String {
     }
 }
 
-/// Reads one node. With `kind` it is a table whose `kind` has been read.
+/// Deserializes one node. If `kind` is set, the node is a table with its `kind` already read.
 #[derive(Clone, Copy)]
 struct NodeDeserializer<'a> {
     node: &'a TreeNode,
-    /// Where a missing key is reported: the table's name.
+    /// Position at which a missing key is reported: the table's name.
     table_position: &'a OptionalPosition,
     kind: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! The files and variables of this machine: what a host that has a disk gives a reader of configuration.
+//! A [`ConfigEnvironment`] that reads the files and environment variables of this machine.
 
 use crate::document::ConfigEnvironment;
 use crate::fault::ConfigErrors;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Why there is no configuration.
+/// An error that prevents loading a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.
@@ -14,18 +14,18 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// What it says is wrong.
+    /// The file has faults.
     #[error(transparent)]
     Faults(#[from] ConfigErrors),
 }
 
-/// What a file says.
+/// Reads a text file.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn read_file_text(path: &Path) -> Result<String, LoadError> {
     fs::read_to_string(path).map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })
 }
@@ -36,19 +36,19 @@ fn mode(path: &Path) -> io::Result<u32> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::metadata(path)?.permissions().mode())
 }
-/// There are no files.
+/// This platform has no files.
 #[cfg(not(unix))]
 fn mode(_: &Path) -> io::Result<u32> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Bits of a file's mode that let others read or change it.
+/// Mode bits that let users other than owner and group read or change a file.
 const OTHERS_MODE_BITS: u32 = 0o007;
 
-/// Refuses a file that others than its owner and group can read or change.
+/// Checks that only its owner and group can read or change a file.
 ///
 /// # Errors
-/// A sentence that says what to do.
+/// A message with the remedy.
 pub fn check_private(path: &Path) -> Result<(), String> {
     let mode = mode(path).map_err(|e| format!("{}: {e}", path.display()))?;
     if mode & OTHERS_MODE_BITS == 0 {
@@ -62,7 +62,7 @@ pub fn check_private(path: &Path) -> Result<(), String> {
     ))
 }
 
-/// Files and variables of this machine.
+/// The files and environment variables of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskEnvironment;
 

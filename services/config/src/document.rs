@@ -1,4 +1,4 @@
-//! A file with those that it includes, as one tree.
+//! Reads a file and the files that it includes into one tree.
 
 use crate::fault::{DiagnosticCollector, OptionalPosition};
 use crate::tree::{self, TableEntry, TreeItem, TreeNode};
@@ -8,54 +8,54 @@ use std::path::{Component, Path, PathBuf};
 pub(crate) const VERSION: &str = "version";
 /// The key of the files that a file includes.
 pub(crate) const INCLUDE: &str = "include";
-/// Files that are read at most, and how deep they may include each other.
+/// Limit of files read, and of the depth of includes.
 const MOST_FILES: usize = 64;
 
-/// What a reader asks of its host.
+/// Files and environment variables, as the host provides them.
 pub trait ConfigEnvironment {
-    /// The text of a file that another includes.
+    /// Returns the text of an included file.
     ///
     /// # Errors
-    /// Why it cannot be read, for people.
+    /// A message if it cannot be read.
     fn read_text(&self, path: &Path) -> Result<String, String>;
 
-    /// The text of a file that holds a secret; one that others can read or change is refused.
+    /// Returns the text of a file that holds a secret. A file that others can read or change is an error.
     ///
     /// # Errors
-    /// Why it cannot be read, or what to do about it, for people.
+    /// A message if it cannot be read, or the remedy.
     fn read_secret(&self, path: &Path) -> Result<String, String>;
 
-    /// What an environment variable holds, if it is set.
+    /// Returns the value of an environment variable, if set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The octets of a file that a setting names, `most` of them at most.
+    /// Returns the octets of a file that a setting names, at most `most`.
     ///
     /// # Errors
-    /// Why it cannot be read, for people.
+    /// A message if it cannot be read.
     fn read_octets(&self, path: &Path, most: u64) -> Result<Vec<u8>, String> {
         let mut octets = self.read_text(path)?.into_bytes();
         octets.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(octets)
     }
 
-    /// The one name of a file, whatever way leads to it.
+    /// Returns the canonical path of a file.
     ///
     /// # Errors
-    /// Why it is not known, for people.
+    /// A message if it has none.
     fn canonical_name(&self, path: &Path) -> Result<PathBuf, String> {
         Ok(path.to_owned())
     }
 
-    /// Whether the host's client of databases can make something of a URL; one that asks no database takes any.
+    /// Checks the URL of a database. A host without a database client accepts any URL.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The fault of the URL.
     fn check_database(&self, _url: &str) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// For a text that stands alone: there are no files and no environment.
+/// The environment of a text without files and variables.
 #[derive(Clone, Copy, Debug)]
 pub struct NoEnvironment;
 
@@ -74,32 +74,31 @@ impl ConfigEnvironment for NoEnvironment {
 /// A kind of file.
 #[derive(Debug)]
 pub struct ConfigFormat {
-    /// What such a file is, for people: `a study`.
+    /// The kind of file in messages: `a study`.
     pub description: &'static str,
-    /// The newest version, in which the program writes.
+    /// The newest version of the format.
     pub version: u32,
-    /// What is read for one release more.
+    /// Retired keys, accepted for one more release.
     pub retired: &'static [RetiredKey],
 }
 
-/// A way of writing that is on its way out.
+/// A retired key and its replacement.
 #[derive(Debug)]
 pub struct RetiredKey {
-    /// The keys that lead to its table; of an array of tables each is meant.
+    /// The keys that lead to its table. An array of tables stands for each of its tables.
     pub table: &'static [&'static str],
     /// The key.
     pub key: &'static str,
-    /// What to write in its place, for people.
+    /// The replacement, for messages.
     pub instead: &'static str,
-    /// Writes a table that has the key in the new way.
+    /// Rewrites a table that has the key.
     pub rewrite: fn(&mut TreeNode),
 }
 
-/// Reads the file that the collector was made of, with those that it includes. What is written in a way that is on its way
-/// out is rewritten, with a warning.
+/// Reads the file of the collector and the files that it includes. Rewrites retired keys, with a warning for each.
 ///
-/// A file's own settings stand against those of the files that it includes, a later file's against an earlier's. Tables are
-/// joined, and arrays of tables appended.
+/// A file's own settings override those of the files that it includes; a later include overrides an earlier one. Tables
+/// are merged, arrays of tables appended.
 pub fn read_document(
     format: &ConfigFormat,
     outside: &dyn ConfigEnvironment,
@@ -112,8 +111,8 @@ pub fn read_document(
     Some(root)
 }
 
-/// Reads one more file, which `place` names in what was read already, with those that it includes, as [`read_document`] does: a
-/// service's configuration of which a study speaks. Its places are among the collector's.
+/// Reads a further file and its includes, as [`read_document`] does, such as the service configuration that a study
+/// names. `place` is the position of its name. Its positions belong to the same collector.
 pub fn read_another_document(
     path: &Path,
     place: &OptionalPosition,
@@ -121,7 +120,7 @@ pub fn read_another_document(
     outside: &dyn ConfigEnvironment,
     faults: &mut DiagnosticCollector,
 ) -> Option<TreeNode> {
-    // What was read for others counts for the most files that there may be, and is nobody's to include each other.
+    // Files read before count towards the limit, but have no part in this file's include cycles.
     let seen = vec![PathBuf::new(); faults.from_sources().len()];
     let mut read = FileLoader { format, outside, loaded_paths: seen };
     let source = read.open_file(path.to_owned(), place, faults)?;
@@ -130,8 +129,7 @@ pub fn read_another_document(
     Some(root)
 }
 
-/// Writes in the new way what is on its way out, with a warning for each: of a file's tree, or of a table that holds the keys
-/// of such a file.
+/// Rewrites retired keys in the tree of a file, or in a table with the keys of such a file. Adds a warning for each.
 pub fn rewrite_retired(root: &mut TreeNode, format: &ConfigFormat, faults: &mut DiagnosticCollector) {
     for retired in format.retired {
         each_table(root, retired.table, &mut |table| {
@@ -147,7 +145,7 @@ pub fn rewrite_retired(root: &mut TreeNode, format: &ConfigFormat, faults: &mut 
     }
 }
 
-/// Calls `found` with each table that the keys lead to.
+/// Calls `found` with each table at the path of keys.
 fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut TreeNode)) {
     match (&mut node.item, keys) {
         (TreeItem::Array(nodes), _) => nodes.iter_mut().for_each(|node| each_table(node, keys, found)),
@@ -164,12 +162,12 @@ fn each_table(node: &mut TreeNode, keys: &[&str], found: &mut dyn FnMut(&mut Tre
 struct FileLoader<'a> {
     format: &'a ConfigFormat,
     outside: &'a dyn ConfigEnvironment,
-    /// By their numbers.
+    /// Paths, by source number.
     loaded_paths: Vec<PathBuf>,
 }
 
 impl FileLoader<'_> {
-    /// Reads a file that was taken in. `above` are those that lead to it.
+    /// Reads a source of the collector. `above` are the files on the path of includes to it.
     fn load_file(
         &mut self,
         source: usize,
@@ -209,7 +207,7 @@ impl FileLoader<'_> {
         })
     }
 
-    /// Takes in a file that another includes; nothing where it was taken in before.
+    /// Adds an included file to the collector. Returns `Some(None)` if it was included before.
     fn include_file(
         &mut self,
         by: usize,
@@ -270,7 +268,7 @@ impl FileLoader<'_> {
     }
 }
 
-/// Two trees as one: what `over` says stands.
+/// Merges two trees; settings of `over` take precedence.
 fn merge_trees(mut under: TreeNode, over: TreeNode) -> TreeNode {
     let (TreeItem::Table(entries), TreeItem::Table(more)) = (&mut under.item, over.item) else {
         return under;
@@ -320,7 +318,7 @@ mod tests {
         }],
     };
 
-    /// Files by their names.
+    /// Files by name.
     struct MemoryFiles<'a>(&'a [(&'a str, &'a str)]);
 
     impl ConfigEnvironment for MemoryFiles<'_> {
@@ -336,7 +334,7 @@ mod tests {
         }
     }
 
-    /// What the first of the files says, or what is wrong, and the warnings.
+    /// The value of the first file or the faults, and the warnings.
     fn read_files(files: &[(&str, &str)]) -> (Result<Option<ConfigValue>, String>, Vec<String>) {
         let (name, text) = files[0];
         let mut faults = DiagnosticCollector::new(name, text);
@@ -360,7 +358,7 @@ mod tests {
             (NoEnvironment.variable("PATH"), NoEnvironment.check_database("postgresql://h/d")),
             (None, Ok(()))
         );
-        // As many octets as are asked for, of a host that reads texts alone.
+        // A host that reads only texts still honours the limit of octets.
         let folder = MemoryFiles(&[("a", "12345")]);
         assert_eq!(folder.read_octets(Path::new("a"), 3), Ok(b"123".to_vec()));
         assert_eq!(folder.read_octets(Path::new("a"), 9), Ok(b"12345".to_vec()));

@@ -1,18 +1,18 @@
-//! What is wrong with a file, and where.
+//! Faults and warnings with their places in files.
 
 use alloc::sync::Arc;
 use std::fmt;
 
-/// One thing that is wrong, at one place.
+/// A fault or warning at one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigDiagnostic {
-    /// The file, as it was named: the one that was asked for, or one that it includes.
+    /// The file, as named: the main file or an included one.
     pub file: String,
-    /// Line, from 1; 0 where the fault is in no file (in an argument of the program).
+    /// Line, from 1; 0 for a fault outside files, such as in a program argument.
     pub line: usize,
-    /// Column in characters, from 1; 0 where the fault is in no file.
+    /// Column in characters, from 1; 0 for a fault outside files.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The fault and its remedy.
     pub message: String,
 }
 
@@ -26,12 +26,12 @@ impl fmt::Display for ConfigDiagnostic {
     }
 }
 
-/// Everything that is wrong with a file and those that it includes, in the order of their lines.
+/// All faults of a file and its includes, in the order of lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigErrors {
-    /// The file, as it was named.
+    /// The main file, as named.
     pub file: String,
-    /// One or more.
+    /// At least one.
     pub faults: Vec<ConfigDiagnostic>,
 }
 
@@ -47,28 +47,28 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// A piece of one of the files that were read.
+/// A position in one of the files read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourcePosition {
-    /// Which file: 0 is the one that was asked for.
+    /// Number of the file; 0 is the main file.
     pub source: usize,
-    /// Its first octet.
+    /// Offset in octets.
     pub start: usize,
 }
 
-/// Where something is written; `None` for what comes from no file.
+/// A position in a file; `None` for a value from elsewhere, such as a program argument.
 pub type OptionalPosition = Option<SourcePosition>;
 
 /// A file that was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceFile {
-    /// As it was named.
+    /// Its name, as given.
     pub name: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// Collects faults and warnings, and turns their places into lines.
+/// Collects faults and warnings, and converts their positions to lines and columns.
 #[derive(Debug)]
 pub struct DiagnosticCollector {
     sources: Vec<Arc<SourceFile>>,
@@ -77,25 +77,25 @@ pub struct DiagnosticCollector {
 }
 
 impl DiagnosticCollector {
-    /// Of a file's text.
+    /// Creates a collector for one file.
     #[must_use]
     pub fn new(file: &str, text: &str) -> Self {
         Self::of(vec![Arc::new(SourceFile { name: file.to_owned(), text: text.to_owned() })])
     }
 
-    /// Of files that were read before: [`DiagnosticCollector::from_sources`] of another.
+    /// Creates a collector for files read before, as [`DiagnosticCollector::from_sources`] of another returns them.
     #[must_use]
     pub fn of(sources: Vec<Arc<SourceFile>>) -> Self {
         Self { sources, faults: Vec::new(), warnings: Vec::new() }
     }
 
-    /// The files that were read so far; the first is the one that was asked for.
+    /// The files read so far; the first is the main file.
     #[must_use]
     pub fn from_sources(&self) -> &[Arc<SourceFile>] {
         &self.sources
     }
 
-    /// Takes one more file in, and gives its number.
+    /// Adds a file and returns its number.
     pub(crate) fn add_source(&mut self, name: String, text: String) -> usize {
         self.sources.push(Arc::new(SourceFile { name, text }));
         self.sources.len() - 1
@@ -111,7 +111,7 @@ impl DiagnosticCollector {
         (span.source, ConfigDiagnostic { file: source.name.clone(), line, column, message })
     }
 
-    /// Adds a fault, unless the same was said of the same place before.
+    /// Adds a fault, unless the same message exists at the same place.
     pub fn add(&mut self, place: OptionalPosition, message: String) {
         let fault = self.make_diagnostic(&place, message);
         if !self.faults.contains(&fault) {
@@ -119,7 +119,7 @@ impl DiagnosticCollector {
         }
     }
 
-    /// Adds a warning, unless the same was said of the same place before.
+    /// Adds a warning, unless the same message exists at the same place.
     pub fn add_warning(&mut self, place: OptionalPosition, message: String) {
         let warning = self.make_diagnostic(&place, message);
         if !self.warnings.contains(&warning) {
@@ -127,28 +127,28 @@ impl DiagnosticCollector {
         }
     }
 
-    /// What is right and should be otherwise, by line.
+    /// The warnings, in the order of lines.
     #[must_use]
     pub fn warnings(&self) -> Vec<ConfigDiagnostic> {
         by_line(self.warnings.clone())
     }
 
-    /// True when nothing is wrong so far.
+    /// True if no fault was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// How many faults there are.
+    /// The number of faults.
     #[must_use]
     pub fn len(&self) -> usize {
         self.faults.len()
     }
 
-    /// The value if nothing is wrong, else all faults by line.
+    /// Returns the value if no fault was added.
     ///
     /// # Errors
-    /// What was added.
+    /// All faults, in the order of lines.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, ConfigErrors> {
         match value {
             Some(value) if self.faults.is_empty() => Ok(value),
@@ -166,7 +166,7 @@ fn by_line(mut faults: Vec<(usize, ConfigDiagnostic)>) -> Vec<ConfigDiagnostic> 
     faults.into_iter().map(|(_, fault)| fault).collect()
 }
 
-/// The known name nearest to an unknown one, if one is near.
+/// Returns the known name nearest to an unknown one, if one is near enough.
 pub(crate) fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = name.to_lowercase();
     known
@@ -180,7 +180,7 @@ pub(crate) fn nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a s
         .map(|(_, k)| k)
 }
 
-/// `; did you mean "x"?`, or the names that are known, or nothing where none are.
+/// Returns `; did you mean "x"?`, or the known names, or an empty text if there are none or too many.
 #[must_use]
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
@@ -192,7 +192,7 @@ pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> St
     }
 }
 
-/// `"a", "b", "c"`.
+/// Formats names as `"a", "b", "c"`.
 #[must_use]
 pub fn quote_names(names: &[&str]) -> String {
     names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(", ")

@@ -1,17 +1,16 @@
-//! Hosts from which revocation lists are fetched where the certificates of others say so: `crl_from_users` of an AAA server,
-//! `crl_from_peers` of an IKEv2 gateway.
+//! Hosts from which a server may fetch revocation lists that a peer's certificate names. They are the settings
+//! `crl_from_users` of an AAA server and `crl_from_peers` of an IKEv2 gateway.
 
-/// Octets of a URL.
+/// Limit of a URL, in octets.
 const LONGEST_URL: usize = 512;
 
-/// The host of a URL and its port, of one that is asked in clear by HTTP and has nothing in it that two readers could take
-/// for different hosts.
+/// Returns the host and port of a plain HTTP URL. Rejects any URL that two parsers could read as different hosts.
 fn parse_host(url: &str) -> Option<(String, u16)> {
     let scheme = url.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("http://"))?;
     let plain = url.len() <= LONGEST_URL && url.bytes().all(|c| c.is_ascii_graphic());
     let authority = url[scheme.len()..].split(['/', '?', '#']).next().filter(|_| plain)?;
     let (name, port) = match authority.rsplit_once(':') {
-        // An IPv6 address has colons of its own, within brackets.
+        // An IPv6 address in brackets contains colons.
         Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
         _ => (authority, 80),
     };
@@ -21,7 +20,7 @@ fn parse_host(url: &str) -> Option<(String, u16)> {
     sound.then(|| (name.to_ascii_lowercase(), port))
 }
 
-/// Why an entry names no host.
+/// Returns the fault of an entry that names no host.
 #[must_use]
 pub fn host_entry_error(entry: &str) -> Option<String> {
     let name = entry.strip_prefix("*.").unwrap_or(entry);
@@ -33,7 +32,7 @@ pub fn host_entry_error(entry: &str) -> Option<String> {
         .then(|| format!("\"{entry}\": a host, or *. and a domain, with a port where it is not 80"))
 }
 
-/// Whether a URL is of one of these hosts, at its port.
+/// True if the host and port of a URL match an entry of `hosts`.
 #[must_use]
 pub fn is_of(url: &str, hosts: &[String]) -> bool {
     let Some((name, port)) = parse_host(url) else { return false };

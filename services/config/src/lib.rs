@@ -1,11 +1,14 @@
-//! One reader of configuration, for study files and for services' files.
+//! Reads the TOML files of studies and services.
 //!
-//! [`document`] reads TOML into a [`tree::TreeNode`] whose every part knows the file, line and column where it is written, with
-//! the files that it includes; [`read`] makes typed values of it by serde, such that one fault does not hide the next.
-//! Quantities carry their units ([`units`]), closed sets of words are read in one way ([`named`]), secrets come from the
-//! file, from a file of their own or from the environment ([`secret`]), and keys that are on their way out are read with a
-//! warning and rewritten by [`upgrade`]. Nothing here opens a file or looks at the environment: the host does, as
-//! [`ConfigEnvironment`], for which those that have a disk take [`disk::DiskEnvironment`].
+//! - [`read_document`] reads a file and the files that it includes into a [`tree::TreeNode`]. Each node knows its file,
+//! line and column.
+//! - [`read_typed`] turns the tree into typed values with serde. It reports all faults in one pass, not only the first.
+//! - [`units`] holds quantities with their units, [`named`] closed sets of words, [`secret`] secrets from the file, a
+//! separate file or the environment.
+//! - [`upgrade_text`] rewrites retired keys. Until then the reader accepts them with a warning.
+//!
+//! This crate opens no file and reads no environment variable itself. The host does, through [`ConfigEnvironment`];
+//! [`disk::DiskEnvironment`] is the implementation for hosts with a disk.
 
 extern crate alloc;
 

@@ -1,4 +1,4 @@
-//! The table `[log]`, which all services have.
+//! The table `[log]` of all services.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

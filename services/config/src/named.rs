@@ -1,8 +1,8 @@
-//! Closed sets of words: an enum of [`usher_core::NamedValue`] as a setting.
+//! Settings with a closed set of words: enums that implement [`usher_core::NamedValue`].
 //!
-//! A field of such a type is read by `#[serde(deserialize_with = "named::read")]` and described by
-//! `#[schemars(schema_with = "named::schema::<T>")]`, a list of them by `read_list` and `list_schema`; one that takes some of the words only by those of a module that
-//! [`some_of!`](crate::some_of) makes.
+//! A field of such a type has `#[serde(deserialize_with = "named::read")]` and `#[schemars(schema_with =
+//! "named::schema::<T>")]`. A list uses `read_list` and `list_schema`. A field that accepts only some words uses the
+//! module that [`some_of!`](crate::some_of) makes.
 
 use crate::fault::name_hint;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -10,18 +10,18 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
 use usher_core::NamedValue;
 
-/// Reads one of all words.
+/// Reads any word of `T`.
 ///
 /// # Errors
-/// It is none of them.
+/// An unknown word.
 pub fn read<'de, T: NamedValue, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserialize_one_of(|_| true, deserializer)
 }
 
-/// Reads one of the words of which this holds.
+/// Reads a word for which `taken` returns true.
 ///
 /// # Errors
-/// It is none of them.
+/// An unknown or unaccepted word.
 pub fn deserialize_one_of<'de, T: NamedValue, D: Deserializer<'de>>(
     taken: fn(T) -> bool,
     deserializer: D,
@@ -46,7 +46,7 @@ pub fn deserialize_one_of<'de, T: NamedValue, D: Deserializer<'de>>(
 /// Reads a list of words.
 ///
 /// # Errors
-/// One is none of them.
+/// The list has an unknown word.
 pub fn read_list<'de, T: NamedValue, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     struct WordElement<T>(T);
     impl<'de, T: NamedValue> Deserialize<'de> for WordElement<T> {
@@ -57,17 +57,17 @@ pub fn read_list<'de, T: NamedValue, D: Deserializer<'de>>(deserializer: D) -> R
     Ok(Vec::<WordElement<T>>::deserialize(deserializer)?.into_iter().map(|word| word.0).collect())
 }
 
-/// The schema of a list of words.
+/// Returns the schema of a list of words.
 pub fn list_schema<T: NamedValue>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "items": schema_of::<T>(|_| true) })
 }
 
-/// The schema of all words.
+/// Returns the schema of all words.
 pub fn schema<T: NamedValue>(_: &mut SchemaGenerator) -> Schema {
     schema_of::<T>(|_| true)
 }
 
-/// The schema of the words of which this holds.
+/// Returns the schema of the words for which `taken` returns true.
 #[must_use]
 pub fn schema_of<T: NamedValue>(taken: fn(T) -> bool) -> Schema {
     let known = T::ALL.iter().copied().filter(|value| taken(*value));
@@ -75,7 +75,7 @@ pub fn schema_of<T: NamedValue>(taken: fn(T) -> bool) -> Schema {
     json_schema!({ "oneOf": known.map(each).collect::<Vec<_>>() })
 }
 
-/// A module with `read` and `schema` for a field that takes some of the words: those of which this holds.
+/// Makes a module with `read` and `schema` for a field that accepts only the words for which the closure returns true.
 ///
 /// ```
 /// usher_config::some_of!(stream: usher_core::TransportProtocol, |t| t == usher_core::TransportProtocol::Tcp);

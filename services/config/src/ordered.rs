@@ -1,4 +1,4 @@
-//! Named things in the order in which the file names them.
+//! A map that keeps the order of the file.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};

@@ -1,4 +1,4 @@
-//! Networks, as settings name them.
+//! Networks as settings.
 
 use core::net::IpAddr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,4 +1,4 @@
-//! JSON Schemas, from the same types and texts as the reader.
+//! JSON Schemas, made from the types and documentation that the reader uses.
 
 use crate::document::{ConfigFormat, INCLUDE, VERSION};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

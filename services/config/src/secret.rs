@@ -1,4 +1,4 @@
-//! Secrets: from the file itself, from a file of their own, from the environment.
+//! Secrets from the file itself, a separate file or the environment.
 
 use crate::document::ConfigEnvironment;
 use schemars::JsonSchema;

@@ -1,63 +1,62 @@
-//! A TOML document as a tree whose every node knows its place in the text, so that settings can be put into
-//! it and faults still name their line.
+//! A TOML document as a tree. Every node knows its position in the text, so that faults name their line even after
+//! settings were overridden.
 
 use crate::fault::{DiagnosticCollector, OptionalPosition, SourcePosition};
 use crate::value::ConfigValue;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// A value and where it is written.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub struct TreeNode {
-    /// Where it is written.
+    /// Position in the text.
     pub span: OptionalPosition,
-    /// What it holds.
+    /// The value.
     pub item: TreeItem,
-    /// Found faulty: passed over from now on, so that the rest can be read.
+    /// True if the node is faulty. The reader skips it, so that it can read the rest.
     pub dead: bool,
 }
 
-/// What TOML can hold.
+/// A TOML value.
 #[derive(Clone, Debug)]
 pub enum TreeItem {
     /// True or false.
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// Another number, finite.
+    /// A finite number with a fraction.
     Float(f64),
     /// A text.
     Text(String),
-    /// What no setting takes: a date, or a number beyond its type. The text says what it is.
+    /// A value that no setting takes, such as a date or a number out of range. The text describes it.
     Other(&'static str),
-    /// Several.
+    /// An array.
     Array(Vec<TreeNode>),
-    /// Named ones, in the order of the text.
+    /// A table, in the order of the text.
     Table(Vec<TableEntry>),
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub struct TableEntry {
-    /// The key.
+    /// Its name.
     pub key: String,
-    /// Where the key is written.
+    /// Position of the key.
     pub key_span: OptionalPosition,
     /// The value.
     pub node: TreeNode,
 }
 
-/// One step from a node to one below it.
+/// One step from a node to a child.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PathStep {
-    /// To the value of a table's key.
+    /// To the value of a key.
     Key(String),
-    /// To one of an array's places, from 0.
+    /// To an element of an array, from 0.
     Index(usize),
 }
 
-/// Reads a file that the collector has, without those that it includes. Syntax errors go to the collector, at most ten of
-/// them.
+/// Parses a file of the collector, without its includes. Adds at most ten syntax errors to the collector.
 pub fn parse_source(source: usize, faults: &mut DiagnosticCollector) -> Option<TreeNode> {
     let file = faults.from_sources().get(source)?.clone();
     let (table, errors) = DeTable::parse_recoverable(&file.text);
@@ -68,18 +67,18 @@ pub fn parse_source(source: usize, faults: &mut DiagnosticCollector) -> Option<T
     errors.is_empty().then(|| TreeNode::from_table(place(0..0), table.into_inner(), &place))
 }
 
-/// Reads a bare value, as one may be given to an argument of the program; `None` when it is not TOML.
+/// Parses a single value, such as one in a program argument. Returns `None` if it is not TOML.
 #[must_use]
 pub fn parse_value(text: &str) -> Option<ConfigValue> {
     let value = DeValue::parse(text.trim()).ok()?;
     TreeNode::from_toml(None, value.into_inner(), &|_| None).to_value()
 }
 
-/// From octets of a text to a place.
+/// Converts a range of octets to a position.
 type PositionLookup<'a> = &'a dyn Fn(Range<usize>) -> OptionalPosition;
 
 impl TreeNode {
-    /// A value at a place.
+    /// Creates a node.
     #[must_use]
     pub const fn new(span: OptionalPosition, item: TreeItem) -> Self {
         Self { span, item, dead: false }
@@ -105,7 +104,7 @@ impl TreeNode {
         Self::new(span, item)
     }
 
-    /// A table with its keys in the order of the text.
+    /// Creates a table with its keys in the order of the text.
     fn from_table(span: OptionalPosition, table: DeTable<'_>, places: PositionLookup<'_>) -> Self {
         let mut entries: Vec<TableEntry> = table
             .into_iter()
@@ -119,7 +118,7 @@ impl TreeNode {
         Self::new(span, TreeItem::Table(entries))
     }
 
-    /// A node of a model's value; everything in it points to one place.
+    /// Converts a value to a node; all its positions are `span`.
     #[must_use]
     pub fn from_value(value: &ConfigValue, span: &OptionalPosition) -> Self {
         let item = match value {
@@ -144,7 +143,7 @@ impl TreeNode {
         Self::new(span.clone(), item)
     }
 
-    /// What it holds, without its places; `None` where it holds what no setting takes.
+    /// Converts the node to a value without positions. Returns `None` if it contains a [`TreeItem::Other`].
     #[must_use]
     pub fn to_value(&self) -> Option<ConfigValue> {
         Some(match &self.item {
@@ -162,20 +161,20 @@ impl TreeNode {
         })
     }
 
-    /// The value of a table's key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&TreeNode> {
         self.entries().iter().find(|e| e.key == key).map(|e| &e.node)
     }
 
-    /// Takes an entry out of a table.
+    /// Removes an entry of a table and returns it.
     pub fn take_entry(&mut self, key: &str) -> Option<TableEntry> {
         let TreeItem::Table(entries) = &mut self.item else { return None };
         let at = entries.iter().position(|e| e.key == key)?;
         Some(entries.remove(at))
     }
 
-    /// A table's entries; none of anything else.
+    /// The entries of a table; empty for any other node.
     #[must_use]
     pub fn entries(&self) -> &[TableEntry] {
         match &self.item {
@@ -184,7 +183,7 @@ impl TreeNode {
         }
     }
 
-    /// The node one step down.
+    /// Returns the child at a step.
     #[must_use]
     pub fn child(&self, step: &PathStep) -> Option<&TreeNode> {
         match (step, &self.item) {
@@ -196,7 +195,7 @@ impl TreeNode {
         }
     }
 
-    /// The same, to be changed.
+    /// Like `child`, mutable.
     pub fn child_mut(&mut self, step: &PathStep) -> Option<&mut TreeNode> {
         match (step, &mut self.item) {
             (PathStep::Key(key), TreeItem::Table(entries)) => {
@@ -207,7 +206,7 @@ impl TreeNode {
         }
     }
 
-    /// Marks a node as faulty, so that it is passed over; false where it was or there is none.
+    /// Marks the node at a path as faulty. Returns false if there is none, or if it is marked already.
     pub fn mark_dead(&mut self, path: &[PathStep]) -> bool {
         let mut node = self;
         for step in path {
@@ -219,7 +218,7 @@ impl TreeNode {
         !std::mem::replace(&mut node.dead, true)
     }
 
-    /// True when something at or below the path was found faulty.
+    /// True if the node at a path, or one below it, is faulty.
     #[must_use]
     pub fn is_damaged(&self, path: &[PathStep]) -> bool {
         path.iter().try_fold(self, |node, step| node.child(step)).is_some_and(Self::contains_dead_nodes)
@@ -234,9 +233,9 @@ impl TreeNode {
             }
     }
 
-    /// The place of a path: of its value, or of the key of the deepest table that exists on the way.
+    /// Returns the position of the value at a path, or of the deepest existing key on the way.
     ///
-    /// An array of tables is where its name is.
+    /// The position of an array of tables is its name.
     #[must_use]
     pub fn position_of(&self, path: &[PathStep]) -> OptionalPosition {
         let mut node = self;
@@ -259,7 +258,7 @@ impl TreeNode {
         place
     }
 
-    /// The steps of a path given as keys, where places in arrays are numbers.
+    /// Converts keys to steps; an array index is a number.
     #[must_use]
     pub fn resolve_keys(&self, keys: &[String]) -> Vec<PathStep> {
         let mut node = Some(self);
@@ -276,7 +275,7 @@ impl TreeNode {
     }
 }
 
-/// A path as people write it: `links.core.loss`; places in arrays count from 0: `axes[0].values`.
+/// Formats a path: `links.core.loss`, `axes[0].values`. Array indices count from 0.
 #[must_use]
 pub fn format_path(path: &[PathStep]) -> String {
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Quantities as files write them: a number and its unit in one text, `"10 ms"`.
+//! Quantities as text: a number and its unit, such as `"10 ms"`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -145,7 +145,7 @@ pub struct Quantity {
 fn split_number(text: &str) -> (Option<f64>, &str) {
     let text = text.trim();
     let mut end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
-    // An exponent belongs to the number only when digits follow it.
+    // An exponent belongs to the number only if digits follow it.
     let rest = &text[end..];
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -261,7 +261,7 @@ impl TimeSpan {
     /// What is wrong with the text, for people.
     pub fn parse(text: &str) -> Result<Self, String> {
         let seconds = read_unsigned(text, Dimension::Time)?;
-        // Nanoseconds in 64 bits last for 584 years; a tenth of it is enough for everybody.
+        // 64 bits of nanoseconds hold 584 years; the limit is a tenth of that.
         if seconds > 1.8e9 {
             return Err(format!("\"{text}\" is longer than 1.8e9 s"));
         }
@@ -664,7 +664,7 @@ mod word {
                 if text.trim() == self.0 {
                     return Ok(None);
                 }
-                // Who wrote a number meant a value; only other texts may be a misspelt word.
+                // A number was meant as a value; only other texts may be a misspelt word.
                 let number = text.trim_start().starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
                 T::deserialize(text.into_deserializer()).map(Some).map_err(|e: E| match number {
                     true => e,

@@ -1,4 +1,4 @@
-//! Files rewritten in the newest way, with their comments and their layout.
+//! Rewrites a file in the newest version of its format and keeps comments and layout.
 
 use crate::document::{ConfigFormat, VERSION, rewrite_retired};
 use crate::fault::{ConfigErrors, DiagnosticCollector};
@@ -7,11 +7,10 @@ use crate::tree;
 use crate::value::ConfigValue;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike};
 
-/// Rewrites a file's text in the newest version of its format, which it then says. Files that it includes are files of their
-/// own.
+/// Returns a file's text in the newest version of its format. Included files stay as they are.
 ///
 /// # Errors
-/// It is not TOML.
+/// The text is not TOML.
 pub fn upgrade_text(name: &str, text: &str, format: &ConfigFormat) -> Result<String, ConfigErrors> {
     let mut faults = DiagnosticCollector::new(name, text);
     let trees = tree::parse_source(0, &mut faults).and_then(|old| {
@@ -37,15 +36,15 @@ pub fn upgrade_text(name: &str, text: &str, format: &ConfigFormat) -> Result<Str
             new.insert(VERSION.to_owned(), version);
             rewrite_table(root, &old, &new);
         }
-        // With a date or an endless number in it, it is nobody's file: the reader says what is wrong.
+        // A date or a non-finite number is never valid; the reader reports it.
         _ => drop(root.insert(VERSION, to_item(&version))),
     }
     Ok(document.to_string())
 }
 
-/// Makes a table say what it should, and leaves alone what it says already.
+/// Changes a table to the wanted entries. Entries that are right already keep their text.
 fn rewrite_table(table: &mut dyn TableLike, old: &OrderedMap<ConfigValue>, new: &OrderedMap<ConfigValue>) {
-    // What is said of a key that goes is said of the one that comes in its place.
+    // A comment on a retired key moves to its replacement.
     let mut comments = String::new();
     for key in old.names().filter(|key| new.get(key).is_none()) {
         let before = table.key(key).and_then(|k| k.leaf_decor().prefix()?.as_str());

@@ -1,4 +1,4 @@
-//! Any value that a setting can take, without its place.
+//! The value of a setting, without its position.
 
 use crate::ordered::OrderedMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

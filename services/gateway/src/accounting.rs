@@ -1,4 +1,4 @@
-//! What an AAA server is told of sessions (RFC 2866), and what it wants of them later (RFC 5176, RFC 6733 §8).
+//! Accounting of sessions (RFC 2866), and dynamic authorization (RFC 5176, RFC 6733 §8).
 
 use crate::service::{GatewayEvent, GatewayTimer, IkeGateway};
 use crate::session::IkeSession;
@@ -14,14 +14,14 @@ use usher_ike::machine::{self as ike, SaId};
 use usher_radius::attribute::kind;
 
 impl IkeGateway {
-    /// Tells the AAA server of a session that others began.
+    /// Sends an accounting record of a session that a peer initiated.
     pub(crate) fn account_session(&mut self, now: Instant, sa: SaId, what: RecordKind) {
         let Some(session) = self.sessions.remove(&sa) else { return };
         let session = self.send_record(now, session, what);
         self.sessions.insert(sa, session);
     }
 
-    /// The same of one that is in nobody's hands.
+    /// Sends an accounting record of a session that is not in the table.
     pub(crate) fn send_record(
         &mut self,
         now: Instant,
@@ -69,8 +69,8 @@ impl IkeGateway {
         session
     }
 
-    /// Tells the AAA server that the gateway begins: whatever sessions it knows of an earlier start are over (RFC 2866 §5.1). Of shards the
-    /// first does; Diameter has no word for it.
+    /// Sends Accounting-On: it ends all sessions of an earlier start (RFC 2866 §5.1). Only the first shard sends it.
+    /// Diameter has no such message.
     pub(crate) fn account_begin(&mut self, now: Instant) {
         let accounts = self.config.aaa.as_ref().is_some_and(|aaa| aaa.accounting);
         let token = self.next_token();
@@ -82,7 +82,7 @@ impl IkeGateway {
         }
     }
 
-    /// A record was sent, or could not be.
+    /// Counts a record that was sent, or that failed.
     fn count_record(&mut self, token: u64, session: String, sent: bool) {
         self.counters.records += 1;
         if sent {
@@ -93,7 +93,7 @@ impl IkeGateway {
         }
     }
 
-    /// The AAA server is told how a session is.
+    /// Sends an interim record.
     pub(crate) fn send_interim(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         if let Some((every, at)) = &mut session.interim {
@@ -103,7 +103,7 @@ impl IkeGateway {
         self.account_session(now, sa, RecordKind::Interim);
     }
 
-    /// The AAA server wants something of sessions: of all that are meant, or of none.
+    /// Handles a dynamic authorization request. It applies to all matching sessions or to none.
     pub(crate) fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
         let meant: Vec<SaId> = self
             .sessions
@@ -140,12 +140,12 @@ impl IkeGateway {
                 Err(ErrorCause::UnsupportedAttribute)
             }
             DynamicKind::Change => Ok(()),
-            // An initiator authenticates itself again when it wants to; a gateway cannot make it (RFC 4478 is not spoken).
+            // A gateway cannot make an initiator reauthenticate (RFC 4478 is not supported).
             DynamicKind::Reauthenticate => Err(ErrorCause::AdministrativelyProhibited),
         };
         self.counters.dynamic_refused += u64::from(answer.is_err());
         if let Some(aaa) = &mut self.aaa {
-            // It was asked just now.
+            // The request has just arrived, so its token is known.
             let _ = aaa.handle_command(
                 now,
                 usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer },
@@ -176,7 +176,7 @@ impl IkeGateway {
             if let Some(before) = session.ends {
                 self.timers.remove(before, GatewayTimer::SessionEnd(sa));
             }
-            // It lasts so long in all (RFC 2865 §5.27); nothing means without end, as at login.
+            // The timeout counts from the start of the session (RFC 2865 §5.27). Zero means no limit, as at login.
             session.ends = (!lasts.is_zero()).then(|| (session.since + lasts).max(now));
             if let Some(end) = session.ends {
                 self.timers.insert(end, GatewayTimer::SessionEnd(sa));

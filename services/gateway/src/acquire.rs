@@ -1,4 +1,4 @@
-//! Connections that the first packet begins which needs one of their CHILD_SAs (RFC 4301 §5.1, step 3b).
+//! On-demand connections: the first packet that needs one of their CHILD_SAs initiates them (RFC 4301 §5.1, step 3b).
 
 use crate::service::{GatewayEvent, IkeGateway};
 use alloc::borrow::ToOwned;
@@ -8,7 +8,7 @@ use usher_core::Instant;
 use usher_ike::machine::{self as ike, SaId};
 
 impl IkeGateway {
-    /// A packet needs a CHILD_SA.
+    /// Creates the CHILD_SA that a packet needs.
     pub(crate) fn acquire_child(&mut self, now: Instant, connection: &str, child: String) {
         self.counters.acquired += 1;
         let Some(peer) = self.find_peer(connection).filter(|peer| peer.on_demand) else {
@@ -16,7 +16,7 @@ impl IkeGateway {
         };
         let established = self.sessions.iter().find(|(_, session)| session.connection == connection);
         if let Some((sa, session)) = established {
-            // It may have come since the packet was held.
+            // It may have been created while the packet waited.
             if session.children.values().any(|there| there.name == child) {
                 return;
             }
@@ -27,7 +27,7 @@ impl IkeGateway {
             return;
         }
         let begun = self.initiated_connections.values().any(|name| name == connection);
-        // Who has just refused is not asked for each packet.
+        // After a failure, a connection rests; packets do not initiate it meanwhile.
         let rests = self.failed.get(connection).is_some_and(|at| now < *at + peer.retry);
         if !begun && (rests || self.initiate_connection(now, &peer).is_err()) {
             return self.no_child(connection, Some(child));
@@ -35,8 +35,8 @@ impl IkeGateway {
         self.on_demand_children.entry(connection.to_owned()).or_default().insert(child);
     }
 
-    /// An IKE_SA is there: CHILD_SAs that are wanted are made, but for the first of its connection, which comes with it. Where no
-    /// packet asks for them, all are wanted.
+    /// Creates the wanted CHILD_SAs of an established IKE_SA, apart from the first, which comes with it. All are
+    /// wanted unless packets request them.
     pub(crate) fn wanted_children(&mut self, now: Instant, sa: SaId) {
         self.finish_childless(now, sa);
         let Some(session) = self.sessions.get(&sa) else { return };
@@ -55,7 +55,7 @@ impl IkeGateway {
         }
     }
 
-    /// An IKE_SA that this side began has ended: if it never came to be, packets wait in vain.
+    /// Reports that the packets of an on-demand connection stay unprotected, if its IKE_SA was never established.
     pub(crate) fn report_unprotected(&mut self, now: Instant, sa: SaId) {
         let Some(name) = self.initiated_connections.get(&sa).cloned() else { return };
         if !self.sessions.contains_key(&sa) && self.on_demand_children.remove(&name).is_some() {
@@ -64,7 +64,7 @@ impl IkeGateway {
         }
     }
 
-    /// The other side makes no CHILD_SA.
+    /// Handles the peer's refusal of a CHILD_SA.
     pub(crate) fn handle_child_refused(&mut self, now: Instant, sa: SaId, child: &str) {
         self.mark_child_done(now, sa, child);
         let Some(session) = self.sessions.get(&sa) else { return };

@@ -1,4 +1,5 @@
-//! What initiators get: addresses of the AAA server or of pools, name servers, domains (RFC 7296 §2.19, RFC 8598).
+//! Assignment of virtual addresses, name servers and domains to initiators (RFC 7296 §2.19, RFC 8598). Addresses come
+//! from the AAA server or from pools.
 
 use crate::login::EapLogin;
 use crate::service::{GatewayCommand, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
@@ -13,36 +14,37 @@ use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{self as ike, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
-/// Address pools, and who has what of them: a gateway's own, or those of all its shards. And who has which address of no pool, since
-/// an AAA server gives it.
+/// The address pools and their leases, of one gateway or of all its shards. It also tracks addresses that an AAA
+/// server assigns outside of the pools.
 #[derive(Debug)]
 pub struct AddressLeases {
     pools: AddressPools,
-    /// By address: its holder, and how many IKE_SAs of that holder have it.
+    /// Addresses outside of the pools: the holder, and the number of its IKE_SAs that have it.
     unpooled_leases: HashMap<IpAddr, (u64, u32)>,
     hash: HashState,
     begin: u64,
 }
 
-/// Addresses that an initiator wants of pools.
+/// A request for addresses of the pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseWish {
     /// Its IKE_SA.
     pub sa: SaId,
-    /// Who it is by which connection: who comes again gets the same address while it is free.
+    /// The holder: connection and identity. A returning holder gets the same address while it is free.
     pub holder: (String, Identification),
-    /// Addresses that an AAA server gives it, of pools or not: it gets those that no other holder has, and nobody else gets them.
+    /// Addresses from the AAA server, in a pool or not. They are leased unless another holder has them.
     pub granted: Vec<IpAddr>,
-    /// The pools that it may be given one of, the preferred first.
+    /// The pools to choose from, the preferred first.
     pub pools: Vec<String>,
-    /// Nobody else has them, not even another IKE_SA of the same holder.
+    /// True if another IKE_SA of the same holder must not share an address.
     pub is_exclusive: bool,
-    /// One each: any of a family where it is 0.0.0.0 or ::, otherwise this very one while it is free, or else any of its family.
+    /// The requested addresses. 0.0.0.0 or :: means any of the family. A specific address that is not free is
+    /// replaced by any of its family.
     pub addresses: Vec<IpAddr>,
 }
 
 impl LeaseWish {
-    /// Asks of all shards' pools; answers [`GatewayJob::Lease`].
+    /// Leases addresses of the shared pools. The result of [`GatewayJob::Lease`].
     #[must_use]
     pub fn answer_from(self, by: &mut AddressLeases) -> GatewayCommand {
         let leases = by.take_leases(&self);
@@ -51,13 +53,13 @@ impl LeaseWish {
 }
 
 impl AddressLeases {
-    /// Pools of which nothing is in use.
+    /// Creates pools without leases.
     #[must_use]
     pub fn new(pools: &[PoolConfig], mut rng: SecureRng) -> Self {
         let hash = hash_state(&mut rng);
         Self::with_hash(pools, hash, rng.next_u32())
     }
-    /// The same, of what was chance before.
+    /// Creates pools without leases, with a given hash and start.
     pub(crate) fn with_hash(pools: &[PoolConfig], hash: HashState, begin: u32) -> Self {
         let others = HashMap::with_hasher(hash.clone());
         Self { pools: AddressPools::new(pools, &hash), unpooled_leases: others, hash, begin: begin.into() }
@@ -77,7 +79,8 @@ impl AddressLeases {
         let holder = self.hash.hash_one(&wish.holder);
         let mut granted = Vec::new();
         for address in &wish.granted {
-            // Nobody gets what another holder has, whoever gives it: that one's packets would be whose the address is then.
+            // An address of another holder is never leased, even from the AAA server: packets would reach the wrong
+            // user.
             if self.lease_holder(*address).is_none_or(|other| other == holder && !wish.is_exclusive) {
                 self.claim_address(*address, holder);
                 granted.push(Lease::Address(*address));
@@ -98,7 +101,7 @@ impl AddressLeases {
         }
         for name in &wish.pools {
             let Some(pool) = self.pools.find_pool(name) else { continue };
-            // One who comes again before the old IKE_SA has ended keeps its address, where there is to be but one.
+            // A holder that returns before its old IKE_SA has ended keeps its address, if only one IKE_SA is allowed.
             let Some(lease) = self.pools.take_lease(pool, false, holder, !wish.is_exclusive, self.begin)
             else {
                 continue;
@@ -110,7 +113,7 @@ impl AddressLeases {
         }
         None
     }
-    /// One who had this has it no more.
+    /// Releases a lease.
     pub fn release_lease(&mut self, lease: Lease) {
         match lease {
             Lease::Address(address) if !self.pools.contains(lease) => {
@@ -124,13 +127,13 @@ impl AddressLeases {
             lease => self.pools.release(lease),
         }
     }
-    /// How much of each is in use: its name, addresses in use, addresses in all.
+    /// The usage of each pool: name, addresses in use, addresses in all.
     pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         self.pools.pool_usage().map(|pool| (pool.name, pool.addresses.0, pool.addresses.1))
     }
 }
 
-/// The families that may be wished for, in the order in which they are answered; true for IPv4.
+/// The families of a request, in the order of the reply; true for IPv4.
 const FAMILIES: [(ConfigurationType, bool); 2] =
     [(ConfigurationType::INTERNAL_IP4_ADDRESS, true), (ConfigurationType::INTERNAL_IP6_ADDRESS, false)];
 
@@ -139,7 +142,7 @@ fn has_wish(wishes: &[ConfigurationAttribute], kind: ConfigurationType) -> bool 
 }
 
 impl IkeGateway {
-    /// An initiator who has proved who it is wants addresses.
+    /// Handles the address request of an authenticated initiator.
     pub(crate) fn address_wanted(
         &mut self,
         now: Instant,
@@ -147,7 +150,8 @@ impl IkeGateway {
         wishes: Vec<ConfigurationAttribute>,
     ) {
         let holder = (connection.clone(), identity.clone());
-        // Who proves anew who it is has the address still, and asks for it from where it was; another device does not.
+        // A reauthenticating client has the address and requests it from the same outer address. Another device does
+        // not.
         let renews = |address: &IpAddr| {
             self.sessions.values().any(|session| {
                 (&session.connection, &session.identity) == (&holder.0, &holder.1)
@@ -164,7 +168,7 @@ impl IkeGateway {
         let addresses: Vec<IpAddr> = open
             .filter_map(|(kind, is_v4)| {
                 let wish = wishes.iter().find(|wish| wish.kind == *kind)?;
-                // It may say which (RFC 7296 §3.15.1).
+                // The initiator may request a specific address (RFC 7296 §3.15.1).
                 let any = if *is_v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
                 Some(wish.internal_address().unwrap_or(any))
             })
@@ -189,10 +193,10 @@ impl IkeGateway {
         }
     }
 
-    /// The addresses of pools are there that it has wished for, as far as there are any left.
+    /// Applies the leases of a request, as far as pools had free addresses.
     pub(crate) fn apply_leases(&mut self, now: Instant, sa: SaId, leases: Vec<Lease>) {
         let Some(login) = self.logins.get_mut(&sa) else {
-            // It has gone meanwhile.
+            // The initiator has gone meanwhile.
             return leases.into_iter().for_each(|lease| self.release_lease(lease));
         };
         login.leases.extend(leases);
@@ -201,7 +205,7 @@ impl IkeGateway {
             Lease::Address(address) => Some(*address),
             Lease::Prefix(..) => None,
         });
-        // Those that the AAA server gives come first, unless they are another's.
+        // Addresses from the AAA server come first, unless another holder has them.
         let known: Vec<IpAddr> = leased.collect();
         let mut attributes = Vec::new();
         for (_, is_v4) in FAMILIES.into_iter().filter(|(kind, _)| has_wish(&wishes, *kind)) {
@@ -244,7 +248,7 @@ impl IkeGateway {
         self.send_ike_command(now, ike::IkeCommand::Address { sa, attributes });
     }
 
-    /// An address of a pool is free again.
+    /// Releases an address of a pool.
     pub(crate) fn release_lease(&mut self, lease: Lease) {
         match &mut self.leases {
             Some(own) => own.release_lease(lease),

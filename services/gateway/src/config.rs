@@ -37,12 +37,12 @@ use usher_crypto::tls::{ClientConfig, WallClock};
 #[cfg(feature = "tls")]
 use usher_ike::credentials::IkeCredentials;
 
-/// Where the configuration is unless somebody says otherwise.
+/// The default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/usher/ike.toml";
-/// Where the control socket is unless the configuration says otherwise.
+/// The default path of the control socket.
 pub const DEFAULT_CONTROL: &str = "/run/usher/ike.sock";
 
-/// What configuration files are.
+/// The format of configuration files.
 pub const FORMAT: ConfigFormat =
     ConfigFormat { description: "the IKEv2 gateway's configuration", version: 1, retired: &[] };
 
@@ -50,23 +50,23 @@ pub const FORMAT: ConfigFormat =
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub struct LoadedGatewayConfig {
-    /// As it was written.
+    /// The file as written.
     pub file: GatewayFile,
-    /// What the machine takes.
+    /// The configuration of the machine.
     pub config: GatewayConfig,
-    /// Who does its jobs.
+    /// The credentials that answer its jobs.
     pub credentials: Arc<IkeCredentials>,
-    /// What protects connections to AAA servers that it opens, by their addresses.
+    /// The TLS configuration of connections that it opens to AAA servers, by address.
     pub outgoing: BTreeMap<SocketAddr, ClientConfig>,
-    /// What is right and should be written otherwise.
+    /// Warnings: correct settings that should be written in another way.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
-/// Checks a text. `origin` is the file that it was read from, or what faults call it; the files that it names are sought from
-/// its folder. Certificates are looked at by the clock, which the machine sets.
+/// Parses and checks a text. `origin` is its file name, or its name in diagnostics. Relative paths go from its
+/// folder. Certificates are checked against the clock that the machine sets.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults of the text.
 #[cfg(feature = "tls")]
 pub fn parse(
     origin: &str,
@@ -78,8 +78,8 @@ pub fn parse(
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedGatewayConfig::from)
 }
 
-/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
-/// warnings have its lines. Relative paths go from `base`. `None`: something is wrong, as `faults` says.
+/// Reads and checks a table of another file with the same keys, for example of a host in a study. Diagnostics have
+/// the lines of that file. Relative paths go from `base`. `None` if there are `faults`.
 #[cfg(feature = "tls")]
 pub fn read_tree(
     tree: TreeNode,
@@ -105,7 +105,7 @@ impl From<CheckedConfig<GatewayFile, build::BuiltGatewayConfig>> for LoadedGatew
     }
 }
 
-/// What a file has the gateway listen on: each socket with its address.
+/// Returns the sockets on which the gateway listens, with their addresses.
 #[must_use]
 pub fn listen_sockets(file: &GatewayFile) -> Vec<(SocketId, SocketAddr)> {
     let listen = &file.listen;

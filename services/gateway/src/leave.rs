@@ -1,4 +1,4 @@
-//! How a gateway ends: its IKE_SAs first, then, when the AAA servers have acknowledged that, itself.
+//! Shutdown of a gateway: ends its IKE_SAs, then waits for the AAA servers to acknowledge their accounting records.
 
 use crate::GatewayEvent;
 use crate::service::{GatewayTimer, IkeGateway};
@@ -7,11 +7,11 @@ use usher_access::TerminateCause;
 use usher_core::{Duration, Instant};
 use usher_ike::machine::{self as ike, EndReason, SaId};
 
-/// How long a gateway that leaves waits for AAA servers to acknowledge its last records.
+/// The longest wait for the acknowledgement of the last accounting records.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 impl IkeGateway {
-    /// Ends all IKE_SAs, and says when that is done.
+    /// Begins the shutdown: ends all IKE_SAs.
     pub(crate) fn start_shutdown(&mut self, now: Instant) {
         self.leaving = true;
         for session in self.sessions.values_mut() {
@@ -23,7 +23,7 @@ impl IkeGateway {
         for sa in all {
             self.send_ike_command(now, ike::IkeCommand::Delete(sa));
             self.drain_outputs(now);
-            // The other side's answer is not waited for, and the AAA server hears of the end now.
+            // The session ends without the peer's response, so that the AAA server gets its stop record now.
             self.end_session(now, sa, EndReason::Deleted);
             self.close_session(now, sa);
         }
@@ -33,7 +33,8 @@ impl IkeGateway {
         self.finish_shutdown(false);
     }
 
-    /// All has ended: that is said when AAA servers have acknowledged the last records, or the time for that is `over`.
+    /// Reports the end of the shutdown when the AAA servers have acknowledged all records, or when the wait is
+    /// `over`.
     pub(crate) fn finish_shutdown(&mut self, over: bool) {
         if self.parting && (over || self.records.is_empty()) {
             self.parting = false;

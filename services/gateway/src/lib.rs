@@ -1,5 +1,4 @@
-//! An IKEv2 gateway and client (RFC 7296): with whom there may be IKE_SAs, who says whether a user may in, which addresses
-//! users get, and what an AAA server is told of them.
+//! An IKEv2 gateway and client (RFC 7296): its connections, the login of users, their addresses and their accounting.
 //!
 //! ```text
 //! initiator ─ IKE_SA_INIT, IKE_AUTH ─▶ Gateway ─ EAP packet ─▶ AAA server (RADIUS, RadSec, Diameter), or users of its own
@@ -8,10 +7,19 @@
 //! Gateway ◀─ Carried, Acquire ─ the host's ESP: what CHILD_SAs have carried, and packets that need one
 //! Gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ Gateway
 //! ```
-//! A [`IkeGateway`] is a machine that contains an endpoint of [`usher_ike`] and a client of [`usher_access`]. Both roles are one:
-//! a connection that names a remote address can be begun, at the start or by a command, and any other is waited for. Signatures
-//! and chains of certificates leave it as jobs, which `usher_ike`'s `Credentials` answer, and so do handshakes of EAP-TLS that it
-//! judges itself.
+//! An [`IkeGateway`] is a machine ([`usher_core::Machine`]) that contains an endpoint of [`usher_ike`] and a client
+//! of [`usher_access`]. It has four kinds of methods:
+//!
+//! - Getters (`counters`, `session_count`, `half_open`, `pool_usage`) show its state.
+//! - `handle_input` takes datagrams, stream data and timeouts.
+//! - `handle_command` takes commands ([`GatewayCommand`]): job results, reports of the data plane, requests of the
+//!   operator.
+//! - `poll_output` and `poll_timeout` return transmissions, events ([`GatewayEvent`]), jobs ([`GatewayJob`]) and the
+//!   next timeout.
+//!
+//! One gateway has both roles. A connection with a remote address can be initiated, at the start or by a command; any
+//! other waits for its initiator. Signatures and certificate chains leave it as jobs, for `usher_ike`'s
+//! `Credentials`. EAP-TLS handshakes with local users are jobs too.
 //!
 //! [`config`] is its file, the same for a live gateway and for a study.
 

@@ -1,4 +1,4 @@
-//! Initiators who prove who they are by EAP: each packet goes to whoever judges, and the verdict comes back.
+//! EAP logins of initiators: each packet goes to the AAA server or to the local users, and the reply comes back.
 
 use crate::service::{EapJudge, GatewayEvent, GatewayJob, IkeGateway, LoginFailure};
 use crate::users::{EapJudgement, EapVerdict, LocalConversation};
@@ -15,10 +15,10 @@ use usher_eap::packet::{EapPacket, EapType};
 use usher_ike::machine::{self as ike, EapAnswer, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
-/// What an AAA server says of a user whom it lets in.
+/// The AAA server's authorization of a user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoginGrant {
-    /// The name that records of accounting have.
+    /// The user name in accounting records.
     pub(crate) user: Vec<u8>,
     pub(crate) classes: Vec<Vec<u8>>,
     pub(crate) addresses: Vec<IpAddr>,
@@ -26,31 +26,32 @@ pub(crate) struct LoginGrant {
     pub(crate) dns: Vec<IpAddr>,
     pub(crate) lasts: Option<Duration>,
     pub(crate) interim: Option<Duration>,
-    /// That of the question by which it was let in.
+    /// The token of the request that was accepted.
     pub(crate) token: Option<u64>,
 }
 
-/// An initiator who proves who it is, or waits for an address.
+/// An initiator that authenticates by EAP or waits for an address.
 #[derive(Debug)]
 pub(crate) struct EapLogin {
-    /// What it says of itself by EAP.
+    /// Its EAP identity.
     pub(crate) name: Vec<u8>,
     pub(crate) identity: Identification,
     pub(crate) connection: String,
     pub(crate) remote: SocketAddr,
     token: u64,
-    /// A question of it is open.
+    /// True while an AAA request is pending.
     is_request_pending: bool,
     next: LoginContinuation,
     local: Option<LocalConversation>,
-    /// For whom its jobs are.
+    /// The waiter of its jobs.
     waiter: JobWaiter,
-    /// It has been counted as failed.
+    /// True if its failure has been counted.
     counted: bool,
-    /// What it says of itself is not what it proves: that is said within a tunnel, to the AAA server alone.
+    /// True with a tunnelled method: the outer identity is then not the authenticated one, which only the AAA server
+    /// sees.
     tunnelled: bool,
     pub(crate) granted: LoginGrant,
-    /// What it has wished for, until that is there.
+    /// The requested attributes, until the addresses are there.
     pub(crate) requested_attributes: Vec<ConfigurationAttribute>,
     pub(crate) leases: Vec<Lease>,
     pub(crate) addresses: Vec<IpAddr>,
@@ -76,18 +77,18 @@ impl EapLogin {
             addresses: Vec::new(),
         }
     }
-    /// For whom its jobs are.
+    /// The origin of its jobs.
     pub(crate) fn job_origin(&self) -> JobOrigin {
         JobOrigin::from_address(self.remote.ip()).awaited_by(&self.waiter)
     }
 }
 
-/// An address and port as strongSwan writes them in Calling-Station-Id.
+/// Returns an address and port in the format of strongSwan's Calling-Station-Id.
 pub(crate) fn calling_station_id(address: SocketAddr) -> String {
     alloc::format!("{}[{}]", address.ip().to_canonical(), address.port())
 }
 
-/// Who a text of an AAA server or of EAP means.
+/// Returns the identity for a name of an AAA server or of EAP.
 fn identity_from_name(name: &[u8]) -> Identification {
     match core::str::from_utf8(name) {
         Ok(text) => Identification::of_text(text),
@@ -95,8 +96,8 @@ fn identity_from_name(name: &[u8]) -> Identification {
     }
 }
 
-/// Whom an AAA server has let in. Whoever has proved something within a tunnel may have called itself anybody outside of it: without the
-/// server's word (`nameless`) it is somebody, whom no other IKE_SA, address or connection knows.
+/// Returns the identity of an accepted user. A tunnelled method does not authenticate the outer identity. Without a
+/// name from the server (`nameless`), the result is unique to this IKE_SA.
 fn proven_identity(user: &[u8], nameless: bool, sa: SaId) -> Identification {
     if nameless {
         let name = usher_access::fallback_user_name(user, &alloc::format!("IKE_SA {}", sa.0));
@@ -105,14 +106,14 @@ fn proven_identity(user: &[u8], nameless: bool, sa: SaId) -> Identification {
     identity_from_name(user)
 }
 
-/// The name within an EAP response of the type Identity.
+/// Returns the name of an EAP Identity response.
 fn eap_identity(packet: &[u8]) -> Option<Vec<u8>> {
     let packet = EapPacket::parse(packet).ok()?;
     (packet.kind() == Some(EapType::IDENTITY)).then(|| packet.data().to_vec())
 }
 
 impl IkeGateway {
-    /// An EAP packet of an initiator is to be judged.
+    /// Handles an EAP packet of an initiator.
     pub(crate) fn handle_eap(
         &mut self,
         now: Instant,
@@ -153,14 +154,14 @@ impl IkeGateway {
         match aaa.send_request(now, token, &request) {
             Ok(()) => {}
             Err(CommandError::Full(_)) => return self.fail_unanswered(now, sa, LoginFailure::Unanswered),
-            // Whoever asks later asks the same.
+            // A request to another server would fail in the same way.
             Err(_) => return self.turn_away(now, sa, LoginFailure::NoName),
         }
         login.is_request_pending = true;
         self.aaa_requests.insert(token, sa);
     }
 
-    /// The gateway's own users.
+    /// Handles an EAP packet for a local user.
     fn judge_locally(&mut self, now: Instant, sa: SaId, packet: &[u8]) {
         if self.reject_if_locked_out(now, sa) {
             return;
@@ -183,16 +184,16 @@ impl IkeGateway {
         self.apply_verdict(now, sa, conversation);
     }
 
-    /// A helper has judged a packet. Its login may be over.
+    /// Applies a worker's judgement. The login may have ended meanwhile.
     pub(crate) fn apply_judgement(&mut self, now: Instant, judgement: EapJudgement) {
-        // Others may have failed meanwhile: what came of it is told nobody.
+        // A lockout that began meanwhile hides the result.
         if !self.reject_if_locked_out(now, judgement.sa) {
             self.apply_verdict(now, judgement.sa, judgement.conversation);
         }
     }
 
-    /// Turns a login away whose name or host is held back. Of many guesses made at once no more are weighed than the limit is; of one that
-    /// was wrong nothing more is.
+    /// Rejects a login whose user name or host is locked out. Of many concurrent attempts, only as many as the limit
+    /// are checked. A login that has already failed is not checked again here.
     fn reject_if_locked_out(&mut self, now: Instant, sa: SaId) -> bool {
         let Some(login) = self.logins.get_mut(&sa) else { return false };
         if login.counted || !self.lockout.is_locked_out(now, &login.name, &host_of(login.remote.ip())) {
@@ -204,10 +205,10 @@ impl IkeGateway {
         true
     }
 
-    /// Turns a login away that nobody has judged.
+    /// Rejects a login without a judgement.
     fn turn_away(&mut self, now: Instant, sa: SaId, why: LoginFailure) {
         self.report_failure(sa, why);
-        // An EAP-Failure is made where there is none.
+        // The endpoint makes the EAP-Failure.
         let answer = EapAnswer::Reject { packet: Vec::new() };
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer });
     }
@@ -217,7 +218,7 @@ impl IkeGateway {
         let (login_name, from) = (login.name.clone(), host_of(login.remote.ip()));
         let conversation = login.local.insert(conversation);
         let verdict = conversation.take_verdict();
-        // Whoever guesses does not stay to be turned away.
+        // An attacker leaves before the EAP-Failure, so a wrong password counts at once.
         let fails = conversation.has_refused() || matches!(verdict, EapVerdict::Reject(_));
         if fails && !core::mem::replace(&mut login.counted, true) {
             self.lockout.record_failure(now, &login_name, &from);
@@ -234,7 +235,7 @@ impl IkeGateway {
             }
             EapVerdict::Accept { packet, msk } => {
                 self.counters.logins_accepted += 1;
-                // A certificate's name in other capitals is no other user.
+                // The letter case of a certificate's name does not distinguish users.
                 login.granted.user = match self.config.users.passwords.contains_key(&login_name) {
                     true => login_name.clone(),
                     false => identity_from_name(&login_name).comparison_octets().into_owned(),
@@ -256,13 +257,13 @@ impl IkeGateway {
     pub(crate) fn report_failure(&mut self, sa: SaId, why: LoginFailure) {
         let Some(login) = self.logins.get(&sa) else { return };
         let (remote, connection) = (login.remote, login.connection.clone());
-        // Inside EAP it calls itself what it is to be let in as.
+        // The EAP identity is the one that the login is for.
         let said =
             if login.name.is_empty() { login.identity.clone() } else { identity_from_name(&login.name) };
         self.outputs.push_event(GatewayEvent::LoginFailed { remote, connection, identity: said, why });
     }
 
-    /// What an AAA server answers, or wants.
+    /// Handles an event of the AAA client.
     pub(crate) fn handle_aaa_event(&mut self, now: Instant, event: usher_access::AccessClientEvent) {
         use usher_access::AccessClientEvent;
         match event {
@@ -308,7 +309,7 @@ impl IkeGateway {
         }
     }
 
-    /// The login whose question is answered.
+    /// Returns the login of an answered AAA request.
     fn take_query(&mut self, token: u64) -> Option<SaId> {
         let sa = self.aaa_requests.remove(&token)?;
         self.logins.get_mut(&sa)?.is_request_pending = false;
@@ -355,7 +356,7 @@ impl IkeGateway {
             addresses,
             pool: reply.framed_pool().map(Into::into),
             dns: reply.dns_servers().collect(),
-            // Zero is no limit, as Diameter has it (RFC 6733 §8.13).
+            // Zero means no limit, as in Diameter (RFC 6733 §8.13).
             lasts: reply.session_timeout().filter(|lasts| !lasts.is_zero()),
             interim: reply.interim_interval(),
             token: Some(token),
@@ -372,7 +373,7 @@ impl IkeGateway {
         self.send_ike_command(now, ike::IkeCommand::Eap { sa, answer });
     }
 
-    /// A login is over, without a session: whom it asked need not answer.
+    /// Removes a login without a session and cancels its AAA request.
     pub(crate) fn drop_login(&mut self, now: Instant, sa: SaId) {
         if self.logins.get(&sa).is_some_and(|login| login.is_request_pending) {
             self.counters.logins_unanswered += 1;
@@ -382,7 +383,7 @@ impl IkeGateway {
         if login.is_request_pending {
             self.aaa_requests.remove(&login.token);
             if let Some(aaa) = &mut self.aaa {
-                // It knows every question.
+                // The client knows the token of every pending request.
                 let _ =
                     aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token: login.token });
             }

@@ -1,4 +1,4 @@
-//! How long SAs live: when this side proves anew who it is (RFC 7296 §2.8.3), and when what nobody has replaced ends.
+//! Lifetimes of SAs: reauthentication by this side (RFC 7296 §2.8.3), and the end of SAs that were not replaced.
 
 use crate::service::{GatewayTimer, IkeGateway};
 use crate::session::IkeSession;
@@ -8,13 +8,13 @@ use usher_core::{Duration, Instant};
 use usher_ike::machine::{self as ike, ChildSa, SaId};
 
 impl IkeGateway {
-    /// A time, or up to a tenth less, so that not all that began together come together.
+    /// Shortens a time by up to a tenth, so that SAs of the same begin do not expire together.
     fn with_jitter(&mut self, time: Duration) -> Duration {
         let less = (time.as_nanos() / 10).saturating_mul(u64::from(self.rng.next_u32() >> 16)) >> 16;
         time - Duration::from_nanos(less)
     }
 
-    /// Notes when an IKE_SA that is new, or has taken the place of another, is to be renewed, and ends.
+    /// Schedules the reauthentication and the expiry of a new or rekeyed IKE_SA.
     pub(crate) fn schedule_renewal(&mut self, now: Instant, sa: SaId) {
         let Some((name, initiator, before)) =
             self.sessions.get(&sa).map(|s| (s.connection.clone(), s.initiator, s.reauth))
@@ -22,7 +22,7 @@ impl IkeGateway {
             return;
         };
         let Some(peer) = self.find_peer(&name) else { return };
-        // A new one in the place of another proves nothing, and so puts nothing off.
+        // Rekeying is no authentication, so it does not delay reauthentication.
         let reauth = match (before, peer.reauth_after.filter(|_| initiator)) {
             (Some(at), _) => Some(at),
             (None, Some(after)) => Some(now + self.with_jitter(after)),
@@ -39,7 +39,7 @@ impl IkeGateway {
             (session.reauth, session.expires) = (reauth, expires);
         }
     }
-    /// It is no more, or has another name.
+    /// Removes the timers of an IKE_SA that has ended or has a new id.
     pub(crate) fn remove_lifetime_timers(&mut self, sa: SaId, session: &IkeSession) {
         if let Some(at) = session.reauth {
             self.timers.remove(at, GatewayTimer::Reauthenticate(sa));
@@ -48,7 +48,7 @@ impl IkeGateway {
             self.timers.remove(at, GatewayTimer::Expire(sa));
         }
     }
-    /// When a CHILD_SA ends, unless it is replaced before.
+    /// Returns the time when a CHILD_SA expires unless it is replaced.
     pub(crate) fn child_expires(&self, now: Instant, child: &ChildSa) -> Option<Instant> {
         let peer = self.config.peers.iter().find(|peer| peer.connection.name == child.connection)?;
         let n = peer.connection.children.iter().position(|config| config.name == child.name)?;
@@ -73,7 +73,7 @@ impl IkeGateway {
         self.send_ike_command(now, ike::IkeCommand::DeleteChild { sa, spi: inbound });
     }
 
-    /// This side is to prove anew who it is.
+    /// Reauthenticates by a new IKE_SA.
     pub(crate) fn reauthenticate_sa(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.sessions.get_mut(&sa) else { return };
         session.reauth = None;
@@ -94,7 +94,7 @@ impl IkeGateway {
         }
         match self.initiate_connection(now, &peer) {
             Ok(new) => {
-                // The first comes with it, and the others follow.
+                // The first CHILD_SA comes with the IKE_SA, and the others follow.
                 let name = peer.connection.name.clone();
                 self.on_demand_children.entry(name).or_default().extend(children.iter().cloned());
                 self.replacing.insert(new, (sa, children));
@@ -109,24 +109,24 @@ impl IkeGateway {
         }
     }
 
-    /// A CHILD_SA is there, or will not be: when all are, the IKE_SA whose place this one takes ends.
+    /// Notes that a CHILD_SA was created or refused. After the last one, ends the old IKE_SA.
     pub(crate) fn mark_child_done(&mut self, now: Instant, sa: SaId, child: &str) {
         let Some((old, missing)) = self.replacing.get_mut(&sa) else { return };
         missing.remove(child);
         if missing.is_empty() {
             let old = *old;
             self.replacing.remove(&sa);
-            // The other side may have ended it, where it wants but one of the same two.
+            // The peer may have ended it already, if it allows one IKE_SA per pair.
             self.send_ike_command(now, ike::IkeCommand::Delete(old));
         }
     }
-    /// An IKE_SA is there without any CHILD_SA to come.
+    /// Finishes the reauthentication of an IKE_SA without pending CHILD_SAs.
     pub(crate) fn finish_childless(&mut self, now: Instant, sa: SaId) {
         if self.replacing.get(&sa).is_some_and(|(_, missing)| missing.is_empty()) {
             self.mark_child_done(now, sa, "");
         }
     }
-    /// An IKE_SA has ended: one that was to take another's place has not.
+    /// Handles the end of an IKE_SA that was to replace another.
     pub(crate) fn not_renewed(&mut self, now: Instant, sa: SaId) {
         let Some((old, _)) = self.replacing.remove(&sa) else { return };
         let retry = self.sessions.get(&old).and_then(|session| self.find_peer(&session.connection));
@@ -134,7 +134,7 @@ impl IkeGateway {
             self.try_later(now, old, peer.retry);
         }
     }
-    /// An IKE_SA has another name.
+    /// Changes the id of an IKE_SA.
     pub(crate) fn rename_sa(&mut self, old: SaId, new: SaId) {
         if self.renewing.remove(&old) {
             self.renewing.insert(new);
@@ -147,7 +147,7 @@ impl IkeGateway {
         }
     }
 
-    /// A connection is begun again whose IKE_SA this side has ended for that.
+    /// Initiates a connection again after this side has ended its IKE_SA for that purpose.
     pub(crate) fn renew_connection(&mut self, now: Instant, n: usize) {
         let Some(peer) = self.config.peers.get(n).cloned() else { return };
         if self.initiate_connection(now, &peer).is_err() {

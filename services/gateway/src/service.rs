@@ -1,4 +1,4 @@
-//! The gateway's machine.
+//! The gateway: a machine that contains an IKEv2 endpoint and an AAA client.
 
 mod timer;
 
@@ -30,63 +30,66 @@ use usher_ike::payload::Identification;
 
 /// The slot of the IKEv2 endpoint within the gateway.
 pub const IKE_SLOT: u16 = 0;
-/// The slot of the client of AAA servers.
+/// The slot of the AAA client.
 pub const AAA_SLOT: u16 = 1;
-/// The socket of UDP port 500, of IPv4.
+/// The IPv4 socket of UDP port 500.
 pub const SOCKET: SocketId = ike::SOCKET.with_outer_slot(IKE_SLOT);
-/// The socket of UDP port 4500, of IPv4, on which ESP comes too.
+/// The IPv4 socket of UDP port 4500, where ESP arrives too.
 pub const NAT_SOCKET: SocketId = ike::NAT_SOCKET.with_outer_slot(IKE_SLOT);
-/// The socket of UDP port 500, of IPv6.
+/// The IPv6 socket of UDP port 500.
 pub const SOCKET_V6: SocketId = ike::SOCKET_V6.with_outer_slot(IKE_SLOT);
-/// The socket of UDP port 4500, of IPv6.
+/// The IPv6 socket of UDP port 4500.
 pub const NAT_SOCKET_V6: SocketId = ike::NAT_SOCKET_V6.with_outer_slot(IKE_SLOT);
-/// The socket at which AAA servers ask something of sessions, by RADIUS (RFC 5176).
+/// The socket for RADIUS dynamic authorization (RFC 5176).
 pub const DYNAMIC_SOCKET: SocketId = usher_access::DYNAMIC_SOCKET.with_outer_slot(AAA_SLOT);
 
-/// Who judges the EAP of initiators.
+/// Where the EAP of initiators is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EapJudge {
-    /// The AAA server ([`GatewayConfig::aaa`]).
+    /// At an AAA server ([`GatewayConfig::aaa`]).
     Aaa,
-    /// The gateway itself ([`GatewayConfig::users`]).
+    /// At the gateway itself ([`GatewayConfig::users`]).
     Local,
 }
 
-/// A connection with what a gateway knows of it beside IKE.
+/// A connection of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayPeer {
-    /// As the endpoint takes it.
+    /// The endpoint's part of it.
     pub connection: Arc<IkeConnection>,
-    /// Who judges EAP, where initiators prove themselves by that.
+    /// Where EAP is answered, if initiators authenticate by it.
     pub judge: EapJudge,
-    /// Names of the pools of which initiators get addresses; the first with a free one of the family that is asked for.
+    /// The names of its address pools. An initiator gets an address of the first with a free one of the requested
+    /// family.
     pub pools: Vec<String>,
-    /// Name servers that initiators are told of.
+    /// The name servers of initiators.
     pub dns: Vec<IpAddr>,
-    /// Domains that these name servers are for (RFC 8598); none: for all.
+    /// The domains of these name servers (RFC 8598); empty means all.
     pub domains: Vec<String>,
-    /// Of which address and port this side is; unspecified: whatever the host chooses.
+    /// The local address and port. If unspecified, the host chooses them.
     pub local: SocketAddr,
-    /// Where the other side is, where this side may begin.
+    /// The peer's address, if this side may initiate.
     pub remote: Option<SocketAddr>,
-    /// Begun at the start, and again when it has ended without being told to.
+    /// True to initiate it at the start, and again after an end without a command.
     pub start: bool,
-    /// How long after an end it is begun again.
+    /// The wait before it is initiated again.
     pub retry: Duration,
-    /// A packet of the traffic of one of its CHILD_SAs begins it ([`GatewayCommand::Acquire`]).
+    /// True if a packet that needs one of its CHILD_SAs initiates it ([`GatewayCommand::Acquire`]).
     pub on_demand: bool,
-    /// After how long this side, where it has begun, proves anew who it is (RFC 7296 §2.8.3); `None`: never.
+    /// The time until this side, as the initiator, reauthenticates (RFC 7296 §2.8.3); `None` for never.
     pub reauth_after: Option<Duration>,
-    /// The old IKE_SA ends before a new one is begun; otherwise it ends when the new one is there.
+    /// True if reauthentication ends the old IKE_SA first. Otherwise the old one ends when the new one is
+    /// established.
     pub break_before_make: bool,
-    /// An IKE_SA that has not been replaced ends after so long; `None`: never.
+    /// The time after which an IKE_SA ends if it has not been replaced; `None` for never.
     pub lifetime: Option<Duration>,
-    /// The same of its CHILD_SAs, in the order of the connection's.
+    /// The same for its CHILD_SAs, in the connection's order.
     pub child_lifetimes: Vec<Option<Duration>>,
 }
 
 impl GatewayPeer {
-    /// One that begins to this side, which is at this address and port: it is given nothing, and no time ends what it has.
+    /// Creates a connection that waits for its initiator, at this local address. It assigns no addresses and has no
+    /// lifetimes.
     #[must_use]
     pub fn as_responder(connection: IkeConnection, local: SocketAddr) -> Self {
         Self {
@@ -108,29 +111,30 @@ impl GatewayPeer {
     }
 }
 
-/// How a gateway is.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// What the IKEv2 endpoint allows.
+    /// The limits of the IKEv2 endpoint.
     pub endpoint: ike::IkeEndpointConfig,
-    /// With whom there may be IKE_SAs, the preferred first.
+    /// The connections, the preferred first.
     pub peers: Vec<Arc<GatewayPeer>>,
-    /// Address pools. They hold together ([`usher_access::pool::check_pools`]).
+    /// The address pools. They must be consistent ([`usher_access::pool::check_pools`]).
     pub pools: Vec<PoolConfig>,
-    /// The pools are those of other shards, too: addresses are asked for by [`GatewayJob::Lease`], and given back by
+    /// True if other shards share the pools. Addresses are then requested by [`GatewayJob::Lease`] and returned by
     /// [`GatewayEvent::Released`].
     pub pools_shared: bool,
-    /// AAA servers, where there are some.
+    /// The AAA servers, if any.
     pub aaa: Option<AaaClientConfig>,
-    /// Users that the gateway knows itself.
+    /// The local users.
     pub users: LocalUsers,
-    /// The host carries packets of CHILD_SAs, and tells what they have carried: [`GatewayCommand::UsageReport`] now and then, and
-    /// [`GatewayCommand::Removed`] for each that it was told to remove, for which the last record of accounting waits.
+    /// True if the host carries packets of CHILD_SAs and reports their traffic. It sends
+    /// [`GatewayCommand::UsageReport`] from time to time, and [`GatewayCommand::Removed`] for each removed CHILD_SA.
+    /// The accounting stop waits for that.
     pub metered: bool,
 }
 
 impl GatewayConfig {
-    /// One that serves this peer alone, without pools, AAA servers and users of its own.
+    /// Creates a configuration for this connection alone, without pools, AAA servers and local users.
     #[must_use]
     pub fn for_peer(endpoint: ike::IkeEndpointConfig, peer: GatewayPeer) -> Self {
         Self {
@@ -145,19 +149,19 @@ impl GatewayConfig {
     }
 }
 
-/// What a gateway asks of slow helpers.
+/// A job of a gateway, for a worker.
 #[derive(Debug)]
 pub enum GatewayJob {
-    /// A signature, or a chain of certificates; [`GatewayCommand::Done`] is owed.
+    /// A signature, or a certificate chain. The result is [`GatewayCommand::Done`].
     Ike(IkeJob),
-    /// A handshake of EAP-TLS with a user of the gateway's own; [`GatewayCommand::Judged`] is owed.
+    /// A step of an EAP-TLS handshake with a local user. The result is [`GatewayCommand::Judged`].
     Judge(Box<EapJudgement>),
-    /// Addresses of pools that all shards share; [`GatewayCommand::Leased`] is owed.
+    /// Addresses of the pools that all shards share. The result is [`GatewayCommand::Leased`].
     Lease(LeaseWish),
 }
 
 impl GatewayJob {
-    /// What is owed for it where too many others wait.
+    /// Returns the result for a job that is dropped because the queue is full.
     #[must_use]
     pub fn refusal_command(self, token: u64) -> GatewayCommand {
         match self {
@@ -168,207 +172,209 @@ impl GatewayJob {
     }
 }
 
-/// Which IKE_SAs are meant.
+/// A selection of IKE_SAs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SaSelection {
     /// All.
     All,
-    /// That of this number ([`SaStatus::id`](crate::SaStatus::id)).
+    /// The one with this id ([`SaStatus::id`](crate::SaStatus::id)).
     Sa(u64),
-    /// Those of the connection, the identity, the user or the inner address of this name.
+    /// Those with this connection, identity, user or virtual address.
     Named(String),
 }
 
-/// What a gateway is told.
+/// A command to a gateway.
 #[derive(Debug)]
 pub enum GatewayCommand {
-    /// The answer to [`GatewayJob::Ike`].
+    /// The result of [`GatewayJob::Ike`].
     Done(ike::IkeCommand),
-    /// The answer to [`GatewayJob::Judge`]: the same, when it is [done](EapJudgement::run_judgement).
+    /// The result of [`GatewayJob::Judge`]: the same value, [done](EapJudgement::run_judgement).
     Judged(Box<EapJudgement>),
-    /// The answer to [`GatewayJob::Judge`] of this IKE_SA where too many others wait.
+    /// The result of [`GatewayJob::Judge`] for this IKE_SA if the job was dropped under load.
     Unjudged(SaId),
-    /// The answer to [`GatewayJob::Lease`].
+    /// The result of [`GatewayJob::Lease`].
     Leased {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// What there is.
+        /// The leases, possibly fewer than requested.
         leases: Vec<Lease>,
     },
-    /// Whoever was let in might not be any more, as when an authority has revoked certificates: tickets hold no more
-    /// ([`ike::IkeCommand::VoidTickets`]).
+    /// Makes all resumption tickets void ([`ike::IkeCommand::VoidTickets`]), for example after an authority has
+    /// revoked certificates.
     VoidTickets,
-    /// These certificates are revoked: sessions end whose other side has proved who it is by one of them
+    /// Replaces the set of revoked certificates. Ends the sessions of peers that authenticated by one of them
     /// ([`ike::IkeCommand::Revoked`]).
     Revoked(Arc<BTreeSet<ike::CertificateName>>),
-    /// Another shard has a new IKE_SA of these two, as it says by [`ike::IkeEvent::Replaces`].
+    /// Another shard has a new IKE_SA of this pair ([`ike::IkeEvent::Replaces`]).
     Replaced {
-        /// That one.
+        /// The new IKE_SA.
         sa: SaId,
-        /// By which connection it was let in.
+        /// The name of its connection.
         connection: String,
-        /// Who this side is.
+        /// The local identity.
         local: Identification,
-        /// Who the other side is.
+        /// The peer's identity.
         remote: Identification,
-        /// The other side knows nothing of others any more.
+        /// True if the peer has lost its state of the old IKE_SAs.
         forgotten: bool,
     },
-    /// Begin a connection; [`GatewayEvent::ConnectResult`] is owed.
+    /// Initiates a connection. The reply is [`GatewayEvent::ConnectResult`].
     Connect {
-        /// Comes back.
+        /// Returned in the reply.
         token: u64,
         /// Its name.
         connection: String,
     },
-    /// Say how it is; [`GatewayEvent::Status`] is owed.
+    /// Requests the status. The reply is [`GatewayEvent::Status`].
     Status {
-        /// Comes back.
+        /// Returned in the reply.
         token: u64,
     },
-    /// Replace IKE_SAs, or their CHILD_SAs, by new ones; [`GatewayEvent::SasNotified`] is owed.
+    /// Rekeys IKE_SAs, or their CHILD_SAs. The reply is [`GatewayEvent::SasNotified`].
     Rekey {
-        /// Comes back.
+        /// Returned in the reply.
         token: u64,
-        /// Which.
+        /// The IKE_SAs.
         selection: SaSelection,
-        /// Their CHILD_SAs instead of themselves.
+        /// True to rekey their CHILD_SAs instead.
         children: bool,
     },
-    /// End IKE_SAs; [`GatewayEvent::SasNotified`] is owed. What the configuration begins at the start is not begun again.
+    /// Ends IKE_SAs. The reply is [`GatewayEvent::SasNotified`]. Connections with `start` are not initiated again.
     Down {
-        /// Comes back.
+        /// Returned in the reply.
         token: u64,
-        /// Which.
+        /// The IKE_SAs.
         selection: SaSelection,
     },
-    /// A packet needs a CHILD_SA: its connection is begun, where it is not there. [`GatewayEvent::Unprotected`] follows where there
-    /// will be none.
+    /// A packet needs a CHILD_SA. Initiates its connection if necessary. [`GatewayEvent::Unprotected`] follows if
+    /// that fails.
     Acquire {
         /// The name of the connection.
         connection: String,
         /// The name of the CHILD_SA's configuration.
         child: String,
     },
-    /// CHILD_SAs have carried so much in all, by the SPIs at which they receive.
+    /// Reports the total traffic of CHILD_SAs, by their inbound SPIs.
     UsageReport(Vec<(u32, SaUsage)>),
-    /// A CHILD_SA that was to be removed is no more.
+    /// Reports that a CHILD_SA was removed.
     Removed {
-        /// The SPI at which it received.
+        /// Its inbound SPI.
         inbound: u32,
-        /// What it has carried in all; `None`: nobody knows.
+        /// Its total traffic; `None` if unknown.
         usage: Option<SaUsage>,
     },
-    /// A CHILD_SA nears the end of what it may carry, or is at it, or was not installed.
+    /// Reports a CHILD_SA that is near its traffic limit or at it, or that could not be installed.
     Expired {
-        /// The SPI at which it receives.
+        /// Its inbound SPI.
         inbound: u32,
-        /// It carries nothing any more.
+        /// True if it carries no more packets.
         hard: bool,
     },
-    /// This host's addresses have changed: from these a connection is to be had now. IKE_SAs that can move do (RFC 4555).
+    /// This host's addresses have changed: the local address of each connection. IKE_SAs with MOBIKE move there (RFC
+    /// 4555).
     Addresses(Vec<(String, SocketAddr)>),
-    /// Be so from now on. IKE_SAs that there are stay as they are; AAA servers, pools and what the endpoint allows are those
-    /// of the start.
+    /// Applies a new configuration. Existing IKE_SAs stay as they are. AAA servers, pools and endpoint limits stay
+    /// those of the start.
     Configure(Box<GatewayConfig>),
-    /// The host ends: all IKE_SAs end, and nothing is begun any more.
+    /// Shuts down: ends all IKE_SAs and initiates no more.
     Leave,
 }
 
-/// Why an initiator's login came to nothing, as far as the gateway knows.
+/// The reason why an initiator's login failed, as far as the gateway knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LoginFailure {
-    /// The AAA server, or the gateway itself, does not let the user in.
+    /// The AAA server or the gateway rejected the user.
     Rejected,
-    /// Too many logins of this name, or from there, have failed of late.
+    /// The user name or the host is locked out after failed attempts.
     LockedOut,
-    /// No AAA server answers.
+    /// No AAA server replies.
     Unanswered,
-    /// Too many others are judged at this moment.
+    /// Too many logins are in progress.
     Overload,
-    /// What the AAA server says makes no sense.
+    /// The AAA server's reply is invalid.
     BadAnswer,
-    /// The connection wants an AAA server, and there is none.
+    /// The connection needs an AAA server, and none is configured.
     NoAaa,
-    /// The initiator names no user, or none that fits a request to an AAA server.
+    /// The initiator names no user, or a name that does not fit a request.
     NoName,
-    /// No pool has an address left.
+    /// No pool has a free address.
     NoAddress,
-    /// The AAA server gives it the address that another user has, or another IKE_SA where each is to have its own (`unique = false`).
+    /// The AAA server assigns the address of another user, or of another IKE_SA of the same user with `unique =
+    /// false`.
     AddressInUse,
 }
 
-/// What a gateway says.
+/// An event of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GatewayEvent {
-    /// What its endpoint says: IKE_SAs come and go, and CHILD_SAs are to be installed, moved and removed. EAP packets and wishes
-    /// for addresses, which the gateway answers itself, are not among it.
+    /// An event of its endpoint: IKE_SAs change, and CHILD_SAs are to be installed, moved or removed. The gateway
+    /// handles EAP packets and address requests itself.
     Ike(ike::IkeEvent),
-    /// A connection was begun, or why not; answers [`GatewayCommand::Connect`].
+    /// The reply to [`GatewayCommand::Connect`].
     ConnectResult {
-        /// Of the command.
+        /// The command's token.
         token: u64,
-        /// The IKE_SA's number.
+        /// The id of the IKE_SA, or the reason of the failure.
         result: Result<u64, String>,
     },
-    /// Answers [`GatewayCommand::Status`].
+    /// The reply to [`GatewayCommand::Status`].
     Status {
-        /// Of the command.
+        /// The command's token.
         token: u64,
-        /// How it is.
+        /// The status.
         status: Box<GatewayStatus>,
     },
-    /// So many SAs were told; answers [`GatewayCommand::Rekey`] and [`GatewayCommand::Down`].
+    /// The reply to [`GatewayCommand::Rekey`] and [`GatewayCommand::Down`].
     SasNotified {
-        /// Of the command.
+        /// The command's token.
         token: u64,
-        /// How many.
+        /// Number of affected SAs.
         sas: usize,
     },
-    /// A login came to nothing.
+    /// A login failed.
     LoginFailed {
-        /// From where.
+        /// The initiator's address.
         remote: SocketAddr,
-        /// Which connection.
+        /// The name of the connection.
         connection: String,
-        /// Who the initiator says it is.
+        /// The identity that the initiator claims.
         identity: Identification,
-        /// Why.
+        /// The reason.
         why: LoginFailure,
     },
-    /// An AAA server ended or changed a session.
+    /// An AAA server ended or changed a session (dynamic authorization).
     Dynamic {
         /// The IKE_SA.
         sa: SaId,
-        /// It is to end; otherwise its times have changed.
+        /// True if it ends; otherwise its timeouts have changed.
         end: bool,
     },
-    /// A CHILD_SA that [`GatewayCommand::Acquire`] has asked for will not be.
+    /// A CHILD_SA of [`GatewayCommand::Acquire`] could not be created.
     Unprotected {
         /// The name of the connection.
         connection: String,
-        /// The name of the CHILD_SA's configuration; `None`: none of its CHILD_SAs.
+        /// The name of the CHILD_SA's configuration; `None` for all of the connection.
         child: Option<String>,
     },
-    /// A connection of this side has ended, and none has taken its place.
+    /// A connection that this side initiated has ended and was not replaced.
     ConnectionEnded {
         /// Its name.
         connection: String,
     },
-    /// All has ended that was to end; answers [`GatewayCommand::Leave`].
+    /// The shutdown is complete: the reply to [`GatewayCommand::Leave`].
     Left,
-    /// A record of accounting that no AAA server kept.
+    /// No AAA server accepted an accounting record.
     Unaccounted {
         /// Acct-Session-Id.
         session: String,
     },
-    /// An address of pools that all shards share is free again.
+    /// An address of the shared pools is free again.
     Released(Lease),
-    /// An AAA server answers, or no longer.
+    /// An AAA server has become reachable or unreachable.
     Server {
-        /// Its number among the configured ones.
+        /// Its index in the configuration.
         server: usize,
-        /// It answers.
+        /// True if it is reachable.
         up: bool,
     },
 }
@@ -423,7 +429,7 @@ usher_core::counters! {
     }
 }
 
-/// An IKEv2 gateway; see the [crate](crate).
+/// An IKEv2 gateway: a [`Machine`]. See the [crate](crate).
 #[derive(Debug)]
 pub struct IkeGateway {
     pub(crate) config: GatewayConfig,
@@ -431,61 +437,61 @@ pub struct IkeGateway {
     pub(crate) aaa: Option<ChildMachine<AccessClient>>,
     pub(crate) epoch: WallTime,
     pub(crate) rng: SecureRng,
-    /// Initiators who prove who they are, or wait for an address.
+    /// Initiators that authenticate by EAP or wait for an address.
     pub(crate) logins: BTreeMap<SaId, EapLogin>,
-    /// Questions to AAA servers, by their tokens.
+    /// IKE_SAs by the tokens of pending AAA requests.
     pub(crate) aaa_requests: BTreeMap<u64, SaId>,
-    /// Failed logins of its own users.
+    /// Lockout of the gateway's local users.
     pub(crate) lockout: LoginLockout,
-    /// IKE_SAs that are established.
+    /// Established IKE_SAs.
     pub(crate) sessions: BTreeMap<SaId, IkeSession>,
-    /// Its own pools, where it does not share them.
+    /// The pools, unless they are shared.
     pub(crate) leases: Option<AddressLeases>,
     pub(crate) timers: TimerQueue<GatewayTimer>,
-    /// Records without an answer: of which session.
+    /// The session ids of pending accounting records.
     pub(crate) records: BTreeMap<u64, String>,
     pub(crate) next_token: u64,
-    /// What tells the sessions of this start from those of others.
+    /// Distinguishes the session ids of this start from those of others.
     pub(crate) start: u32,
     pub(crate) next_session: u32,
-    /// IKE_SAs that this side began: by which connection of the configuration.
+    /// IKE_SAs that this side initiated, with the names of their connections.
     pub(crate) initiated_connections: BTreeMap<SaId, String>,
-    /// Connections that are not begun again, since they were told to end.
+    /// Connections that are not initiated again, because a command ended them.
     stopped: BTreeSet<String>,
-    /// Sessions that have ended, and wait to be told what their CHILD_SAs have carried.
+    /// Ended sessions that wait for the last traffic reports of their CHILD_SAs.
     pub(crate) closing: BTreeMap<SaId, IkeSession>,
-    /// Of which IKE_SA CHILD_SAs are, or were, by the SPIs at which they receive.
+    /// The IKE_SAs of current and former CHILD_SAs, by inbound SPI.
     pub(crate) owners: BTreeMap<u32, SaId>,
-    /// IKE_SAs that this side ends, so as to begin them anew.
+    /// IKE_SAs that this side ends in order to initiate them again.
     pub(crate) renewing: BTreeSet<SaId>,
-    /// IKE_SAs that are to take the place of others: of which, and which CHILD_SAs are still to come.
+    /// New IKE_SAs of a reauthentication: the old IKE_SA, and the CHILD_SAs still to be created.
     pub(crate) replacing: BTreeMap<SaId, (SaId, BTreeSet<String>)>,
-    /// Packets wait for CHILD_SAs of these connections, which are being begun.
+    /// CHILD_SAs for which packets wait, by connections that are being initiated.
     pub(crate) on_demand_children: BTreeMap<String, BTreeSet<String>>,
-    /// When connections that packets had begun came to nothing.
+    /// The time of the last failure of on-demand connections.
     pub(crate) failed: BTreeMap<String, Instant>,
-    /// What [`ike::IkeEvent::Initiated`] is awaited for.
+    /// The result of a pending [`ike::IkeEvent::Initiated`].
     initiating: Option<SaId>,
     started: bool,
     pub(crate) leaving: bool,
-    /// All has ended, which is not said yet.
+    /// All IKE_SAs have ended, and the shutdown is not yet reported.
     pub(crate) parting: bool,
     pub(crate) counters: GatewayCounters,
     pub(crate) outputs: OutputQueue<GatewayEvent, GatewayJob>,
 }
 
 impl IkeGateway {
-    /// A gateway that is so. Keys, addresses and the names of sessions come of `rng`.
+    /// Creates a gateway. Keys, addresses and session ids come from `rng`.
     ///
     /// # Errors
-    /// The client of AAA servers is configured in contradiction to itself.
+    /// The configuration of the AAA client is contradictory.
     pub fn new(config: GatewayConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let aaa = config.aaa.as_ref().map(|aaa| aaa.build_client(SecureRng::from_seed(rng.random_array())));
         let aaa = aaa.transpose()?.map(|aaa| ChildMachine::new(AAA_SLOT, aaa));
         let hash = hash_state(&mut rng);
         let mut endpoint = IkeEndpoint::new(config.endpoint, SecureRng::from_seed(rng.random_array()));
         let served = served_connections(&config);
-        // It takes them whatever they are.
+        // The endpoint always accepts this command.
         let _ = endpoint.handle_command(Instant::ZERO, ike::IkeCommand::Serve(served));
         let start = rng.next_u32();
         Ok(Self {
@@ -520,27 +526,27 @@ impl IkeGateway {
             config,
         })
     }
-    /// What it has done, and what its endpoint has.
+    /// The counters of the gateway and of its endpoint.
     #[must_use]
     pub fn counters(&self) -> (&GatewayCounters, &ike::IkeCounters) {
         (&self.counters, self.ike.counters())
     }
-    /// What its client of AAA servers has done, where it asks by RADIUS.
+    /// The counters of its RADIUS client, if it has one.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         self.aaa.as_ref().and_then(|aaa| aaa.radius_counters())
     }
-    /// IKE_SAs that are established.
+    /// Number of established IKE_SAs.
     #[must_use]
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
-    /// IKE_SAs whose initiator has not proved who it is.
+    /// Number of half-open IKE_SAs.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.ike.half_open()
     }
-    /// How much of each address pool of its own is in use: its name, addresses in use, addresses in all.
+    /// The usage of each of its own pools: name, addresses in use, addresses in all.
     pub fn pool_usage(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         self.leases.iter().flat_map(AddressLeases::pool_usage)
     }
@@ -552,12 +558,12 @@ impl IkeGateway {
     pub(crate) fn find_peer(&self, connection: &str) -> Option<Arc<GatewayPeer>> {
         self.config.peers.iter().find(|peer| peer.connection.name == connection).cloned()
     }
-    /// Tells the endpoint something. What was asked may have been given up meanwhile.
+    /// Sends a command to the endpoint. It fails if its target is gone meanwhile.
     pub(crate) fn send_ike_command(&mut self, now: Instant, command: ike::IkeCommand) -> bool {
         self.ike.handle_command(now, command).is_ok()
     }
 
-    /// Begins a connection; gives the IKE_SA.
+    /// Initiates a connection and returns the IKE_SA.
     pub(crate) fn initiate_connection(&mut self, now: Instant, peer: &GatewayPeer) -> Result<SaId, String> {
         let Some(remote) = peer.remote else {
             return Err("its other side is to begin: the configuration has no remote_address for it".into());
@@ -571,12 +577,12 @@ impl IkeGateway {
         self.initiated_connections.insert(sa, peer.connection.name.clone());
         Ok(sa)
     }
-    /// Whether this side began an IKE_SA.
+    /// True if this side initiated the IKE_SA.
     pub(crate) fn is_begun(&self, sa: SaId) -> bool {
         self.initiated_connections.contains_key(&sa)
     }
 
-    /// Begins what is to be begun, and notes when it is to be tried again.
+    /// Initiates a connection, and schedules a retry if that fails.
     fn start_connection(&mut self, now: Instant, n: usize) {
         let begins = |peer: &&Arc<GatewayPeer>| peer.start && !self.stopped.contains(&peer.connection.name);
         let Some(peer) = self.config.peers.get(n).filter(begins).cloned() else { return };
@@ -616,7 +622,7 @@ impl IkeGateway {
         }
     }
 
-    /// The next thing that the endpoint says; what it sends before that is sent.
+    /// Returns the endpoint's next event, after the transmissions before it.
     fn next_ike_event(&mut self) -> Option<ike::IkeEvent> {
         let mut buf = self.outputs.take_buffer();
         let event = loop {
@@ -636,7 +642,7 @@ impl IkeGateway {
         event
     }
 
-    /// Takes up what its parts say, until both are silent.
+    /// Drains the outputs of the endpoint and the AAA client.
     pub(crate) fn drain_outputs(&mut self, now: Instant) {
         loop {
             if let Some(event) = self.next_ike_event() {
@@ -697,11 +703,11 @@ impl IkeGateway {
         self.outputs.push_event(GatewayEvent::Ike(event));
     }
 
-    /// An IKE_SA that this side began has ended: it is begun again, unless it was told to end.
+    /// Initiates a connection again whose IKE_SA has ended, unless a command ended it.
     fn restart_connection(&mut self, now: Instant, sa: SaId, reason: EndReason) {
         let Some(name) = self.initiated_connections.remove(&sa) else { return };
         let renews = self.renewing.remove(&sa);
-        // Another has taken its place.
+        // Another IKE_SA has replaced it.
         if self.initiated_connections.values().any(|other| *other == name) {
             return;
         }
@@ -719,7 +725,7 @@ impl IkeGateway {
         self.timers.insert(now + retry, GatewayTimer::Reconnect(n));
     }
 
-    /// Tells something to the IKE_SAs that are meant; gives how many SAs were told.
+    /// Sends a command to the selected IKE_SAs. Returns the number of affected SAs.
     fn apply_to_selection(&mut self, now: Instant, which: &SaSelection, children: bool, end: bool) -> usize {
         let meant = |(sa, session): (&SaId, &IkeSession)| match which {
             SaSelection::All => Some(*sa),
@@ -751,7 +757,8 @@ impl IkeGateway {
         told
     }
 
-    /// Connections of this side that are meant are not begun again; those that are being begun end. Gives how many of these.
+    /// Stops the selected connections of this side and ends those that are being initiated. Returns the number of the
+    /// latter.
     fn stop_connections(&mut self, now: Instant, which: &SaSelection) -> usize {
         let meant = |name: &str| {
             matches!(which, SaSelection::All) || matches!(which, SaSelection::Named(n) if n == name)
@@ -870,7 +877,8 @@ impl Machine for IkeGateway {
     }
 
     fn poll_timeout(&mut self) -> Option<Instant> {
-        // An AAA server hears that this one begins before anybody comes: later it would end the sessions that have begun meanwhile.
+        // The AAA server must learn of the start before the first login. Later, the record would end sessions that
+        // have begun meanwhile.
         let begins = || self.aaa.is_some() || self.config.peers.iter().any(|peer| peer.start);
         let start = (!self.started && begins()).then_some(Instant::ZERO);
         let aaa = self.aaa.as_mut().and_then(|aaa| aaa.poll_timeout());
@@ -879,7 +887,7 @@ impl Machine for IkeGateway {
 }
 
 impl IkeGateway {
-    /// Ends a connection that was accepted for nobody.
+    /// Closes a connection that belongs to no part of the gateway.
     fn refuse_input(&mut self, input: &MachineInput<'_>) {
         if let Some(refusal) = input.refusal() {
             self.outputs.push_operation(refusal);

@@ -1,4 +1,4 @@
-//! IKE_SAs that are established, as a gateway knows them.
+//! Sessions: the established IKE_SAs of a gateway.
 
 use crate::login::{LoginGrant, calling_station_id};
 use crate::service::{GatewayTimer, IkeGateway};
@@ -15,7 +15,7 @@ use usher_ike::code::ConfigurationType;
 use usher_ike::machine::{ChildSa, EndReason, IkeEvent, IpsecMode, SaId};
 use usher_ike::payload::{ConfigurationAttribute, Identification};
 
-/// How long the host may take to say what CHILD_SAs that are no more have carried.
+/// The longest wait for the last traffic reports of removed CHILD_SAs.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
 /// A CHILD_SA.
@@ -28,54 +28,54 @@ pub(crate) struct ChildSaRecord {
     pub(crate) encapsulated: bool,
     pub(crate) transport: bool,
     pub(crate) since: Instant,
-    /// What it has carried, as far as the host has told.
+    /// Its traffic, by the last report.
     pub(crate) usage: SaUsage,
-    /// When it ends, unless it is replaced before.
+    /// The time when it expires unless it is replaced.
     pub(crate) expires: Option<Instant>,
 }
 
-/// An IKE_SA that is established.
+/// An established IKE_SA.
 #[derive(Debug)]
 pub(crate) struct IkeSession {
     pub(crate) connection: String,
     pub(crate) identity: Identification,
-    /// This side began it.
+    /// True if this side initiated it.
     pub(crate) initiator: bool,
     pub(crate) spis: (Spi, Spi),
     pub(crate) path: DatagramPath,
     pub(crate) since: Instant,
     pub(crate) addresses: Vec<IpAddr>,
     leases: Vec<Lease>,
-    /// Name servers that this side was told of, and the domains that they are for.
+    /// The name servers assigned to this side, and their domains.
     pub(crate) dns: Vec<IpAddr>,
     pub(crate) domains: Vec<String>,
     pub(crate) children: BTreeMap<u32, ChildSaRecord>,
-    /// CHILD_SAs that are no more, of which the host has still to say what they have carried.
+    /// Removed CHILD_SAs that await their last traffic report.
     pub(crate) leaving: BTreeMap<u32, SaUsage>,
-    /// What those have carried of which it has said it.
+    /// The traffic of CHILD_SAs with a last report.
     pub(crate) usage: SaUsage,
     /// Acct-Session-Id.
     pub(crate) id: String,
-    /// Records of accounting so far.
+    /// Number of accounting records so far.
     pub(crate) records: u32,
-    /// What the AAA server has said of the user.
+    /// The AAA server's authorization of the user.
     pub(crate) granted: LoginGrant,
     pub(crate) station: String,
     pub(crate) ends: Option<Instant>,
     pub(crate) interim: Option<(Duration, Instant)>,
     pub(crate) cause: TerminateCause,
-    /// How long it has lasted, once it has ended.
+    /// Its duration, once it has ended.
     pub(crate) lasted: Option<Duration>,
-    /// When this side proves anew who it is.
+    /// The time of its reauthentication.
     pub(crate) reauth: Option<Instant>,
-    /// When it ends, unless it is replaced before.
+    /// The time when it expires unless it is replaced.
     pub(crate) expires: Option<Instant>,
-    /// A command has ended it: no time of its own begins it anew.
+    /// True if a command has ended it; it is then not renewed.
     pub(crate) is_ended_by_command: bool,
 }
 
 impl IkeSession {
-    /// Whether a name is its connection's, its other side's, its user's, or an address that it was given.
+    /// True if a name is its connection, its peer's identity, its user or its virtual address.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.connection == name
             || self.identity.to_string() == name
@@ -85,7 +85,7 @@ impl IkeSession {
     }
 }
 
-/// Why a session ended, as accounting says it (RFC 2866 §5.10).
+/// Returns the Acct-Terminate-Cause of an end (RFC 2866 §5.10).
 const fn terminate_cause(reason: EndReason) -> Option<TerminateCause> {
     match reason {
         EndReason::DeletedByPeer | EndReason::Replaced => Some(TerminateCause::UserRequest),
@@ -103,7 +103,7 @@ const fn terminate_cause(reason: EndReason) -> Option<TerminateCause> {
 }
 
 impl IkeGateway {
-    /// What the endpoint says of an IKE_SA that is established, or is from now on.
+    /// Updates the sessions by an event of the endpoint.
     pub(crate) fn track_ike_event(&mut self, now: Instant, event: &IkeEvent) {
         match event {
             IkeEvent::Established { sa, connection, remote, spis, path } => {
@@ -171,7 +171,7 @@ impl IkeGateway {
     ) {
         let initiator = self.is_begun(sa);
         let login = self.logins.remove(&sa);
-        // As the AAA server was asked.
+        // The same address as in the AAA request.
         let from = login.as_ref().map_or(path.remote, |login| login.remote);
         let (mut granted, leases, addresses) = match login {
             Some(login) => (login.granted, login.leases, login.addresses),
@@ -226,7 +226,7 @@ impl IkeGateway {
         self.account_session(now, sa, RecordKind::Start);
     }
 
-    /// An IKE_SA has taken the place of another: the session is the same.
+    /// Continues a session under the id of a rekeyed IKE_SA.
     pub(crate) fn renumber_session(&mut self, now: Instant, old: SaId, new: SaId, spis: (Spi, Spi)) {
         let Some(mut session) = self.sessions.remove(&old) else { return };
         session.spis = spis;
@@ -246,7 +246,7 @@ impl IkeGateway {
         self.schedule_renewal(now, new);
     }
 
-    /// An IKE_SA has ended.
+    /// Ends a session.
     pub(crate) fn end_session(&mut self, now: Instant, sa: SaId, reason: EndReason) {
         self.drop_login(now, sa);
         let Some(session) = self.sessions.get_mut(&sa) else { return };
@@ -275,7 +275,7 @@ impl IkeGateway {
         }
     }
 
-    /// What a session that has ended has carried is known, or will not be.
+    /// Closes an ended session: its traffic is known, or the wait for it is over.
     pub(crate) fn close_session(&mut self, now: Instant, sa: SaId) {
         let Some(session) = self.closing.remove(&sa) else { return };
         for inbound in session.leaving.keys() {
@@ -285,13 +285,13 @@ impl IkeGateway {
         let cause = session.cause;
         self.send_record(now, session, RecordKind::Stop);
         if let (Some(token), Some(aaa)) = (token, &mut self.aaa) {
-            // It ends whatever the server says to that.
+            // The session ends whatever the server replies.
             let _ = aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
         }
     }
 }
 
-/// A domain as the other side has written it: what no domain name has, such as a line's end, is shown as a question mark.
+/// Returns a domain of the peer in printable form: other characters, such as line ends, become question marks.
 fn printable_domain(octets: &[u8]) -> String {
     octets.iter().map(|octet| if octet.is_ascii_graphic() { char::from(*octet) } else { '?' }).collect()
 }

@@ -1,4 +1,4 @@
-//! A gateway on several threads: each is a gateway of its own, with its own IKE_SAs, and what is one for all of them is the host's.
+//! Shards of a gateway: each is a gateway with its own IKE_SAs. The host owns the state that they share.
 
 use crate::service::{GatewayCommand, GatewayConfig};
 use alloc::boxed::Box;
@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use usher_ike::machine::ShardIndex;
 
 impl GatewayConfig {
-    /// This configuration as one of several shards has it: its part of what nobody may exceed, addresses of pools that all
-    /// share, and, but for the first, nothing that it begins itself.
+    /// Returns the configuration of one shard. It has its part of the limits and shares the address pools. Only the
+    /// first shard initiates connections.
     #[must_use]
     pub fn of_shard(&self, shard: ShardIndex) -> Self {
         let mut config = self.clone();
@@ -46,7 +46,7 @@ impl GatewayConfig {
 }
 
 impl GatewayCommand {
-    /// Which of so many shards are to be told, and what each.
+    /// Returns the shards that get this command, and the command for each.
     #[must_use]
     pub fn for_shards(self, of: u8) -> Vec<(u8, Self)> {
         let shard = |number| ShardIndex { number, shard_count: of };

@@ -1,4 +1,4 @@
-//! IKE_SAs for those who ask which there are.
+//! Status of a gateway and its IKE_SAs.
 
 use crate::service::IkeGateway;
 use crate::session::IkeSession;
@@ -10,49 +10,49 @@ use usher_esp::plane::SaUsage;
 use usher_ike::Spi;
 use usher_ike::machine::SaId;
 
-/// How a gateway is.
+/// The status of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewayStatus {
-    /// Its IKE_SAs that are established.
+    /// The established IKE_SAs.
     pub sas: Vec<SaStatus>,
-    /// IKE_SAs whose initiator has not proved who it is.
+    /// Number of half-open IKE_SAs.
     pub half_open: usize,
     /// Each pool: its name, addresses in use, addresses in all.
     pub pools: Vec<(String, u64, u64)>,
-    /// What it has counted: of itself, of its endpoint (`ike_` before each), of its RADIUS client (`radius_`).
+    /// The counters of the gateway, of its endpoint (prefix `ike_`) and of its RADIUS client (prefix `radius_`).
     pub counters: Vec<(String, u64)>,
 }
 
-/// An IKE_SA that is established.
+/// An established IKE_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaStatus {
-    /// Its number, which changes when it is replaced.
+    /// Its id, which changes with rekeying.
     pub id: u64,
     /// The name of its connection.
     pub connection: String,
-    /// Who the other side is.
+    /// The peer's identity.
     pub identity: String,
-    /// The name of its user in accounting.
+    /// The user name in accounting.
     pub user: String,
     /// Acct-Session-Id.
     pub session: String,
-    /// This side began it.
+    /// True if this side initiated it.
     pub initiator: bool,
-    /// SPIs of initiator and responder.
+    /// The SPIs of the initiator and of the responder.
     pub spis: (Spi, Spi),
-    /// From where its messages go.
+    /// The local address.
     pub local: SocketAddr,
-    /// Where to.
+    /// The peer's address.
     pub remote: SocketAddr,
-    /// How long it has been there, those that it has taken the place of among it.
+    /// Its age, with the IKE_SAs that it has replaced.
     pub lasted: Duration,
-    /// Inner addresses: those that the initiator was given.
+    /// The virtual addresses of the initiator.
     pub addresses: Vec<IpAddr>,
-    /// Name servers that this side was told of.
+    /// The name servers assigned to this side.
     pub dns: Vec<IpAddr>,
-    /// The domains that these are for; none: for all.
+    /// The domains of these name servers; empty means all.
     pub domains: Vec<String>,
-    /// What its CHILD_SAs have carried, those that are no more among them.
+    /// The traffic of its CHILD_SAs, with former ones.
     pub usage: SaUsage,
     /// Its CHILD_SAs.
     pub children: Vec<ChildStatus>,
@@ -63,21 +63,21 @@ pub struct SaStatus {
 pub struct ChildStatus {
     /// The name of its configuration.
     pub name: String,
-    /// The SPI of packets that come.
+    /// The inbound SPI.
     pub inbound: u32,
-    /// The SPI of packets that go.
+    /// The outbound SPI.
     pub outbound: u32,
-    /// Traffic of this side.
+    /// The local traffic selectors.
     pub local: Vec<String>,
-    /// Traffic of the other side.
+    /// The peer's traffic selectors.
     pub remote: Vec<String>,
-    /// Packets are within UDP.
+    /// True with UDP encapsulation.
     pub encapsulated: bool,
-    /// What packets hold is protected, between the two hosts; otherwise whole packets are.
+    /// True in transport mode, false in tunnel mode.
     pub transport: bool,
-    /// How long it has been there.
+    /// Its age.
     pub lasted: Duration,
-    /// What it has carried.
+    /// Its traffic.
     pub usage: SaUsage,
 }
 
@@ -115,12 +115,12 @@ impl IkeSession {
 }
 
 impl IkeGateway {
-    /// Initiators who prove who they are by EAP, or wait for an address.
+    /// Number of initiators that authenticate by EAP or wait for an address.
     #[must_use]
     pub fn login_count(&self) -> usize {
         self.logins.len()
     }
-    /// How it is.
+    /// Returns the status.
     pub(crate) fn gateway_status(&self, now: Instant) -> GatewayStatus {
         let counted = |prefix: &str, all: Vec<(&'static str, u64)>| {
             all.into_iter().map(|(name, n)| (alloc::format!("{prefix}{name}"), n)).collect::<Vec<_>>()

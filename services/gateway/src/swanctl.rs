@@ -1,5 +1,5 @@
-//! strongSwan's `swanctl.conf`, as a configuration of ours: what is taken means the same, and what is not is named. What would let in more
-//! without it stops the import.
+//! Imports strongSwan's `swanctl.conf`. Each imported setting has the same meaning, and each other one is reported. A
+//! setting whose loss would admit more peers stops the import.
 
 mod connection;
 mod order;
@@ -23,34 +23,36 @@ use words::{
     toml_array, toml_string,
 };
 
-/// Addresses and networks of all connections, at most: each is compared with each other.
+/// Most addresses and networks of all connections: each is compared with each other.
 const MAX_PEER_ADDRESSES: usize = 8192;
 
-/// What a `swanctl.conf` is here.
+/// The result of an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwanctlImport {
-    /// A configuration of ours.
+    /// The configuration in our format.
     pub text: String,
-    /// What could not be taken: the line of each (0: of none, or of another file that the sentence names), and a sentence.
+    /// The settings that were not imported: the line and a sentence. The line is 0 for none, or if another file is
+    /// meant, which the sentence names.
     pub left: Vec<(usize, String)>,
-    /// What could not be taken, and would let in more if it were left out: likewise. Without it the configuration is not to be used.
+    /// The settings whose loss would admit more peers, in the same form. If there are any, do not use the
+    /// configuration.
     pub stops: Vec<(usize, String)>,
 }
 
-/// A text that is no `swanctl.conf`.
+/// An invalid `swanctl.conf`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct SwanctlError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The fault.
     pub what: String,
 }
 
-/// Makes a configuration of ours of a `swanctl.conf` and what it includes.
+/// Imports a `swanctl.conf` and the files that it includes.
 ///
 /// # Errors
-/// It is none.
+/// It is no valid `swanctl.conf`.
 pub fn import_swanctl(text: &str, include: &mut IncludeLoader<'_>) -> Result<SwanctlImport, SwanctlError> {
     let settings = settings::read_settings(text, include)?;
     let mut importer = SwanctlImporter { sends_ocsp_replies: true, ..SwanctlImporter::default() };
@@ -69,7 +71,7 @@ pub fn import_swanctl(text: &str, include: &mut IncludeLoader<'_>) -> Result<Swa
             }
             "authorities" => importer.read_authorities(&served, section),
             "secrets" => {}
-            // Others have taken of it what it is for.
+            // A template, whose settings other sections have inherited.
             name if settings.templates.contains(name) => {}
             other => importer.note_untaken(section.line, &alloc::format!("the section {other}")),
         }
@@ -92,16 +94,16 @@ struct SwanctlImporter {
     left: Vec<(SourceLine, String)>,
     stops: Vec<(SourceLine, String)>,
     secrets: Vec<SwanctlSecret>,
-    /// EAP methods by which users of its own are judged.
+    /// The EAP methods of local users.
     methods: Vec<&'static str>,
-    /// Connections are judged by AAA servers.
+    /// True if a connection uses AAA servers.
     uses_aaa_servers: bool,
-    /// How certificates are looked at that are taken back.
+    /// The revocation policy.
     revocation: Option<&'static str>,
-    /// Where revocation lists are fetched, and where it is asked whether a certificate holds.
+    /// URLs of revocation lists and of OCSP responders.
     crl_urls: Vec<String>,
     ocsp_url: Option<String>,
-    /// A connection's other side proves itself by a certificate in IKE.
+    /// True if a connection's peer authenticates by a certificate in IKE.
     has_certificates: bool,
     sends_ocsp_replies: bool,
 }
@@ -113,19 +115,19 @@ impl SwanctlImporter {
     fn add_note(&mut self, line: SourceLine, what: String) {
         self.left.push((line, what));
     }
-    /// Whoever is kept out by what this says would be let in without it.
+    /// Reports a setting without which more peers would be admitted.
     fn add_stop(&mut self, line: SourceLine, what: &str) {
         self.stops.push((line, alloc::format!("{what} is not taken, and without it more would be let in")));
     }
     fn write_setting(&mut self, key: &str, value: &str) {
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.out, "{key} = {value}");
     }
     fn write_text(&mut self, key: &str, value: &str) {
         self.write_setting(key, &toml_string(value));
     }
 
-    /// Tells of the values of a section that has none there.
+    /// Reports the values of a section that should have none.
     fn leave_values(&mut self, section: &SettingsSection) {
         section
             .values
@@ -133,8 +135,8 @@ impl SwanctlImporter {
             .for_each(|(key, value, line)| self.note_untaken(*line, &alloc::format!("{key} = {value}")));
     }
 
-    /// The connections that charon has and ours can have, in the file's order. Others are named, and decide nothing: a client that one of
-    /// them would fit comes to another connection there, too.
+    /// Returns the connections that both charon and ours support, in the file's order. Others are reported. They do
+    /// not influence the order, because charon gives their clients another connection too.
     fn select_connections<'a>(&mut self, root: &'a SettingsSection) -> Vec<&'a (String, SettingsSection)> {
         let mut served = Vec::new();
         for entry in root.find_section("connections").map(|all| &all.sections).into_iter().flatten() {
@@ -178,7 +180,7 @@ impl SwanctlImporter {
         served
     }
 
-    /// Writes the connections, in the order in which they hold.
+    /// Writes the connections in order of precedence.
     fn write_connections(&mut self, all: &[&(String, SettingsSection)]) {
         self.write_listen(all);
         let sections: Vec<&SettingsSection> = all.iter().map(|(_, connection)| connection).collect();
@@ -198,7 +200,7 @@ impl SwanctlImporter {
         order.iter().map(|n| all[*n]).for_each(|(name, connection)| self.write_connection(name, connection));
     }
 
-    /// Writes where the gateway listens. Whom a connection serves at some of its addresses alone would be served at all.
+    /// Writes the listening addresses. A connection that is limited to some of them would otherwise be served at all.
     fn write_listen(&mut self, all: &[&(String, SettingsSection)]) {
         let addresses = |connection: &SettingsSection| match local_scope(connection) {
             LocalScope::Addresses(all) => Some(all),
@@ -233,7 +235,7 @@ impl SwanctlImporter {
         }
     }
 
-    /// Takes where authorities say whether certificates still hold.
+    /// Reads the revocation sources of authorities.
     fn read_authorities(&mut self, served: &[&(String, SettingsSection)], section: &SettingsSection) {
         self.leave_values(section);
         let auths: Vec<String> = served.iter().map(|(_, connection)| auth_of(connection, "remote")).collect();
@@ -253,7 +255,7 @@ impl SwanctlImporter {
                         let what = "is asked about every certificate here, in place of what that says";
                         self.add_note(*line, alloc::format!("ocsp_uris of the authority {name} {what}"));
                     }
-                    // Certificates that were taken back would be good.
+                    // Without them, revoked certificates would be accepted.
                     key @ ("crl_uris" | "ocsp_uris") if looks => {
                         self.add_stop(*line, &alloc::format!("{key} of the authority {name}"));
                     }
@@ -308,7 +310,7 @@ impl SwanctlImporter {
             }
         }
         self.name_untaken_secrets();
-        // Without certificates there is nobody to ask about.
+        // Without certificates there is no revocation to check.
         self.revocation = self.revocation.filter(|_| self.has_certificates);
         if self.revocation.is_some() || !self.sends_ocsp_replies {
             self.out.push_str("\n[revocation]\n");
@@ -330,7 +332,7 @@ impl SwanctlImporter {
             self.add_note(0, "which RADIUS servers are asked is in strongswan.conf (charon.plugins.eap-radius): write [aaa] and [[aaa.radius]]".to_owned());
         }
     }
-    /// Tells what our own reader finds wrong. Files that are named are not looked at here.
+    /// Reports faults that our own parser finds. Named files are not read here.
     #[cfg(feature = "tls")]
     fn check_output(&mut self) {
         let clock = usher_crypto::tls::WallClock::from_time(usher_core::WallTime::UNIX_EPOCH);
@@ -343,11 +345,11 @@ impl SwanctlImporter {
     }
 }
 
-/// What faults say of a file that was not looked at.
+/// The diagnostic of a file that was not read.
 #[cfg(feature = "tls")]
 const UNREAD: &str = "is not looked at by an importer";
 
-/// Files that a made configuration names.
+/// The files that a generated configuration names.
 #[cfg(feature = "tls")]
 struct UnreadFiles;
 

@@ -1,4 +1,4 @@
-//! Gateways and clients on a network in virtual time, each from a file as it is deployed.
+//! Gateways and clients on a test network in virtual time, each from a configuration file as in production.
 
 mod aaa;
 mod clients;
@@ -30,7 +30,7 @@ pub(super) const GATEWAY: &str = "192.0.2.1";
 pub(super) const CLIENT: &str = "198.51.100.7";
 pub(super) const SERVER: &str = "203.0.113.1";
 
-/// How long a helper takes for a step of EAP-TLS.
+/// The time of a worker for a step of EAP-TLS.
 const JUDGING: Duration = Duration::from_millis(100);
 
 pub(super) fn socket_address(address: &str, port: u16) -> SocketAddr {
@@ -43,7 +43,7 @@ pub(super) fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Files of certificates that are for tests: `gw.pem` is of aaa.usher.test, `user.pem` of station@usher.test.
+/// Files of test certificates: `gw.pem` is of aaa.usher.test, `user.pem` of station@usher.test.
 pub(super) struct CertificateFiles;
 
 impl ConfigEnvironment for CertificateFiles {
@@ -72,7 +72,7 @@ pub(super) fn load_config(text: &str) -> LoadedGatewayConfig {
     parse("ike.toml", text, &CertificateFiles, &clock).unwrap_or_else(|faults| panic!("{faults}\n{text}"))
 }
 
-/// Gateways and clients with a cable of 10 ms between each two.
+/// Gateways and clients, with links of 10 ms between each two.
 pub(super) struct GatewayTestNetwork {
     pub(super) net: MachineNetwork,
     pub(super) gateway: HostHandle<IkeGateway>,
@@ -84,7 +84,7 @@ impl GatewayTestNetwork {
     pub(super) fn new(text: &str) -> Self {
         Self::with_config(text, false)
     }
-    /// Hosts carry packets, and tell of them.
+    /// The hosts carry packets and report their traffic.
     pub(super) fn with_metering(text: &str) -> Self {
         Self::with_config(text, true)
     }
@@ -94,7 +94,7 @@ impl GatewayTestNetwork {
         net.bind_socket(gateway, DYNAMIC_SOCKET, socket_address(GATEWAY, 3799));
         Self { net, gateway, seed: 1, metered }
     }
-    /// A client at an address.
+    /// Adds a client at an address.
     pub(super) fn add_client(&mut self, address: &str, text: &str) -> HostHandle<IkeGateway> {
         self.seed += 1;
         add_gateway(&mut self.net, address, text, (self.seed, self.metered), None)
@@ -109,7 +109,7 @@ impl GatewayTestNetwork {
     pub(super) fn events(&self, host: HostHandle<IkeGateway>) -> Vec<GatewayEvent> {
         self.net.recorded_events(host).iter().map(|(_, event)| event.clone()).collect()
     }
-    /// The IKE_SAs that a host has, as it says itself.
+    /// The IKE_SAs of a host, by its own status.
     pub(super) fn sa_statuses(&mut self, host: HostHandle<IkeGateway>) -> Vec<SaStatus> {
         self.net.send_command(host, GatewayCommand::Status { token: 99 }).unwrap();
         self.net.drain_hosts();
@@ -134,7 +134,7 @@ impl GatewayTestNetwork {
         };
         self.events(host).into_iter().filter_map(why).collect()
     }
-    /// The CHILD_SAs that a host was told to install and not to remove, by the SPI at which they receive.
+    /// The installed CHILD_SAs of a host, by inbound SPI.
     pub(super) fn installed_children(&self, host: HostHandle<IkeGateway>) -> BTreeMap<u32, ChildSa> {
         let mut all = BTreeMap::new();
         for event in self.events(host) {
@@ -155,7 +155,7 @@ impl GatewayTestNetwork {
 /// Pools that several shards share.
 type SharedLeases = Rc<RefCell<AddressLeases>>;
 
-/// A gateway at an address; of several, the one of this number, with the pools of all.
+/// Adds a gateway at an address: the only one, or a shard with shared pools.
 fn add_gateway(
     net: &mut MachineNetwork,
     address: &str,

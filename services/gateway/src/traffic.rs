@@ -1,4 +1,4 @@
-//! What the host says of the packets that CHILD_SAs carry: how many there were, and that there may be no more.
+//! The data plane's reports of CHILD_SAs: their traffic, and their limits.
 
 use crate::service::IkeGateway;
 use crate::session::IkeSession;
@@ -13,7 +13,7 @@ fn add_volume(to: &mut TrafficVolume, more: TrafficVolume) {
     to.octets += more.octets;
 }
 
-/// What has been carried since.
+/// The traffic since an earlier report.
 const fn volume_since(before: TrafficVolume, now: TrafficVolume) -> TrafficVolume {
     TrafficVolume {
         packets: now.packets.saturating_sub(before.packets),
@@ -22,7 +22,7 @@ const fn volume_since(before: TrafficVolume, now: TrafficVolume) -> TrafficVolum
 }
 
 impl IkeSession {
-    /// What its CHILD_SAs have carried, those that are no more among them.
+    /// The traffic of all its CHILD_SAs, with former ones.
     pub(crate) fn total_usage(&self) -> SaUsage {
         let mut total = self.usage;
         for usage in self.children.values().map(|child| &child.usage).chain(self.leaving.values()) {
@@ -31,7 +31,7 @@ impl IkeSession {
         }
         total
     }
-    /// What one of its CHILD_SAs has carried.
+    /// The traffic of one of its CHILD_SAs.
     fn child_usage(&mut self, inbound: u32) -> Option<&mut SaUsage> {
         match self.children.get_mut(&inbound) {
             Some(child) => Some(&mut child.usage),
@@ -48,7 +48,7 @@ impl IkeGateway {
         }
     }
 
-    /// A CHILD_SA has carried so much in all.
+    /// Records the total traffic of a CHILD_SA.
     pub(crate) fn record_usage(&mut self, now: Instant, inbound: u32, usage: &SaUsage) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let Some(known) = self.find_session(sa).and_then(|session| session.child_usage(inbound)) else {
@@ -67,14 +67,14 @@ impl IkeGateway {
         }
     }
 
-    /// A CHILD_SA is no more, and has carried so much.
+    /// Records the last traffic of a removed CHILD_SA.
     pub(crate) fn finish_removal(&mut self, now: Instant, inbound: u32, usage: Option<&SaUsage>) {
         if let Some(usage) = usage {
             self.record_usage(now, inbound, usage);
         }
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let Some(session) = self.find_session(sa) else { return };
-        // What was installed again, or never removed, has not said its last word.
+        // A CHILD_SA that is still installed will report again.
         let Some(last) = session.leaving.remove(&inbound) else { return };
         add_volume(&mut session.usage.received, last.received);
         add_volume(&mut session.usage.sent, last.sent);
@@ -85,7 +85,7 @@ impl IkeGateway {
         }
     }
 
-    /// A CHILD_SA is to be replaced, since it has carried nearly all that it may; or is of no use any more.
+    /// Rekeys a CHILD_SA near its traffic limit, or deletes it at the limit.
     pub(crate) fn handle_expiry(&mut self, now: Instant, inbound: u32, hard: bool) {
         let Some(sa) = self.owners.get(&inbound).copied() else { return };
         let command = match hard {
@@ -95,7 +95,7 @@ impl IkeGateway {
         self.send_ike_command(now, command);
     }
 
-    /// This host has other addresses: connections leave from these, and IKE_SAs of this side that can move do.
+    /// Applies new local addresses: to connections, and to IKE_SAs of this side with MOBIKE.
     pub(crate) fn addresses_changed(&mut self, now: Instant, own: &[(alloc::string::String, SocketAddr)]) {
         for (name, local) in own {
             for peer in self.config.peers.iter_mut().filter(|peer| peer.connection.name == *name) {

@@ -1,4 +1,4 @@
-//! Users that a gateway knows itself, and the EAP methods by which they prove who they are.
+//! Local users of a gateway, and their EAP methods.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -13,29 +13,30 @@ use usher_eap::packet::EapType;
 use usher_eap::server::{EapServer, EapServerEvent};
 use usher_ike::machine::SaId;
 
-/// The longest EAP packet of a method that cuts its messages, octets: it fits an IKE message of 1280 octets on the wire.
+/// The longest EAP packet of a method with fragmentation, in octets. It fits an IKE message of 1280 octets on the
+/// wire.
 #[cfg(feature = "tls")]
 const FRAGMENT: usize = 1100;
 
-/// Users that a gateway knows itself.
+/// The local users of a gateway.
 #[derive(Clone, Default)]
 pub struct LocalUsers {
-    /// The methods that are proposed, the preferred one first.
+    /// The EAP methods, the preferred first.
     pub methods: Vec<EapType>,
-    /// Passwords by names.
+    /// Passwords by user name.
     pub passwords: Arc<BTreeMap<Vec<u8>, SecretValue>>,
-    /// How many failed logins under a name, or from a host, hold it back; `None`: nobody is.
+    /// The failed attempts after which a user name or a host is locked out; `None`: no lockout.
     pub failures: Option<FailureLimit>,
-    /// EAP-TLS: whose certificate, with a name that is the user's, ends below the authorities of this is let in.
+    /// For EAP-TLS. A user is accepted with a certificate below these authorities that has the user's name.
     #[cfg(feature = "tls")]
     pub tls: Option<usher_crypto::tls::ServerConfig>,
-    /// The clock by which certificates are looked at: of this, and of whatever else is of the same configuration.
+    /// The clock for certificate validity, shared by all parts of the configuration.
     #[cfg(feature = "tls")]
     pub clock: Option<usher_crypto::tls::WallClock>,
 }
 
 impl fmt::Debug for LocalUsers {
-    /// Without the passwords.
+    /// Omits the passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalUsers")
             .field("methods", &self.methods)
@@ -75,7 +76,8 @@ impl LocalUsers {
         }
     }
 
-    /// A conversation that begins with the peer's Identity response. Who is not known is asked as whoever is, and turned away.
+    /// Starts a conversation with the peer's Identity response. An unknown user gets the same requests and is
+    /// rejected at the end.
     pub(crate) fn start_conversation(
         &self,
         name: &[u8],
@@ -98,18 +100,19 @@ impl LocalUsers {
     }
 }
 
-/// What becomes of a conversation.
+/// The result of a step of a conversation.
 #[derive(Debug)]
 pub(crate) enum EapVerdict {
     /// A request for the peer.
     Continue(Vec<u8>),
-    /// The user is in, with EAP-Success and the key of the method.
+    /// Accepted, with EAP-Success and the method's key.
     Accept { packet: Vec<u8>, msk: Option<SecretValue> },
-    /// The user is out, with EAP-Failure.
+    /// Rejected, with EAP-Failure.
     Reject(Vec<u8>),
 }
 
-/// A packet of a conversation that costs much to judge: of one by EAP-TLS, whose public keys would keep others waiting.
+/// A step of a conversation that costs much processor time: EAP-TLS, whose public-key operations would delay other
+/// peers.
 #[derive(Debug)]
 pub struct EapJudgement {
     pub(crate) sa: SaId,
@@ -121,7 +124,7 @@ impl EapJudgement {
     pub(crate) fn new(sa: SaId, conversation: LocalConversation, packet: &[u8]) -> Self {
         Self { sa, conversation, packet: packet.to_vec() }
     }
-    /// Judges it: what takes its time, and is for a helper to do.
+    /// Runs the step. It takes time, so a worker does it.
     #[must_use]
     pub fn run_judgement(mut self: Box<Self>) -> Box<Self> {
         self.conversation.handle_packet(&self.packet);
@@ -135,7 +138,7 @@ pub(crate) struct LocalConversation {
     server: EapServer,
     #[cfg(feature = "tls")]
     name: Vec<u8>,
-    /// EAP-TLS is among its methods.
+    /// True if EAP-TLS is among its methods.
     costly: bool,
 }
 
@@ -143,16 +146,16 @@ impl LocalConversation {
     pub(crate) fn handle_packet(&mut self, packet: &[u8]) {
         self.server.handle_packet(packet);
     }
-    /// Whether its peer has been told that its password is wrong, whatever follows.
+    /// True if the peer has already been told that its password is wrong.
     pub(crate) fn has_refused(&self) -> bool {
         self.server.is_refusing()
     }
-    /// Whether what it judges is for a helper.
+    /// True if a worker has to run its steps.
     pub(crate) const fn is_costly(&self) -> bool {
         self.costly
     }
 
-    /// Whether the certificate that a peer has shown is the user's that it says it is (RFC 5216 §5.2).
+    /// True if the peer's certificate has the user's name (RFC 5216 §5.2).
     #[cfg(feature = "tls")]
     fn is_the_users(&self) -> bool {
         let leaf = self.server.peer_certificates().first();
@@ -176,13 +179,13 @@ impl LocalConversation {
             }
             Some(EapServerEvent::Failure { .. }) => EapVerdict::Reject(packet),
             Some(EapServerEvent::Query(question)) => {
-                // No method that is offered here asks.
+                // The offered methods send no other query.
                 debug_assert!(matches!(question, UserQuery::Resume(_)), "{question:?}");
                 self.server.apply_answer(usher_eap::method::UserAnswer::Unavailable);
                 self.take_verdict()
             }
             None if sends => EapVerdict::Continue(packet),
-            // What was discarded is asked again: IKE has to answer something.
+            // A discarded packet gets the last request again, because IKE has to respond.
             None => EapVerdict::Continue(self.server.open_request().unwrap_or_default().to_vec()),
         }
     }
@@ -192,7 +195,7 @@ impl LocalConversation {
     }
 }
 
-/// EAP-Failure in the place of a Success with the same identifier.
+/// Returns EAP-Failure with the identifier of a Success.
 #[cfg(feature = "tls")]
 fn eap_failure(success: &[u8]) -> Vec<u8> {
     alloc::vec![4, success.get(1).copied().unwrap_or(0), 0, 4]

@@ -1,4 +1,4 @@
-//! What is disclosed, and to whom.
+//! Disclosure: which askers learn what about an owner.
 
 use crate::service::{ConnectionOwner, SystemUser};
 use crate::token::{TokenContent, TokenKey};
@@ -27,30 +27,30 @@ usher_core::named! {
     }
 }
 
-/// What is disclosed, and to whom.
+/// The disclosure policy.
 #[derive(Clone, Debug)]
 pub struct DisclosurePolicy {
-    /// Who may ask; the longest prefix that holds an address decides.
+    /// The permitted askers. The longest prefix that contains an address decides.
     pub askers: Vec<(Prefix, DisclosureLevel)>,
-    /// Users who do not want to be named, by name or number: HIDDEN-USER, whoever asks.
+    /// Users, by name or number, who are never named: each asker receives HIDDEN-USER.
     pub hide: Vec<String>,
-    /// The operating system that goes with a name.
+    /// The operating system in responses with a name.
     pub opsys: IdentToken,
-    /// The character set that goes with a name; without it US-ASCII, or UTF-8 where a name has other characters.
+    /// The character set in responses with a name. `None`: US-ASCII, or UTF-8 if the name has other characters.
     pub charset: Option<IdentToken>,
-    /// Makes tokens; without it there are none, and [`DisclosureLevel::Token`] is [`DisclosureLevel::Hidden`].
+    /// The key of tokens. Without it, [`DisclosureLevel::Token`] acts as [`DisclosureLevel::Hidden`].
     pub key: Option<TokenKey>,
 }
 
 impl DisclosurePolicy {
-    /// What somebody at this address is told; `None`: nobody there may ask.
+    /// Returns the disclosure level of an asker's address; `None`: the asker is not permitted.
     #[must_use]
     pub fn disclosure_for(&self, asker: IpAddr) -> Option<DisclosureLevel> {
         let fit = self.askers.iter().filter(|(prefix, _)| prefix.contains(asker));
         fit.max_by_key(|(prefix, _)| prefix.bits).map(|(_, disclosure)| *disclosure)
     }
 
-    /// What to answer to who is told that much.
+    /// Returns the response for an owner at a disclosure level.
     #[must_use]
     pub fn response_for(
         &self,
@@ -84,8 +84,8 @@ impl DisclosurePolicy {
         }
     }
 
-    /// Whether anybody is hidden by name. Whoever has none may then be one whose name could not be found out: some sources of
-    /// names call their failure "no such user".
+    /// True if a user is hidden by name. Then an owner without a name may be one of them, because its name lookup can
+    /// have failed: some sources report a failure as "no such user".
     fn hides_names(&self) -> bool {
         self.hide.iter().any(|hide| hide.parse::<u32>().is_err())
     }
@@ -102,7 +102,8 @@ impl DisclosurePolicy {
     }
 }
 
-/// What is no name by which a user is known on the host (RFC 1413, 5): a number, a token.
+/// Returns a response of type OTHER, for text that is not the user's name on the host (RFC 1413, 5): a number, a
+/// token.
 fn other_response(text: Vec<u8>) -> ResponseBody {
     match (IdentToken::new("OTHER"), UserId::new(text)) {
         (Ok(opsys), Ok(user)) => ResponseBody::UserId { opsys, charset: None, user },
@@ -111,7 +112,7 @@ fn other_response(text: Vec<u8>) -> ResponseBody {
 }
 
 impl SystemUser {
-    /// Whether this name or number means the user.
+    /// True if the text is the user's name or number.
     fn matches_text(&self, text: &str) -> bool {
         self.name.as_deref() == Some(text.as_bytes()) || self.uid.is_some_and(|uid| text == uid.to_string())
     }

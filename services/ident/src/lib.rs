@@ -1,15 +1,17 @@
-//! Who stands behind a connection: an IDENT server that discloses to each asker what its configuration says.
+//! An IDENT server that reveals a connection's owner to each asker as its configuration allows.
 //!
 //! ```text
 //! asker ─ query ─▶ IdentService ─ Job::Owner(connection) ─▶ who knows: this host's sockets, a session table, a study
 //!       ◀─ reply ─              ◀─ Command::Found ─────────
 //! ```
-//! The service knows no connections but those of its askers. Who owns the one that is asked for leaves it as a
-//! [`IdentServiceJob`](usher_core::JobRequest) with a token and comes back as a [`IdentServiceCommand`]: a host looks at its own sockets, a concentrator at its
-//! sessions or at what it translates. Of what is found, each network that may ask is told as much as is set for it
-//! ([`DisclosureLevel`]): the longest prefix decides, and who is of none is not heard at all.
+//! The service does not know owners itself. Each lookup leaves it as an [`IdentServiceJob`](usher_core::JobRequest)
+//! with a token, and the result returns as an [`IdentServiceCommand`]. A host searches its own sockets. A
+//! concentrator searches its sessions or its address translations.
 //!
-//! [`config`] is its file, the same for a live server and for a study.
+//! Each network of askers has a [`DisclosureLevel`]; the longest prefix decides. An asker outside all networks is
+//! refused.
+//!
+//! [`config`] is the configuration file, the same for a live server and for a study.
 
 extern crate alloc;
 

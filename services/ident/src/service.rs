@@ -14,23 +14,24 @@ use usher_ident::{
     ServerEvent,
 };
 
-/// How a service is.
+/// The configuration of a service.
 #[derive(Clone, Debug)]
 pub struct IdentServiceConfig {
-    /// What the protocol's server allows.
+    /// The limits of the protocol's server.
     pub server: ServerConfig,
-    /// What is disclosed, and to whom.
+    /// The disclosure policy.
     pub policy: DisclosurePolicy,
-    /// Owners that may be looked up at a time; beyond it a query is UNKNOWN-ERROR.
+    /// Maximum pending lookups. A query beyond it gets UNKNOWN-ERROR.
     pub lookups: usize,
-    /// Queries of one network in a second ([`usher_core::address::host_of`]); beyond it a query is UNKNOWN-ERROR, and nothing is said of it.
+    /// Maximum queries of one network in a second ([`usher_core::address::host_of`]). A query beyond it gets
+    /// UNKNOWN-ERROR, without an event.
     pub queries: u32,
 }
 
-/// Networks whose queries are counted in a second, at most.
+/// Maximum networks whose queries are counted in a second.
 const NETWORKS: usize = 16_384;
 
-/// How many queries networks have sent in the second that it is.
+/// Number of queries of each network in the current second.
 #[derive(Debug, Default)]
 struct QueryRates {
     since: Instant,
@@ -38,7 +39,7 @@ struct QueryRates {
 }
 
 impl QueryRates {
-    /// One more of a network; false: it is one too many.
+    /// Counts a query of a network. False if it exceeds the limit.
     fn count_query(&mut self, now: Instant, network: IpAddr, most: u32) -> bool {
         if now.duration_since(self.since) >= SECOND {
             (self.since, self.by_network) = (now, BTreeMap::new());
@@ -54,10 +55,10 @@ impl QueryRates {
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a service asks of somebody who knows.
+/// A job of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IdentServiceJob {
-    /// Who owns this connection's local end? [`IdentServiceCommand::Found`] is owed.
+    /// Look up the owner of the connection's local end. The result is [`IdentServiceCommand::Found`].
     Owner(QueriedConnection),
 }
 
@@ -66,7 +67,7 @@ pub enum IdentServiceJob {
 pub struct SystemUser {
     /// The name.
     pub name: Option<Vec<u8>>,
-    /// The number, where the system has one.
+    /// The number, if the system has one.
     pub uid: Option<u32>,
 }
 
@@ -82,46 +83,46 @@ impl fmt::Debug for SystemUser {
     }
 }
 
-/// What is known of who owns a connection.
+/// The result of an owner lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnectionOwner {
-    /// This user.
+    /// The owner.
     User(SystemUser),
-    /// There is no such connection, or nobody owns it.
+    /// The connection does not exist or has no owner.
     NoOwner,
-    /// It cannot be found out.
+    /// The lookup failed.
     Unknown,
 }
 
-/// What a service is told.
+/// A command of the service's owner.
 #[derive(Clone, Debug)]
 pub enum IdentServiceCommand {
-    /// Who owns a connection.
+    /// The result of a lookup.
     Found {
-        /// Of the job.
+        /// The token of the job.
         token: u64,
         /// The owner.
         owner: ConnectionOwner,
     },
-    /// Be so from now on; connections that are open stay, and are told by the new rules.
+    /// Replaces the configuration. Open connections stay and follow the new rules.
     Configure(IdentServiceConfig),
 }
 
-/// What a service says.
+/// An event of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IdentServiceEvent {
-    /// Somebody asked and was answered: what a log of who asked holds. What is no query is not among it.
+    /// A query was answered: the content of an audit log. Malformed queries cause no event.
     Answered {
-        /// Who asked.
+        /// The asker's address.
         asker: SocketAddr,
-        /// About what.
+        /// The queried connection.
         connection: QueriedConnection,
-        /// What was said.
+        /// The response.
         answer: ResponseBody,
     },
-    /// Somebody connected who may not ask.
+    /// A connection from an asker who is not permitted was refused.
     Refused {
-        /// Who.
+        /// The asker's address.
         asker: SocketAddr,
     },
 }
@@ -158,14 +159,14 @@ pub struct IdentService {
     rates: QueryRates,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
-    /// Look-ups under way, under the tokens of the server's questions.
+    /// Pending lookups, by the tokens of the server's queries.
     pending_lookups: BTreeMap<u64, PendingLookup>,
     counters: IdentServiceCounters,
     outputs: OutputQueue<IdentServiceEvent, IdentServiceJob>,
 }
 
 impl IdentService {
-    /// A service that is so.
+    /// Creates a service.
     #[must_use]
     pub fn new(config: IdentServiceConfig) -> Self {
         Self {
@@ -180,18 +181,18 @@ impl IdentService {
             outputs: OutputQueue::default(),
         }
     }
-    /// What it has done, beside its protocol and in it.
+    /// Returns the counters of the service and of its protocol.
     #[must_use]
     pub fn counters(&self) -> (&IdentServiceCounters, &ServerCounters) {
         (&self.counters, self.server.counters())
     }
-    /// Look-ups under way.
+    /// Returns the number of pending lookups.
     #[must_use]
     pub fn lookup_count(&self) -> usize {
         self.pending_lookups.len()
     }
 
-    /// Takes up what the protocol's server asks.
+    /// Handles the queries of the protocol's server.
     fn take_up(&mut self, now: Instant) {
         while let Some(ServerEvent::QueryReceived { token, asker, connection }) =
             self.outputs.next_event(&mut self.server)
@@ -199,11 +200,11 @@ impl IdentService {
             if !self.rates.count_query(now, usher_core::address::host_of(asker.ip()), self.queries) {
                 self.counters.limited += 1;
                 let answer = ResponseBody::Error(ErrorType::UnknownError);
-                // It may have gone; and a flood is not to fill whoever's log.
+                // The query may be gone. No event, so that a flood does not fill a log.
                 let _ = self.server.handle_command(now, ServerCommand::Answer { token, answer });
                 continue;
             }
-            // Who may not ask any more, and who is told nothing, needs no look-up.
+            // A lookup is unnecessary for an asker who is no longer permitted or learns nothing.
             let told = self.policy.disclosure_for(asker.ip()).unwrap_or(DisclosureLevel::Nothing);
             let full = self.pending_lookups.len() >= self.most;
             if told == DisclosureLevel::Nothing || full {
@@ -302,8 +303,8 @@ mod tests {
         IdentServiceConfig { server: ServerConfig::default(), policy, lookups: 2, queries: 50 }
     }
 
-    /// A service that is told after 3 ms that user 1000, `ann`, owns port 6193, nobody port 6195, and nothing of any other;
-    /// and somebody at each of these addresses.
+    /// A service and an asker at each of these addresses. After 3 ms its lookup finds user 1000, `ann`, for port
+    /// 6193, no owner for port 6195, and fails for all others.
     fn test_network<const N: usize>(
         config: IdentServiceConfig,
         askers: [&str; N],
@@ -421,7 +422,7 @@ mod tests {
         begin(&mut net, clients[0], 10);
         net.run_for(Duration::from_millis(100));
         assert_eq!(heard(&mut net, clients[0]), ["ann (UNIX)"]);
-        // However many ask, what is remembered is bounded; who is not known then waits for the next second.
+        // The number of counted networks is bounded. A further network waits for the next second.
         let (mut rates, now) = (QueryRates::default(), Instant::ZERO + SECOND);
         let network = |n: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(n));
         assert!((0..NETWORKS as u32).all(|n| rates.count_query(now, network(n), 1)));

@@ -1,17 +1,18 @@
-//! Tokens: who owned which connection when, readable with a key alone.
+//! Tokens: the owner, the connection and the time of a query, encrypted for the holder of the key.
 //!
-//! RFC 1413, 5 and 6, know the encrypted audit token: a host tells nobody who its users are, and can all the same say who it
-//! was, to whom it chooses, from what a log elsewhere has. As those of pidentd and of OpenBSD's identd had the time, the user
-//! and the connection, so have these:
+//! RFC 1413, 5 and 6, describes such an audit token. The host reveals no user to the asker. From a token in the
+//! asker's log it can later identify the user, to a party of its choice. The content is that of the tokens of pidentd
+//! and of OpenBSD's identd: time, user and connection.
 //!
 //! ```text
 //! | time, s: 8 | number: 4 | its end's address: 16 | the asker's: 16 | ports: 2 + 2 | length of the name: 1, the name, zeros |
 //! ```
-//! Addresses are IPv6's, those of IPv4 mapped (RFC 4291, 2.5.5.2); the number of a user who has none is all ones. Zeros fill
-//! up to a multiple of 32 octets, so that names of different lengths look alike. The whole is sealed by AES-SIV (RFC 5297) and
-//! written in base64url (RFC 4648, 5) without padding. Of the authenticated ciphers it is the one that needs no nonce: a
-//! server has none to keep over its restarts and none to repeat by mistake, and as the time and the ports are sealed, too,
-//! tokens of one user are not alike.
+//! Addresses are IPv6; IPv4 addresses are mapped (RFC 4291, 2.5.5.2). A user without a number has all ones. Zeros pad
+//! to a multiple of 32 octets, so that the length hides the length of the name. AES-SIV (RFC 5297) seals the whole,
+//! and base64url (RFC 4648, 5) without padding encodes it.
+//!
+//! AES-SIV needs no nonce, so the server keeps none over restarts and repeats none by mistake. Time and ports are
+//! sealed too, so the tokens of one user differ.
 
 use crate::service::SystemUser;
 use alloc::string::String;
@@ -23,22 +24,22 @@ use usher_crypto::siv::{self, SivKey};
 use usher_crypto::{SecretValue, hmac};
 use usher_ident::QueriedConnection;
 
-/// What is sealed has a multiple of so many octets.
+/// The sealed text is a multiple of this many octets.
 const BLOCK: usize = 32;
-/// Says what the key seals.
+/// The purpose of the key, as associated data.
 const PURPOSE: &[u8] = b"usher ident token 1";
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-/// A number that no user has.
+/// A number that denotes a user without one.
 const NO_UID: u32 = u32::MAX;
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenContent {
-    /// When the owner was looked up, in whole seconds.
+    /// When the owner was looked up, to the second.
     pub looked_up_at: WallTime,
     /// The connection.
     pub connection: QueriedConnection,
-    /// Its owner; of a name longer than 255 octets the first 255.
+    /// Its owner; the name is truncated to 255 octets.
     pub user: SystemUser,
 }
 
@@ -60,13 +61,13 @@ fn mapped_octets(address: SocketAddr) -> [u8; 16] {
 }
 
 impl TokenKey {
-    /// From octets that nobody can guess, 16 of them at least; those of a text of as many random digits do.
+    /// Creates a key from at least 16 unpredictable octets. A text of at least as many random digits also serves.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
         Self(SecretValue::new(hmac::hmac_sha256(secret, &[PURPOSE])))
     }
 
-    /// A token.
+    /// Creates a token.
     #[must_use]
     pub fn seal_token(&self, sealed: &TokenContent) -> String {
         let TokenContent { looked_up_at: at, connection: QueriedConnection { local, remote }, user } = sealed;
@@ -86,7 +87,7 @@ impl TokenKey {
         encode_base64url(&siv::seal(&self.0, &[PURPOSE], &text))
     }
 
-    /// What a token of this key says; `None`: it is none.
+    /// Decrypts a token; `None`: the text is not a token of this key.
     #[must_use]
     pub fn open_token(&self, token: &str) -> Option<TokenContent> {
         let text = siv::open(&self.0, &[PURPOSE], &decode_base64url(token)?)?;
@@ -108,7 +109,7 @@ fn read_content(text: &[u8]) -> Result<TokenContent, TruncatedError> {
     Ok(TokenContent { looked_up_at: at, connection, user })
 }
 
-/// Base64url without padding.
+/// Encodes base64url without padding.
 fn encode_base64url(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
     for chunk in octets.chunks(3) {
@@ -120,7 +121,7 @@ fn encode_base64url(octets: &[u8]) -> String {
     text
 }
 
-/// The octets of what [`encode_base64url`] wrote, blanks around it left out.
+/// Decodes base64url without padding, and ignores surrounding blanks.
 fn decode_base64url(text: &str) -> Option<Vec<u8>> {
     let mut octets = Vec::with_capacity(text.len());
     for chunk in text.trim().as_bytes().chunks(4) {
@@ -128,7 +129,7 @@ fn decode_base64url(text: &str) -> Option<Vec<u8>> {
         let bits = chunk.iter().try_fold(0_usize, |bits, letter| Some(bits << 6 | value(letter)?))?;
         let whole = (bits << (6 * (4 - chunk.len()))).to_be_bytes();
         let more = whole.get(whole.len() - 3..)?.get(..chunk.len() - 1)?;
-        // One letter alone is no octet.
+        // A single letter cannot encode an octet.
         octets.extend_from_slice(Some(more).filter(|more| !more.is_empty())?);
     }
     Some(octets)

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access rights by address.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -20,12 +20,12 @@ usher_core::named! {
     }
 }
 
-/// A set of rights.
+/// A set of access rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AccessRights(u8);
 
 impl AccessRights {
-    /// Whether a right is among them.
+    /// True if the set has this right.
     #[must_use]
     pub const fn contains(self, right: AccessRight) -> bool {
         self.0 & 1 << right as u8 != 0
@@ -38,12 +38,13 @@ impl FromIterator<AccessRight> for AccessRights {
     }
 }
 
-/// The rights of networks.
+/// Access rights by network.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AccessList(pub Vec<(Prefix, AccessRights)>);
 
 impl AccessList {
-    /// The rights of an address: those of the longest prefix that holds it. `None`: it is in none, and is not heard.
+    /// Returns the rights of an address: those of the longest prefix that contains it. `None`: no prefix contains it,
+    /// and its messages are dropped.
     #[must_use]
     pub fn rights_of(&self, address: IpAddr) -> Option<AccessRights> {
         let holds = self.0.iter().filter(|(prefix, _)| prefix.contains(address));

@@ -1,7 +1,7 @@
-//! Asks one other MIH function, and hears its indications.
+//! A client that sends requests to one peer MIH function and receives its indications.
 //!
-//! What is asked may need what the other one is called and which links it has; so discovery goes first, to whoever hears it
-//! where its identifier is not known.
+//! A request can need the peer's identifier and its links. So discovery goes first, as multicast if the identifier is
+//! unknown.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,89 +15,90 @@ use usher_mih::{
     MihfMessage, MihfPeer, NetTypeAddr, PeerRoute, RegisterCode, Status, Tlv, kind,
 };
 
-/// What is asked.
+/// The request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientRequest {
-    /// What it can do, and nothing else.
+    /// Its capabilities, by discovery only.
     Capabilities,
-    /// To be registered there.
+    /// Register with the peer.
     Register,
-    /// To be registered no more.
+    /// End the registration.
     Deregister,
-    /// To hear of events of its links.
+    /// Subscribe to events of its links.
     Subscribe(EventList),
-    /// To hear no more of them.
+    /// End the subscription to these events.
     Unsubscribe(EventList),
-    /// How its links are.
+    /// The status of its links.
     Parameters,
-    /// That its links do something, in so many milliseconds.
+    /// An action of its links, after this many milliseconds.
     Act(LinkActionType, u16),
-    /// To which of its links it could go.
+    /// The candidate links of a handover.
     Candidates,
 }
 
-/// What a client is made of.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct MihClientConfig {
     /// Its MIH function.
     pub mih: mih::MihfConfig,
-    /// How the other one is reached.
+    /// The route to the peer.
     pub route: PeerRoute,
-    /// What the other one is called; `None`: whoever answers there.
+    /// The peer's identifier; `None`: the function that answers discovery.
     pub to: Option<MihfId>,
-    /// What is asked.
+    /// The request.
     pub question: ClientRequest,
-    /// The addresses of those of its links that are meant; none: all.
+    /// The addresses of the peer's links to address; empty: all.
     pub links: Vec<LinkAddr>,
-    /// Indications are heard until [`MihClientCommand::Leave`]; a client that subscribes registers first, so that it can be told.
+    /// True if the client receives indications until [`MihClientCommand::Leave`]. A subscribing client registers
+    /// first, so that the peer can send to it.
     pub follow: bool,
 }
 
-/// What a client is told.
+/// A command of the client's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MihClientCommand {
-    /// Begin.
+    /// Start.
     Start,
-    /// End: what was subscribed to and registered for is given up first.
+    /// End subscriptions and registration, then stop.
     Leave,
 }
 
-/// What a client says.
+/// An event of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MihClientEvent {
-    /// The other one answered discovery.
+    /// The peer has answered discovery.
     Discovered {
-        /// What it is called.
+        /// The peer's identifier.
         peer: MihfId,
-        /// What it said.
+        /// Its response.
         answer: MihfMessage,
     },
-    /// It answered what was asked.
+    /// The peer has answered the request.
     Answered {
-        /// What it said.
+        /// Its response.
         answer: MihfMessage,
     },
-    /// It did not.
+    /// A request has failed.
     Failed {
-        /// What was asked.
+        /// The request.
         request: MessageId,
-        /// Why.
+        /// The reason.
         failure: mih::TransactionError,
     },
-    /// What was asked for is not there: it has none of the links, or none at all.
+    /// The peer lacks the requested links, or has none.
     NoLinks,
-    /// It told something.
+    /// An indication has arrived.
     Indication {
-        /// Who.
+        /// The sender.
         peer: MihfId,
-        /// What.
+        /// The indication.
         message: MihfMessage,
     },
-    /// All is over.
+    /// The client has finished.
     Finished,
 }
 
-/// The token of what is under way; there is one at a time.
+/// The token of the pending request; there is at most one.
 const REQUEST_TOKEN: u64 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,14 +120,14 @@ pub struct MihClient {
     peer: MihfId,
     queue: VecDeque<MihfMessage>,
     registered: bool,
-    /// The links that were subscribed to.
+    /// The subscriptions, by link.
     subscribed: Vec<(LinkTupleId, EventList)>,
     renew_at: Option<Instant>,
     outputs: OutputQueue<MihClientEvent>,
 }
 
 impl MihClient {
-    /// A client that has asked nothing yet.
+    /// Creates a client.
     #[must_use]
     pub fn new(config: MihClientConfig, rng: ModelRng) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl MihClient {
             config,
         }
     }
-    /// What its MIH function counted.
+    /// Returns the counters of its MIH function.
     #[must_use]
     pub fn counters(&self) -> &mih::MihfCounters {
         self.mihf.counters()
@@ -149,7 +150,7 @@ impl MihClient {
 
     fn configure_peer(&mut self, now: Instant) {
         let peer = MihfPeer { id: self.peer.clone(), route: self.config.route, ack: true };
-        // Naming a peer is never refused.
+        // The MIH function never refuses a peer.
         let _ = self.mihf.handle_command(now, mih::MihfCommand::Peer(peer));
     }
 
@@ -176,7 +177,7 @@ impl MihClient {
         )
     }
 
-    /// What is to be asked, once the links are known; `None`: none of them is there.
+    /// Returns the requests to send once the links are known; `None`: the peer has none of them.
     fn plan_requests(&self, links: Vec<LinkId>) -> Option<VecDeque<MihfMessage>> {
         let tuple = |link: &LinkId| LinkTupleId { link: link.clone(), poa: None };
         let each = |id: MessageId, events: EventList| {
@@ -322,7 +323,7 @@ impl MihClient {
             mih::MihfEvent::Request { transaction, message, .. } => {
                 let rejected = MihfMessage::new(message.id.to_response(), [Tlv::Status(Status::Rejected)]);
                 let answer = mih::MihfCommand::Respond { transaction, message: rejected };
-                // One that is forgotten by now has no answer.
+                // A request that is no longer remembered cannot be answered.
                 let _ = self.mihf.handle_command(now, answer);
             }
             mih::MihfEvent::Registered { .. }
@@ -334,11 +335,11 @@ impl MihClient {
         }
     }
 
-    /// This client is registered, for a while.
+    /// Handles the response to a registration, which expires.
     fn handle_registration(&mut self, now: Instant, answer: &MihfMessage) {
         self.registered = true;
         if let Some(Tlv::ValidTimeInterval(seconds @ 1..)) = answer.get(kind::VALID_TIME_INTERVAL) {
-            // Every two minutes at least, for address translators (RFC 5677 §6.4).
+            // RFC 5677 §6.4: renew at least every two minutes, for address translators.
             let half = Duration::from_millis(u64::from(*seconds) * 500);
             self.renew_at = Some(now + half.min(Duration::from_secs(120)));
         }
@@ -377,7 +378,7 @@ impl Machine for MihClient {
             (MihClientCommand::Start, _) => return Err(CommandError::WrongState("it has begun")),
             (MihClientCommand::Leave, ClientPhase::Finished | ClientPhase::Leaving) => {}
             (MihClientCommand::Leave, ClientPhase::Following) => {
-                // What is under way is a renewal, which nobody wants any more; there may be none.
+                // A pending renewal is no longer needed; there may be none.
                 let _ = self.mihf.handle_command(now, mih::MihfCommand::Abandon { token: REQUEST_TOKEN });
                 let unsubscribe = |(link, events): (LinkTupleId, EventList)| {
                     let params = [Tlv::LinkIdentifier(link), Tlv::EventList(events)];

@@ -27,30 +27,30 @@ use usher_config::{
 use usher_core::TransportProtocol;
 use usher_mih::{EventList, MihfId, MihfPeer, PeerRoute};
 
-/// Where the configuration is unless somebody says otherwise.
+/// The default path of the configuration.
 pub const DEFAULT_PATH: &str = "/etc/usher/mih.toml";
 
-/// What configuration files are.
+/// The format of configuration files.
 pub const FORMAT: ConfigFormat =
     ConfigFormat { description: "an MIH function's configuration", version: 1, retired: &[] };
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct LoadedMihConfig {
-    /// As it was written.
+    /// The configuration as written.
     pub file: MihConfigFile,
-    /// Its identifier, where it has one.
+    /// Its identifier, if configured.
     pub id: Option<MihfId>,
     /// The interfaces.
     pub interfaces: Vec<InterfaceConfig>,
-    /// What is right and should be written otherwise.
+    /// Warnings.
     pub warnings: Vec<ConfigDiagnostic>,
 }
 
-/// Checks a text. `origin` is the file that it was read from, or what faults call it.
+/// Parses and checks a text. `origin` names its source in messages, such as the file's path.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults of the text.
 pub fn parse(
     origin: &str,
     text: &str,
@@ -60,8 +60,8 @@ pub fn parse(
     usher_config::parse(&FORMAT, origin, text, outside, check).map(LoadedMihConfig::from)
 }
 
-/// Reads and checks a table of another file that holds the keys of a configuration, such as a host's of a study; faults and
-/// warnings have its lines. `None`: something is wrong, as `faults` says.
+/// Reads and checks a table of another file that holds the keys of a configuration, such as a study's host. Faults
+/// and warnings refer to that file's lines. `None`: the table has faults, which are in `faults`.
 pub fn read_tree(tree: TreeNode, faults: &mut DiagnosticCollector) -> Option<LoadedMihConfig> {
     let check = |file: &mut MihConfigFile, _: &Path| check::check_file(file);
     usher_config::read_tree(&FORMAT, tree, Path::new(""), check, faults).map(LoadedMihConfig::from)
@@ -78,15 +78,15 @@ impl From<CheckedConfig<MihConfigFile, check::CheckedParts>> for LoadedMihConfig
     }
 }
 
-/// From which address messages go to a peer: over UDP that of the first socket of its family, over TCP the same where it is
-/// one in particular.
+/// Returns the local address for messages to a peer. UDP uses the first socket of the peer's address family. TCP does
+/// the same if that socket has a specific address.
 fn local_address(udp: &[SocketAddr], table: &PeerTable) -> Option<IpAddr> {
     let own = udp.iter().map(SocketAddr::ip).find(|ip| ip.is_ipv4() == table.address.is_ipv4());
     own.filter(|ip| table.transport == TransportProtocol::Udp || !ip.is_unspecified())
 }
 
 impl LoadedMihConfig {
-    /// What the service takes, as the function with this identifier.
+    /// Returns the service's configuration for the function with this identifier.
     #[must_use]
     pub fn service_config(&self, id: MihfId) -> service::MihServiceConfig {
         let file = &self.file;
@@ -156,7 +156,7 @@ impl LoadedMihConfig {
     }
 }
 
-/// Where a peer comes from beside its address.
+/// Returns the networks that a peer may use besides its address.
 fn peer_networks(table: &PeerTable) -> Option<(MihfId, Vec<(IpAddr, u8)>)> {
     let networks = table.networks.iter().map(|prefix| (prefix.network, prefix.bits));
     Some((MihfId::new(&table.id).ok()?, networks.collect()))
@@ -166,7 +166,7 @@ fn event_list(names: &[EventName]) -> EventList {
     names.iter().fold(EventList::NONE, |all, name| all.with(name.to_event_list()))
 }
 
-/// The JSON Schema of the file, as `docs/mih.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of the file, as in `docs/mih.schema.json`: indented, with a final newline.
 #[must_use]
 pub fn json_schema() -> String {
     usher_config::json_schema::<MihConfigFile>(&FORMAT)

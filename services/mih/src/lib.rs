@@ -1,16 +1,17 @@
-//! The MIH function of a host (IEEE 802.21 over UDP and TCP, RFC 5677): what becomes of its links goes to those who
-//! subscribed, and who may is told their parameters and acts on them.
+//! The MIH function of a host (IEEE 802.21 over UDP and TCP, RFC 5677). It reports changes of the host's links to
+//! subscribers. Authorized peers read link parameters and control links.
 //!
 //! ```text
 //! kernel ─ Command::Link ─▶ MihService ─ MIH_Link_Up, _Down, _Going_Down ─▶ subscribers
 //! peer ─ MIH_Link_Get_Parameters, MIH_Link_Actions ─▶ MihService ─ Job ─▶ kernel ─ Command::Measured, ::Acted ─▶ response
 //! MihService ─ MIH_Register, MIH_Event_Subscribe ─▶ the peers of its configuration, again and again
 //! ```
-//! The service knows no kernel: links are told to it as they change ([`LinkReport`]); what has to be measured or done leaves as
-//! a [`MihServiceJob`]. Who may do what is decided by the address that a message came from ([`AccessList`]), since identifiers of MIH
-//! functions prove nothing.
+//! The service has no access to the kernel. The host reports link changes ([`LinkReport`]). Measurements and link
+//! actions leave as [`MihServiceJob`]s. Access rights depend on the source address of a message ([`AccessList`]),
+//! because identifiers of MIH functions prove nothing.
 //!
-//! [`config`] is its file, the same for a live host and for a study. [`client`] asks one other function.
+//! [`config`] is the configuration file, the same for a live host and for a study. [`client`] sends requests to one
+//! peer.
 
 extern crate alloc;
 

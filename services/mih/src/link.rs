@@ -1,4 +1,4 @@
-//! The links of a host: as its configuration has them, and as its kernel tells of them.
+//! The links of a host: their configuration and the kernel's reports.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -9,25 +9,25 @@ use usher_mih::{
     LinkTupleId, LinkType, OperationMode,
 };
 
-/// An interface as the configuration has it.
+/// A configured interface.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InterfaceConfig {
-    /// What the kernel calls it.
+    /// The kernel's name of the interface.
     pub name: String,
-    /// Its technology; `None`: as the kernel shows it, 802.11 or Ethernet.
+    /// Its technology; `None`: 802.11 or Ethernet, as the kernel reports.
     pub technology: Option<LinkType>,
-    /// Its MAC address, where the kernel is not to say.
+    /// Its MAC address, which overrides the kernel's.
     pub address: Option<[u8; 6]>,
-    /// The point of attachment at its other end.
+    /// The MAC address of its point of attachment.
     pub poa: Option<[u8; 6]>,
-    /// Others may switch it off and on.
+    /// True if peers may switch it off and on.
     pub may_act: bool,
-    /// When its loss is foreseen.
+    /// The condition that predicts its loss.
     pub watch: Option<WatchConfig>,
 }
 
 impl InterfaceConfig {
-    /// An interface of which nothing but the name is set.
+    /// Returns an interface with a name and defaults.
     #[must_use]
     pub fn with_name(name: &str) -> Self {
         Self {
@@ -41,34 +41,34 @@ impl InterfaceConfig {
     }
 }
 
-/// A measured value of an interface below which its loss is foreseen.
+/// A measured value and the threshold that predicts the loss of a link.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WatchConfig {
-    /// The file that holds the value: a number, in whatever unit. `None`: the signal level that the kernel has of a wireless
+    /// The file that holds the value: a number in any unit. `None`: the kernel's signal level of a wireless
     /// interface, in dBm.
     pub file: Option<String>,
-    /// Below this the link is going down.
+    /// The link is going down while the value is below this.
     pub below: f64,
-    /// It has recovered when the value is higher than [`below`](Self::below) by this.
+    /// The link has recovered when the value exceeds [`below`](Self::below) by this.
     pub hysteresis: f64,
-    /// How often the value is read.
+    /// The interval at which the value is read.
     pub interval: Duration,
-    /// The forecast of the time until the link is lost.
+    /// The predicted time until the link is lost.
     pub time_to_loss: Duration,
 }
 
-/// What a kernel says of an interface, when something of it has changed or somebody asked.
+/// The kernel's report of an interface, after a change or on request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LinkReport {
-    /// What it calls it.
+    /// Its name.
     pub name: String,
-    /// It is there.
+    /// True if the interface exists.
     pub present: bool,
-    /// It is switched on.
+    /// True if it is switched on.
     pub enabled: bool,
-    /// It is switched on and carries packets.
+    /// True if it is switched on and carries packets.
     pub up: bool,
-    /// It is a wireless one.
+    /// True if it is wireless.
     pub wireless: bool,
     /// Its MAC address.
     pub address: Option<[u8; 6]>,
@@ -78,12 +78,12 @@ pub struct LinkReport {
     pub signal: Option<i16>,
 }
 
-/// What is known of an interface.
+/// The state of an interface.
 #[derive(Clone, Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) settings: InterfaceConfig,
     pub(crate) report: LinkReport,
-    /// Its loss is foreseen, and it has not recovered since.
+    /// True if its loss is predicted and it has not recovered since.
     pub(crate) going_down: bool,
 }
 
@@ -91,20 +91,20 @@ impl InterfaceState {
     pub(crate) fn new(settings: InterfaceConfig) -> Self {
         Self { settings, report: LinkReport::default(), going_down: false }
     }
-    /// Its identifier; `None` while its address is not known.
+    /// Returns its identifier; `None` while its address is unknown.
     pub(crate) fn link_id(&self) -> Option<LinkId> {
         let shown = if self.report.wireless { LinkType::Ieee80211 } else { LinkType::Ethernet };
         let address = self.settings.address.or(self.report.address)?;
         Some(LinkId::from_mac(self.settings.technology.unwrap_or(shown), address))
     }
-    /// The link: the interface at its point of attachment.
+    /// Returns the link: the interface at its point of attachment.
     pub(crate) fn link_tuple_id(&self) -> Option<LinkTupleId> {
         Some(LinkTupleId { link: self.link_id()?, poa: self.settings.poa.map(LinkAddr::Mac) })
     }
 }
 
-/// What a status request asks of a link, as far as it is known. Numbers beyond what the parameter can say are cut to that:
-/// a data rate to 65535 kb/s; a signal level is said as the 16 bits of its negative number.
+/// Returns the requested status of a link, as far as it is known. Values are limited to the parameter's range: a data
+/// rate to 65535 kb/s. A negative signal level is encoded as 16 bits in two's complement.
 pub(crate) fn link_status(link: LinkId, report: &LinkReport, asked: &LinkStatusRequest) -> LinkStatus {
     let value = |kind: &LinkParamType| match *kind {
         LinkParamType::DATA_RATE => report.rate.map(|rate| u16::try_from(rate).unwrap_or(u16::MAX)),

@@ -1,4 +1,4 @@
-//! What this function wants of another one: to be registered there, and to hear of the events of its links.
+//! The exchange with a configured peer: registration there, and subscription to the events of its links.
 
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
@@ -7,55 +7,55 @@ use usher_mih::{
     kind,
 };
 
-/// A peer as the configuration has it.
+/// A configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerSettings {
-    /// Who it is and how it is reached.
+    /// Its identifier and route.
     pub peer: MihfPeer,
-    /// Register there, and renew that.
+    /// True if this function registers there and renews the registration.
     pub register: bool,
-    /// The events of its links to subscribe to.
+    /// The events to subscribe to on its links.
     pub subscribe: EventList,
 }
 
-/// What is asked of it at present.
+/// The current request to the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum NeighbourStage {
     /// MIH_Register.
     Register,
-    /// MIH_Capability_Discover, which tells its links.
+    /// MIH_Capability_Discover, which returns its links.
     Discover,
-    /// MIH_Event_Subscribe for the last of these.
+    /// MIH_Event_Subscribe for the last of these links.
     Subscribe(Vec<LinkTupleId>),
-    /// Nothing, until it is time to begin again.
+    /// None until the next renewal.
     Settled,
 }
 
-/// What came of a question.
+/// The result of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PeerNotice {
-    /// Registered, for so many seconds.
+    /// Registered, for this many seconds.
     Registered(u32),
-    /// These events of a link will be told.
+    /// Subscribed to these events of a link.
     Subscribed(LinkTupleId, EventList),
     /// Its links are known.
     Discovered,
-    /// It said no.
+    /// The peer has rejected the request.
     Refused(MessageId, Option<Status>),
 }
 
-/// A peer of which something is wanted.
+/// A peer with a registration or subscriptions.
 #[derive(Debug)]
 pub(crate) struct NeighbourPeer {
     pub(crate) settings: PeerSettings,
     stage: NeighbourStage,
-    /// It has registered us, as far as is known.
+    /// True if this function is registered there, as far as it knows.
     registered: bool,
-    /// For how long, in seconds.
+    /// Lifetime of the registration, in seconds.
     valid: u32,
-    /// The question that is out.
+    /// The token of the pending request.
     pub(crate) out: Option<u64>,
-    /// When the next question goes out, or all begins again.
+    /// When the next request or renewal is due.
     pub(crate) due: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl NeighbourPeer {
         self.registered
     }
 
-    /// Everything begins again at this time.
+    /// Restarts the exchange at this time.
     pub(crate) fn restart_at(&mut self, at: Instant) {
         if self.settings.register || !self.settings.subscribe.is_empty() {
             self.stage = Self::first_stage(&self.settings);
@@ -83,7 +83,8 @@ impl NeighbourPeer {
         }
     }
 
-    /// The question that is due, with the links of ours that a registration names; `None`: all is asked.
+    /// Returns the request that is due. `links` returns the own links for a registration. `None`: all requests are
+    /// sent.
     pub(crate) fn next_request(&mut self, links: impl FnOnce() -> Vec<LinkId>) -> Option<MihfMessage> {
         self.due = None;
         if self.stage == NeighbourStage::Settled {
@@ -105,7 +106,7 @@ impl NeighbourPeer {
         })
     }
 
-    /// The answer to the question. What is next is due at once, or when all is to begin again.
+    /// Handles a response. The next request is due at once, or at the renewal.
     pub(crate) fn handle_response(
         &mut self,
         now: Instant,
@@ -113,7 +114,7 @@ impl NeighbourPeer {
         (refresh, retry): (Duration, Duration),
     ) -> PeerNotice {
         let success = answer.status() == Some(Status::Success);
-        // That one link's events are not to be had is no reason to give up the others'.
+        // A rejected subscription of one link does not end those of others.
         if !success && !matches!(self.stage, NeighbourStage::Subscribe(_)) {
             self.handle_failure(now, retry);
             return PeerNotice::Refused(answer.id, answer.status());
@@ -161,7 +162,7 @@ impl NeighbourPeer {
         told
     }
 
-    /// There was no answer; true where that ends a registration which was there.
+    /// Handles a request without a response. True if that ends a registration.
     pub(crate) fn handle_failure(&mut self, now: Instant, retry: Duration) -> bool {
         self.stage = Self::first_stage(&self.settings);
         self.due = Some(now + retry);
@@ -169,13 +170,13 @@ impl NeighbourPeer {
     }
 }
 
-/// A link of a peer, as its capabilities name it.
+/// Returns the link that a peer's capabilities name.
 fn link_tuple_from(of: &NetTypeAddr) -> Option<LinkTupleId> {
     let technology = of.network.technology?;
     Some(LinkTupleId { link: LinkId { technology, address: of.address.clone() }, poa: None })
 }
 
-/// How long a registration of so many seconds is let be: half its time at most.
+/// Returns the time until a registration of `valid` seconds is renewed: at most half of its lifetime.
 fn refresh_interval(refresh: Duration, valid: u32) -> Duration {
     match valid {
         0 => refresh,

@@ -1,4 +1,4 @@
-//! The MIH function of a host and its user.
+//! The MIH function of a host, with its user.
 
 mod links;
 mod requests;
@@ -22,187 +22,187 @@ use usher_mih::{
     MihfMessage, NetTypeAddr, NetworkType, Status, Tlv, TransportList,
 };
 
-/// What nobody may exceed.
+/// The limits of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MihServiceLimits {
-    /// Accepted connections at a time.
+    /// Maximum accepted connections.
     pub connections: usize,
-    /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// Maximum accepted connections from one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub connections_per_network: usize,
-    /// Interfaces that are subscribed to, of all subscribers together.
+    /// Maximum subscribed interfaces, over all subscribers.
     pub subscriptions: usize,
-    /// Of one subscriber.
+    /// Maximum subscribed interfaces of one subscriber.
     pub subscriptions_per_peer: usize,
-    /// Requests that wait for the kernel, and link actions that wait for their time, of all together.
+    /// Maximum requests that wait for the kernel plus delayed link actions, over all peers.
     pub requests: usize,
-    /// Of one function.
+    /// The same, for one peer.
     pub requests_per_peer: usize,
-    /// Indications to one subscriber that are not acknowledged; further ones are dropped.
+    /// Maximum unacknowledged indications to one subscriber; further ones are dropped.
     pub indications_per_peer: usize,
 }
 
-/// What a service is made of.
+/// The configuration of a service.
 #[derive(Clone, Debug)]
 pub struct MihServiceConfig {
-    /// Its MIH function; the capabilities are filled in from the links.
+    /// Its MIH function. The service fills in the capabilities from the links.
     pub mih: mih::MihfConfig,
-    /// Who may do what.
+    /// Access rights.
     pub access: AccessList,
-    /// The interfaces that it tells of; none: all that the kernel has.
+    /// The reported interfaces; empty: all of the kernel's.
     pub interfaces: Vec<InterfaceConfig>,
-    /// The events that it tells.
+    /// The reported events.
     pub events: EventList,
-    /// Other functions.
+    /// Configured peers.
     pub peers: Vec<PeerSettings>,
-    /// How often registrations and subscriptions at peers are renewed, at least.
+    /// Maximum interval between renewals of registrations and subscriptions at peers.
     pub refresh: Duration,
-    /// How soon a peer that did not answer is asked again.
+    /// Interval of retries to a peer that does not answer.
     pub retry: Duration,
-    /// What nobody may exceed.
+    /// Limits.
     pub limits: MihServiceLimits,
 }
 
-/// What is asked of the host.
+/// A job for the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MihServiceJob {
-    /// What the kernel says of these interfaces now; the answer is [`MihServiceCommand::Measured`].
+    /// Reads the state of interfaces from the kernel. The result is [`MihServiceCommand::Measured`].
     Measure {
         /// Their names.
         interfaces: Vec<String>,
     },
-    /// An interface is to be switched on or off; the answer is [`MihServiceCommand::Acted`].
+    /// Switches an interface on or off. The result is [`MihServiceCommand::Acted`].
     Switch {
         /// Its name.
         interface: String,
-        /// On.
+        /// True to switch on.
         on: bool,
     },
 }
 
-/// What a service is told.
+/// A command of the service's owner.
 #[derive(Clone, Debug)]
 pub enum MihServiceCommand {
-    /// An interface has changed, or is seen for the first time.
+    /// An interface is new or has changed.
     Link(LinkReport),
-    /// The watched value of an interface was read.
+    /// The watched value of an interface.
     Watched {
         /// Its name.
         interface: String,
         /// The value.
         value: f64,
     },
-    /// The link layer itself foresees the loss of an interface's link.
+    /// The link layer itself predicts the loss of a link.
     GoingDown {
         /// Its name.
         interface: String,
-        /// In which time.
+        /// The predicted time until the loss.
         time_to_loss: Duration,
     },
-    /// This host's addresses have changed: peers that are registered with hear of it.
+    /// The host's addresses have changed. The service informs the peers that it is registered with.
     Moved,
-    /// The answer to [`MihServiceJob::Measure`].
+    /// The result of [`MihServiceJob::Measure`].
     Measured {
         /// The job's token.
         token: u64,
-        /// What the kernel says, of those that are there.
+        /// The kernel's reports of the interfaces that exist.
         reports: Vec<LinkReport>,
     },
-    /// The answer to [`MihServiceJob::Switch`].
+    /// The result of [`MihServiceJob::Switch`].
     Acted {
         /// The job's token.
         token: u64,
-        /// It was done.
+        /// True if the action succeeded.
         done: bool,
     },
-    /// Other settings; the identifier and what bounds the MIH function's memory stay.
+    /// Replaces the configuration, except for the identifier and the memory limits of the MIH function.
     Configure(Box<MihServiceConfig>),
-    /// This function goes away: peers with which it is registered are told, without waiting for their answer.
+    /// Deregisters from peers without waiting for their responses, because this function stops.
     Leave,
 }
 
-/// What became of a link.
+/// A change of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkChange {
-    /// It carries packets.
+    /// The link carries packets.
     Up,
-    /// It does not any more.
+    /// The link carries no packets.
     Down(LinkDownReason),
-    /// It will be lost.
+    /// The link is going down.
     GoingDown(LinkGoingDownReason, Duration),
 }
 
-/// What became of a peer of the configuration.
+/// A change of a configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerChange {
-    /// It has registered this function, for so many seconds.
+    /// The peer has registered this function, for this many seconds.
     Registered(u32),
-    /// It will tell these events of a link.
+    /// The peer has granted these events of a link.
     Subscribed(LinkTupleId, EventList),
-    /// It refused what was asked.
+    /// The peer has rejected a request.
     Refused(MessageId, Option<Status>),
-    /// It did not answer.
+    /// The peer has not answered.
     Lost(mih::TransactionError),
 }
 
-/// Who asked.
+/// A peer that sent a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestingPeer {
-    /// As it calls itself.
+    /// The identifier in its messages.
     pub peer: MihfId,
-    /// From where.
+    /// Its source address.
     pub address: Option<SocketAddr>,
-    /// It is a peer of the configuration. Of others there may be any number, who are not to fill a log.
+    /// True for a configured peer. The number of others is unlimited, so their events must not fill a log.
     pub is_configured: bool,
 }
 
-/// What a service says.
+/// An event of a service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MihServiceEvent {
-    /// Another function registered.
+    /// A peer has registered.
     Registered(RequestingPeer),
-    /// It is registered no more: it ended that, or its time is over.
+    /// A peer's registration has ended, by request or by expiry.
     Deregistered(RequestingPeer),
-    /// A request was answered.
+    /// The service has answered a request.
     Answered {
-        /// Whose.
+        /// The requesting peer.
         peer: RequestingPeer,
-        /// Which.
+        /// The request.
         request: MessageId,
-        /// How.
+        /// The status of the response.
         status: Status,
     },
     /// A link of this host has changed.
     Link {
         /// The interface.
         interface: String,
-        /// How.
+        /// The change.
         change: LinkChange,
-        /// How many subscribers are told.
+        /// Number of subscribers that receive an indication.
         notified_subscribers: usize,
     },
-    /// Another function told something. Nothing comes of it here: it takes no right, and is for whoever reads.
+    /// A peer's indication has arrived. The service does nothing with it, so it needs no right.
     Indication {
-        /// Which.
+        /// The sender.
         from: RequestingPeer,
-        /// What.
+        /// The indication.
         message: MihfMessage,
     },
-    /// A peer of the configuration has changed.
+    /// A configured peer has changed.
     Peer {
-        /// Which.
+        /// The peer.
         peer: MihfId,
-        /// How.
+        /// The change.
         change: PeerChange,
     },
-    /// Somebody was not heard: an address of no network that is allowed.
+    /// A message from an address outside all allowed networks was dropped.
     Refused(SocketAddr),
-    /// Somebody spoke under an identifier that is another address's, and was refused.
+    /// A message was refused because its identifier belongs to another address.
     ClaimRefused(RequestingPeer),
-    /// A function that is not configured has another address: at the one before nobody answers.
+    /// A function that is not configured has a new address, because the old one does not answer.
     AddressReplaced {
-        /// Who, and where it is now.
+        /// The peer with its new address.
         peer: RequestingPeer,
-        /// Where it was.
+        /// The old address.
         before: IpAddr,
     },
 }
@@ -255,10 +255,10 @@ struct PendingRequest {
     work: PendingWork,
 }
 
-/// An interface that is to be switched on or off later.
+/// A delayed switch of an interface.
 #[derive(Debug)]
 struct DelayedAction {
-    /// Who asked for it.
+    /// The requesting peer.
     peer: MihfId,
     interface: String,
     on: bool,
@@ -266,13 +266,13 @@ struct DelayedAction {
 
 #[derive(Debug)]
 enum PendingWork {
-    /// For measurements of these links.
+    /// Measurements of these links.
     Measure(Vec<(LinkId, String)>, LinkStatusRequest),
-    /// For actions: what came of each, as far as it is known.
+    /// Link actions, with the results known so far.
     Act(Vec<(LinkId, Option<LinkActionResult>)>),
 }
 
-/// What a transaction of ours is for.
+/// The purpose of an own transaction.
 #[derive(Debug)]
 enum TransactionPurpose {
     Neighbour(MihfId),
@@ -290,12 +290,12 @@ pub struct MihService {
     neighbours: BTreeMap<MihfId, NeighbourPeer>,
     token: u64,
     open: BTreeMap<u64, TransactionPurpose>,
-    /// Indications that are not acknowledged, by subscriber.
+    /// Unacknowledged indications, by subscriber.
     unacknowledged: BTreeMap<MihfId, usize>,
     pending: BTreeMap<u64, PendingRequest>,
-    /// Jobs under way: of which request, and which of its parts.
+    /// Pending jobs: their request and its parts.
     jobs: BTreeMap<u64, (u64, Vec<usize>)>,
-    /// By when they are due, and the tokens of their jobs.
+    /// Delayed actions by due time and job token.
     delayed: BTreeMap<(Instant, u64), DelayedAction>,
     connections: BTreeMap<ConnId, IpAddr>,
     by_network: BTreeMap<IpAddr, usize>,
@@ -304,7 +304,7 @@ pub struct MihService {
 }
 
 impl MihService {
-    /// A service that has done nothing yet. It asks its peers as soon as its timer is looked at.
+    /// Creates a service. It sends requests to its peers when its timer first runs.
     #[must_use]
     pub fn new(config: MihServiceConfig, rng: ModelRng) -> Self {
         let mut service = Self {
@@ -333,34 +333,34 @@ impl MihService {
         service.update_capabilities(Instant::ZERO);
         service
     }
-    /// What it has done, beside its protocol and in it.
+    /// Returns the counters of the service and of its protocol.
     #[must_use]
     pub fn counters(&self) -> (&MihServiceCounters, &mih::MihfCounters) {
         (&self.counters, self.mihf.counters())
     }
-    /// Interfaces that are subscribed to, of all subscribers together.
+    /// Returns the number of subscribed interfaces, over all subscribers.
     #[must_use]
     pub const fn subscription_count(&self) -> usize {
         self.subscriptions.len()
     }
-    /// The identifier of an interface; `None` while its address is not known.
+    /// Returns the identifier of an interface; `None` while its address is unknown.
     #[must_use]
     pub fn link_id(&self, interface: &str) -> Option<LinkId> {
         self.links.get(interface)?.link_id()
     }
 
     fn command_mihf(&mut self, now: Instant, command: mih::MihfCommand) {
-        // A transaction that the function has forgotten has no answer.
+        // A transaction that is no longer remembered cannot be answered.
         let _ = self.mihf.handle_command(now, command);
     }
 
-    /// Takes up a peer of the configuration.
+    /// Adds a configured peer.
     fn add_neighbour(&mut self, now: Instant, peer: PeerSettings) {
         self.command_mihf(now, mih::MihfCommand::Peer(peer.peer.clone()));
         self.neighbours.insert(peer.peer.id.clone(), NeighbourPeer::new(peer, now));
     }
 
-    /// The MIH function answers Capability_Discover with what there is now.
+    /// Updates the MIH function's capabilities, which answer Capability_Discover.
     fn update_capabilities(&mut self, now: Instant) {
         let links =
             self.links.values().filter(|known| known.report.present || known.settings.address.is_some());
@@ -401,7 +401,7 @@ impl MihService {
         address.and_then(|address| self.config.access.rights_of(address)).unwrap_or_default()
     }
 
-    /// Whether a connection that was accepted may stay.
+    /// True if an accepted connection may stay.
     fn admit_connection(&mut self, conn: ConnId, remote: SocketAddr) -> bool {
         if !self.is_heard(remote.ip()) {
             self.counters.not_allowed += 1;
@@ -430,7 +430,7 @@ impl MihService {
         }
     }
 
-    /// The interface that is meant by a link.
+    /// Returns the interface of a link.
     fn find_interface(&self, link: &LinkId) -> Option<(&String, &InterfaceState)> {
         self.links.iter().find(|(_, known)| known.link_id().as_ref() == Some(link))
     }
@@ -441,7 +441,7 @@ impl MihService {
         (link.poa.is_none() || poa.is_none() || link.poa == poa).then_some(name)
     }
 
-    /// What the MIH function says, and what is due, until there is no more.
+    /// Handles events of the MIH function and due requests until there are no more.
     fn drain_mihf_events(&mut self, now: Instant) {
         loop {
             while let Some(event) = self.outputs.next_event(&mut self.mihf) {
@@ -455,7 +455,7 @@ impl MihService {
         }
     }
 
-    /// Asks a peer the next question.
+    /// Sends the next request to a peer.
     fn send_next_request(&mut self, now: Instant, id: &MihfId) {
         let links: Vec<LinkId> = self.links.values().filter_map(InterfaceState::link_id).collect();
         let Some(neighbour) = self.neighbours.get_mut(id) else { return };
@@ -503,9 +503,9 @@ impl MihService {
                 let asked = self.requesting_peer(peer, Some(address));
                 self.outputs.push_event(MihServiceEvent::AddressReplaced { peer: asked, before });
             }
-            // Those are asked of this user and not answered by the function.
+            // This user answers subscriptions, so the function reports none.
             mih::MihfEvent::Subscribed { .. } | mih::MihfEvent::Unsubscribed { .. } => {}
-            // It asks for capabilities of those alone that it knows.
+            // The service discovers only configured peers.
             mih::MihfEvent::Discovered { .. } => {}
         }
     }
@@ -559,7 +559,7 @@ impl MihService {
         }
     }
 
-    /// Answers a request.
+    /// Sends the response to a request.
     fn send_response(
         &mut self,
         now: Instant,
@@ -590,7 +590,7 @@ impl MihService {
         self.send_response(now, asked, transaction, request, [Tlv::Status(status)].into());
     }
 
-    /// A request came that the MIH function does not answer by itself.
+    /// Handles a request that the MIH function passes to its user.
     fn handle_request(
         &mut self,
         now: Instant,
@@ -690,7 +690,7 @@ impl MihService {
             && first.key().0 <= now
         {
             let ((_, token), DelayedAction { interface, on, .. }) = first.remove_entry();
-            // Since it was asked for, the configuration may have changed.
+            // The configuration may have changed since the request.
             if self.links.get(&interface).is_some_and(|known| known.settings.may_act) {
                 self.outputs
                     .push_job(usher_core::JobRequest::new(token, MihServiceJob::Switch { interface, on }));

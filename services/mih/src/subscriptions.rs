@@ -1,4 +1,4 @@
-//! Who wants to hear of which events of which interface.
+//! Subscriptions to events of interfaces.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(crate) struct SubscriptionTable {
 }
 
 impl SubscriptionTable {
-    /// Adds events of an interface; false where that would be one interface more than a peer, or all together, may have.
+    /// Adds events of an interface. False if that exceeds the limit of interfaces, of the peer or in total.
     pub(crate) fn add(
         &mut self,
         link: &str,
@@ -38,7 +38,7 @@ impl SubscriptionTable {
         true
     }
 
-    /// Ends the subscription to these events.
+    /// Ends a subscription to these events.
     pub(crate) fn remove(&mut self, link: &str, peer: &MihfId, events: EventList) {
         let Some(of_link) = self.by_link.get_mut(link) else { return };
         let Some(before) = of_link.get_mut(peer) else { return };
@@ -49,7 +49,7 @@ impl SubscriptionTable {
         }
     }
 
-    /// Ends all of a peer's.
+    /// Ends all subscriptions of a peer.
     pub(crate) fn remove_peer(&mut self, peer: &MihfId) {
         if !self.by_peer.contains_key(peer) {
             return;
@@ -68,18 +68,18 @@ impl SubscriptionTable {
         }
     }
 
-    /// Who wants to hear of this event.
+    /// Returns the subscribers to an event.
     pub(crate) fn subscribers_of(&self, link: &str, event: EventList) -> Vec<MihfId> {
         let of_link = self.by_link.get(link).into_iter().flatten();
         of_link.filter(|(_, events)| events.has(event)).map(|(peer, _)| peer.clone()).collect()
     }
 
-    /// All subscribers.
+    /// Returns all subscribers.
     pub(crate) fn peers(&self) -> Vec<MihfId> {
         self.by_peer.keys().cloned().collect()
     }
 
-    /// How many there are: interfaces of subscribers.
+    /// Returns the number of subscribed interfaces, over all subscribers.
     pub(crate) const fn len(&self) -> usize {
         self.all
     }

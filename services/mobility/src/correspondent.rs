@@ -1,5 +1,4 @@
-//! The correspondent: sends a flow of constant rate to a station, wherever the station's last Binding Update says that
-//! it is.
+//! The correspondent: sends a constant-rate flow to a station, at the address of its latest Binding Update.
 
 use crate::flow;
 use crate::work;
@@ -11,47 +10,47 @@ use usher_core::{
 };
 use usher_mip::{BindingCache, CareOfProof, MobilityMessage, MobilityPacket};
 
-/// The socket that the flow leaves from: any port.
+/// The socket that sends the flow, at any port.
 pub const FLOW_SOCKET: SocketId = SocketId::from_number(0);
 /// The socket for registrations: port [`usher_mip::PORT`].
 pub const BINDING_SOCKET: SocketId = SocketId::from_number(1);
 
-/// What a correspondent is made of.
+/// The configuration of a correspondent.
 #[derive(Clone, Debug)]
 pub struct CorrespondentConfig {
-    /// The station's home address with the port of its application: where the flow goes until a binding says otherwise.
-    /// A binding changes the address, not the port.
+    /// The station's home address and its application's port: the destination of the flow without a binding. A
+    /// binding changes the address, not the port.
     pub station: SocketAddr,
-    /// Octets of each packet, UDP's header not included; at least four, for the sequence number.
+    /// Octets of each packet, without the UDP header: at least four, for the sequence number.
     pub size: usize,
-    /// Between packets.
+    /// Time between packets.
     pub interval: Duration,
-    /// How many packets; `None`: without end.
+    /// Number of packets; `None`: no limit.
     pub packets: Option<u32>,
-    /// The longest lifetime that is granted to a binding.
+    /// Maximum granted lifetime of a binding.
     pub longest_binding: Duration,
-    /// How an address proves that the flow may go there; without, whoever says so moves it.
+    /// The proof that a care-of address must give. `None`: any Binding Update moves the flow.
     pub proof: Option<CareOfProof>,
 }
 
-/// What a correspondent is asked.
+/// A command of the correspondent's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CorrespondentCommand {
-    /// Begin the flow: the first packet leaves now.
+    /// Starts the flow with its first packet.
     Start,
 }
 
-/// What a correspondent has to say.
+/// An event of a correspondent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CorrespondentEvent {
-    /// A packet of the flow left.
+    /// The correspondent has sent a packet of the flow.
     Sent {
-        /// Its number; the first is 0.
+        /// Its sequence number; the first is 0.
         sequence: u32,
-        /// To this address.
+        /// Its destination.
         to: IpAddr,
     },
-    /// A Binding Update was taken: the flow goes there from now on.
+    /// A Binding Update was accepted. The flow goes to the care-of address.
     Redirected {
         /// The station's care-of address.
         to: IpAddr,
@@ -83,9 +82,9 @@ usher_core::counters! {
 pub struct CorrespondentNode {
     config: CorrespondentConfig,
     cache: BindingCache,
-    /// The next packet's number.
+    /// Sequence number of the next packet.
     sequence: u32,
-    /// When it leaves; `None`: the flow has not begun, or is over.
+    /// When the next packet is due; `None`: the flow has not begun or has ended.
     due: Option<Instant>,
     outputs: OutputQueue<CorrespondentEvent>,
     counters: CorrespondentCounters,
@@ -94,7 +93,7 @@ pub struct CorrespondentNode {
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl CorrespondentNode {
-    /// A correspondent whose flow has not begun.
+    /// Creates a correspondent.
     #[must_use]
     pub fn new(config: CorrespondentConfig) -> Self {
         let cache = BindingCache::new(&[config.station.ip()], config.longest_binding)
@@ -108,13 +107,13 @@ impl CorrespondentNode {
             counters: CorrespondentCounters::default(),
         }
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &CorrespondentCounters {
         &self.counters
     }
 
-    /// Sends what is due: several packets, if the host comes late.
+    /// Sends the due packets: several if the host is late.
     fn send_due_packets(&mut self, now: Instant) {
         while let Some(due) = self.due.filter(|due| *due <= now) {
             let to = self.cache.current_address(now, self.config.station.ip());

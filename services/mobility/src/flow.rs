@@ -3,15 +3,15 @@
 use alloc::vec::Vec;
 use usher_core::{OctetReader, OctetWriter};
 
-/// Octets of a packet without padding.
+/// Minimum octets of a packet.
 pub(crate) const SHORTEST: usize = 4;
 
-/// Writes a packet of this many octets; of [`SHORTEST`] at least.
+/// Writes a packet of `octets` octets, at least [`SHORTEST`].
 pub(crate) fn emit_packet(buf: &mut Vec<u8>, sequence: u32, octets: usize) {
     OctetWriter::new(buf).write_u32(sequence).write_zeros(octets.saturating_sub(SHORTEST));
 }
 
-/// The sequence number of a packet; `None`: it is too short for one.
+/// Returns the sequence number of a packet; `None`: the packet is too short.
 pub(crate) fn sequence_number(packet: &[u8]) -> Option<u32> {
     OctetReader::new(packet).read_u32().ok()
 }

@@ -1,13 +1,13 @@
-//! Handover between networks after IEEE 802.21: the [`MobileStation`] that moves, the [`PointOfService`] in the network
-//! that it leaves and in the one that it goes to, and the [`CorrespondentNode`] that sends it a flow.
+//! Handover between networks after IEEE 802.21: the [`MobileStation`], the [`PointOfService`] of its old and of its
+//! new network, and the [`CorrespondentNode`] that sends it a flow.
 //!
 //! ```text
 //!                 ┌─ 802.11 ─ PointOfService (serving) ─┐
 //! Station ◀─ MIH ─┤                 │ MIH               ├─ Correspondent
 //!                 └─ 802.16 ─ PointOfService (target) ──┘
 //! ```
-//! A handover begins with Link_Going_Down. Who leads it is the station's setting ([`HandoverInitiation`]); its controller, and
-//! the point of service's, are tables ([`station::StationTable`],
+//! A handover begins with Link_Going_Down. The station's setting [`HandoverInitiation`] says whether the station or
+//! the network leads it. The controllers of station and point of service are tables ([`station::StationTable`],
 //! [`pos::PointOfServiceTable`]).
 //!
 //! ```text
@@ -21,27 +21,29 @@
 //! MIH_MN_HO_Complete ─▶ target ─ MIH_N2N_HO_Complete ─▶ serving              (the same)
 //! ```
 //!
-//! # What is known from where
+//! # Sources
 //!
-//! The study that this is made for follows draft 6 of 802.21, which is not public. The messages and their order are
-//! those of public descriptions of the standard of 2008 (handover procedures led by the station and by the network), held
-//! to the little that the study says. Assumed is:
-//! - The network checks the target's resources before it asks the station, as the study says; the standard of 2008
-//!   describes the other order. It reserves them after the station's answer, which is where both agree.
-//! - A request is acted upon after a processing time ([`station::StationConfig::processing`], [`pos::PosConfig::processing`]),
-//!   once in each node that a request reaches; responses and indications are acted upon at once. So a candidate query
-//!   takes two processing times, the serving node's and the target's.
-//! - MIH_Net_HO_Commit request is the exception: the station begins to move when it arrives, as the study says, and
-//!   only the answer takes the processing time ([`station::CommitAnswer`]).
-//! - The traffic redirection is a Mobile IPv6 registration (`usher-mip`) sent over the new link to the correspondent
-//!   itself, which stands for the home agent too; it is complete when the acknowledgement arrives.
-//! - A handover has succeeded when its exchange led the station to the new link; it has failed when the station had to
-//!   find its way alone ([`station::HandoverFailure`]), although its flow is redirected then too.
-//! - The new link is entered before the redirection, and the old one is released after MIH_MN_HO_Complete.
+//! The reproduced study follows draft 6 of 802.21, which is not public. Messages and their order come from public
+//! descriptions of the 2008 standard (handover led by the station and by the network) and agree with the study. These
+//! are assumptions:
+//! - The network checks the target's resources before it queries the station, as in the study. The 2008 standard
+//!   describes
+//!   the reverse order. The network reserves them after the station's answer, as in both.
+//! - A node acts on a request after a processing time ([`station::StationConfig::processing`],
+//!   [`pos::PosConfig::processing`]). It acts on responses and indications at once. So a candidate query takes two
+//! processing times, the serving node's and the target's.
+//! - MIH_Net_HO_Commit request is an exception: the station begins to move when it arrives, as in the study. Only the
+//!   response takes the processing time ([`station::CommitAnswer`]).
+//! - Traffic redirection is a Mobile IPv6 registration (`usher-mip`) over the new link. It goes directly to the
+//!   correspondent, which also stands for the home agent. It is complete when the acknowledgement arrives.
+//! - A handover succeeds if its exchange led the station to the new link. It fails if the station had to move on its
+//!   own
+//!   ([`station::HandoverFailure`]), although the flow is redirected in that case too.
+//! - The station connects the new link before the redirection, and releases the old one after MIH_MN_HO_Complete.
 //!
 //! # Work
 //!
-//! [`work`], and what `usher-mih` reports.
+//! [`work`], and the work that `usher-mih` reports.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -65,6 +67,6 @@ pub use step::Step;
 
 use usher_core::automaton::AutomatonDiagram;
 
-/// The two controllers as they run.
+/// The state tables of the two controllers, as they run.
 pub const AUTOMATA: [AutomatonDiagram; 2] =
     [station::StationTable::DIAGRAM, pos::PointOfServiceTable::DIAGRAM];

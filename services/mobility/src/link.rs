@@ -1,44 +1,44 @@
-//! A station's two links, as IEEE 802.21 speaks of them (MIH_LINK_SAP).
+//! A station's two links and their events and commands in IEEE 802.21 (MIH_LINK_SAP).
 
 use usher_core::Duration;
 
-/// Which of a station's interfaces.
+/// An interface of a station.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StationInterface {
-    /// The one that it is attached by in the beginning (802.11).
+    /// The initial interface (802.11).
     Serving,
-    /// The one that it goes to (802.16).
+    /// The interface that the station moves to (802.16).
     Target,
 }
 
-/// What a link has to say.
+/// An event of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkEvent {
-    /// Link_Detected: a network was found that the station is not connected to.
+    /// Link_Detected: the link found a network to which the station is not connected.
     Detected,
     /// Link_Up: the link carries packets.
     Up,
     /// Link_Going_Down: the link will be lost.
     GoingDown {
-        /// Forecast of the time until then.
+        /// The predicted time until then.
         time_to_loss: Duration,
     },
-    /// Link_Down: the link carries nothing any longer, or did not come up.
+    /// Link_Down: the link is lost, or did not come up.
     Down,
-    /// The answer to [`LinkCommand::Scan`].
+    /// The result of [`LinkCommand::Scan`].
     Scanned {
-        /// The network was found.
+        /// True if the network was found.
         found: bool,
     },
 }
 
-/// What a link is told to do (Link_Action).
+/// A command to a link (Link_Action).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkCommand {
-    /// Look for the network; answered by [`LinkEvent::Scanned`].
+    /// Scan for the network. The result is [`LinkEvent::Scanned`].
     Scan,
-    /// Come in; answered by [`LinkEvent::Up`] or [`LinkEvent::Down`].
+    /// Connect. The result is [`LinkEvent::Up`] or [`LinkEvent::Down`].
     Connect,
-    /// Leave.
+    /// Disconnect.
     Disconnect,
 }

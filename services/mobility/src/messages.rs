@@ -1,5 +1,4 @@
-//! The messages of both flows, as this crate says and reads them. What the standard lets a message carry beyond what it
-//! must, and the study does not speak of, is left out.
+//! The messages of both flows, written and parsed. Optional parameters that the study does not mention are left out.
 
 use alloc::vec;
 use usher_core::Duration;
@@ -10,12 +9,12 @@ use usher_mih::{
     TargetNetwork, Tlv,
 };
 
-/// A link to which a station could go: its interface and the point of attachment.
+/// Returns the candidate of a link: its interface and point of attachment.
 fn candidate_link(link: &LinkTupleId) -> LinkPoaList {
     LinkPoaList { link: link.link.clone(), poas: link.poa.clone().into_iter().collect() }
 }
 
-/// Where a link leads to.
+/// Returns the target network of a link.
 fn target_network(link: &LinkTupleId) -> TargetNetwork {
     TargetNetwork::Poa(link.poa.clone().unwrap_or_else(|| link.link.address.clone()))
 }
@@ -33,7 +32,7 @@ pub(crate) fn subscribe_request(link: &LinkTupleId) -> MihfMessage {
     MihfMessage::new(MessageId::EVENT_SUBSCRIBE_REQUEST, params)
 }
 
-/// MIH_Link_Going_Down indication. A forecast beyond what the parameter can say is cut to that.
+/// MIH_Link_Going_Down indication. The prediction is limited to the parameter's range.
 pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> MihfMessage {
     let milliseconds = u16::try_from(within.as_millis()).unwrap_or(u16::MAX);
     let params = vec![
@@ -44,19 +43,19 @@ pub(crate) fn going_down(link: &LinkTupleId, within: Duration) -> MihfMessage {
     MihfMessage::new(MessageId::LINK_GOING_DOWN_INDICATION, params)
 }
 
-/// MIH_MN_HO_Candidate_Query request: from this link, to that one?
+/// MIH_MN_HO_Candidate_Query request: from the serving to the target link.
 pub(crate) fn mn_candidate_query(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![Tlv::LinkIdentifier(serving.clone()), Tlv::LinkPoaLists(vec![candidate_link(target)])];
     MihfMessage::new(MessageId::MN_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
-/// MIH_MN_HO_Commit request: to that link.
+/// MIH_MN_HO_Commit request to the target link.
 pub(crate) fn mn_commit(target: &LinkTupleId) -> MihfMessage {
     let params = vec![Tlv::LinkType(target.link.technology), Tlv::TargetNetwork(target_network(target))];
     MihfMessage::new(MessageId::MN_HO_COMMIT_REQUEST, params)
 }
 
-/// MIH_MN_HO_Complete request: from this link, to that one, well.
+/// MIH_MN_HO_Complete request: a successful handover from the serving to the target link.
 pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::LinkIdentifier(serving.clone()),
@@ -66,7 +65,7 @@ pub(crate) fn mn_complete(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMe
     MihfMessage::new(MessageId::MN_HO_COMPLETE_REQUEST, params)
 }
 
-/// MIH_Net_HO_Candidate_Query response: the link that the station prefers; without one it declines.
+/// MIH_Net_HO_Candidate_Query response with the station's preferred link. Without a target it declines.
 pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>) -> MihfMessage {
     let status = if target.is_some() { HandoverStatus::Permitted } else { HandoverStatus::Declined };
     let mut params =
@@ -77,7 +76,7 @@ pub(crate) fn net_candidates(serving: &LinkTupleId, target: Option<&LinkTupleId>
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
-/// MIH_Net_HO_Commit response: it will.
+/// MIH_Net_HO_Commit response: success.
 pub(crate) fn net_committed(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
@@ -87,8 +86,8 @@ pub(crate) fn net_committed(target: &LinkTupleId) -> MihfMessage {
     MihfMessage::new(MessageId::NET_HO_COMMIT_RESPONSE, params)
 }
 
-/// A station's link to a target network, as the serving network names it: it knows the interface that the station is
-/// attached by, and the target's point of attachment, but not the station's interface for that.
+/// Returns a station's link to a target network, as the serving network names it. The serving network knows the
+/// station's serving interface and the target's point of attachment, but not the station's target interface.
 pub(crate) fn target_link(station: &LinkTupleId, technology: LinkType, poa: &LinkAddr) -> LinkTupleId {
     LinkTupleId { link: LinkId { technology, address: station.link.address.clone() }, poa: Some(poa.clone()) }
 }
@@ -110,7 +109,7 @@ pub(crate) fn resources_response(there: bool) -> MihfMessage {
     MihfMessage::new(MessageId::N2N_HO_QUERY_RESOURCES_RESPONSE, params)
 }
 
-/// MIH_MN_HO_Candidate_Query response: there.
+/// MIH_MN_HO_Candidate_Query response: the target has resources.
 pub(crate) fn mn_candidates(serving: &LinkTupleId, target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
@@ -136,7 +135,7 @@ pub(crate) fn n2n_commit(station: &MihfId, target: &LinkTupleId) -> MihfMessage 
     MihfMessage::new(MessageId::N2N_HO_COMMIT_REQUEST, params)
 }
 
-/// MIH_MN_HO_Commit response: it may.
+/// MIH_MN_HO_Commit response: success.
 pub(crate) fn mn_committed(target: &LinkTupleId) -> MihfMessage {
     let params = vec![
         Tlv::Status(Status::Success),
@@ -146,13 +145,13 @@ pub(crate) fn mn_committed(target: &LinkTupleId) -> MihfMessage {
     MihfMessage::new(MessageId::MN_HO_COMMIT_RESPONSE, params)
 }
 
-/// MIH_Net_HO_Candidate_Query request: could it go there?
+/// MIH_Net_HO_Candidate_Query request for the target link.
 pub(crate) fn net_candidate_query(target: &LinkTupleId) -> MihfMessage {
     let params = vec![Tlv::LinkPoaLists(vec![candidate_link(target)]), Tlv::QueryResourceReport(false)];
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
-/// MIH_Net_HO_Commit request: go there.
+/// MIH_Net_HO_Commit request to the target link.
 pub(crate) fn net_commit(target: &LinkTupleId) -> MihfMessage {
     let action = LinkAction {
         link: target.link.clone(),
@@ -169,19 +168,19 @@ pub(crate) fn net_commit(target: &LinkTupleId) -> MihfMessage {
     MihfMessage::new(MessageId::NET_HO_COMMIT_REQUEST, params)
 }
 
-/// MIH_N2N_HO_Complete request: what MIH_MN_HO_Complete request of this station said.
+/// MIH_N2N_HO_Complete request with the content of the station's MIH_MN_HO_Complete request.
 pub(crate) fn n2n_complete(station: &MihfId, complete: &MihfMessage) -> MihfMessage {
     let mut params = vec![Tlv::MnMihfId(station.clone())];
     params.extend(complete.params.iter().cloned());
     MihfMessage::new(MessageId::N2N_HO_COMPLETE_REQUEST, params)
 }
 
-/// The response to a request that says nothing but how it ended.
+/// A response with only a status.
 pub(crate) fn status_response(request: MessageId, status: Status) -> MihfMessage {
     MihfMessage::new(MessageId { opcode: Opcode::Response, ..request }, vec![Tlv::Status(status)])
 }
 
-/// True for a response by which things may go on: it ended well, there are resources, and the handover is permitted.
+/// True if the handover can continue: the status is success, resources are there, and the handover is permitted.
 pub(crate) fn is_granted(response: &MihfMessage) -> bool {
     response.status() == Some(Status::Success)
         && response.params.iter().all(|param| {
@@ -189,7 +188,7 @@ pub(crate) fn is_granted(response: &MihfMessage) -> bool {
         })
 }
 
-/// The station that a message between networks is about.
+/// Returns the station of a message between networks.
 pub(crate) fn station_id(message: &MihfMessage) -> Option<&MihfId> {
     message.params.iter().find_map(|param| if let Tlv::MnMihfId(id) = param { Some(id) } else { None })
 }
@@ -207,7 +206,7 @@ mod tests {
         MihfId::new(name).unwrap()
     }
 
-    /// Each has what the standard says that it must have, and is read as it was written.
+    /// Each message has its mandatory parameters and decodes to itself.
     #[test]
     fn messages_are_whole() {
         let (from, to, mn) = (test_link(LinkType::Ieee80211), test_link(LinkType::Ieee80216), mihf_id("mn"));
@@ -259,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The parameter's 16 bits of milliseconds end after a minute.
+    /// The parameter's 16 bits hold about a minute of milliseconds.
     #[test]
     fn a_forecast_is_cut_to_what_can_be_said() {
         for (within, said) in [(9_000, 9_000), (65_535, 65_535), (100_000, 65_535)] {

@@ -1,7 +1,7 @@
-//! The point of service (PoS): its MIH function, its handover controller, and its resources. One machine is the serving
-//! side for the stations that leave its network and the target side for those that come.
+//! The point of service (PoS): its MIH function, its handover controller, and its resources. One machine is the
+//! serving side for stations that leave its network, and the target side for stations that arrive.
 //!
-//! Its only socket is that of its MIH function, 0.
+//! Its only socket is socket 0, of its MIH function.
 
 mod admission;
 mod machine;
@@ -18,123 +18,124 @@ use core::net::SocketAddr;
 use usher_core::Duration;
 use usher_mih::{LinkAddr, LinkTupleId, LinkType, MihfId, MihfPeer};
 
-/// What makes a point of service begin a handover.
+/// The trigger of a handover that the point of service leads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HandoverTrigger {
-    /// Nothing: stations lead.
+    /// None: stations lead.
     Never,
     /// Link_Going_Down of its own point of attachment's link to the station ([`PosCommand::Link`]).
     Local,
-    /// MIH_Link_Going_Down indication of the station, which it subscribes to when the station registers.
+    /// The station's MIH_Link_Going_Down indication. The point of service subscribes to it when the station
+    /// registers.
     Remote,
 }
 
-/// A station that it serves, or will.
+/// A station of the point of service.
 #[derive(Clone, Debug)]
 pub struct ServedStation {
-    /// The station's MIH function and the way to it.
+    /// The station's MIH function and its route.
     pub peer: MihfPeer,
     /// The station's link to this network.
     pub link: LinkTupleId,
 }
 
-/// The other network's point of service.
+/// The point of service of the other network.
 #[derive(Clone, Debug)]
 pub struct NeighbourPos {
-    /// Its MIH function and the way to it.
+    /// Its MIH function and its route.
     pub peer: MihfPeer,
     /// The technology of its network.
     pub technology: LinkType,
-    /// Its network's point of attachment.
+    /// The point of attachment of its network.
     pub poa: LinkAddr,
 }
 
-/// What a point of service is made of.
+/// The configuration of a point of service.
 #[derive(Clone, Debug)]
 pub struct PosConfig {
     /// Its MIH function.
     pub mih: usher_mih::MihfConfig,
-    /// Its network's point of attachment, by which it knows whether a station came or went.
+    /// The point of attachment of its network. It tells arrivals from departures.
     pub poa: LinkAddr,
-    /// The stations that it has to do with; requests of others are refused.
+    /// The stations that it serves; requests of others are rejected.
     pub clients: Vec<ServedStation>,
-    /// Where its stations can go.
+    /// The network that its stations can move to.
     pub neighbour: Option<NeighbourPos>,
-    /// What makes it begin a handover.
+    /// The trigger of its handovers.
     pub trigger: HandoverTrigger,
-    /// How long a request is processed before it is acted upon.
+    /// Processing time of a request.
     pub processing: Duration,
-    /// How many stations its network has resources for: attached ones and reservations together.
+    /// Maximum stations of its network, attached ones plus reservations.
     pub capacity: u32,
-    /// How long a reservation waits for its station.
+    /// Lifetime of a reservation.
     pub reserve: Duration,
-    /// How long after its last message a handover that does not end is forgotten.
+    /// Time after its latest message until an unfinished handover is dropped.
     pub handover_expiry: Duration,
-    /// Requests that may be in processing at a time; further ones are refused.
+    /// Maximum requests in processing; further ones are rejected.
     pub max_requests: usize,
 }
 
-/// What a point of service is asked.
+/// A command of the point of service's owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PosCommand {
-    /// Begin: the ways to its peers are known from now on. Once, first of all.
+    /// Starts and configures the routes to its peers. It is the first command, given once.
     Start,
-    /// Its own point of attachment has something to say of its link to a station.
+    /// An event of the point of attachment's link to a station.
     Link {
-        /// Which station.
+        /// The station.
         station: MihfId,
-        /// What.
+        /// The event.
         event: LinkEvent,
     },
-    /// A station that is attached has left without a handover.
+    /// An attached station has left without a handover.
     Leave {
-        /// Which.
+        /// The station.
         station: MihfId,
     },
 }
 
-/// What a point of service has to say.
+/// An event of a point of service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PosEvent {
-    /// A station registered.
+    /// A station has registered.
     Registered {
-        /// Which.
+        /// The station.
         station: MihfId,
     },
-    /// It begins a handover.
+    /// The point of service begins a handover.
     HandoverStarted {
-        /// Of this station.
+        /// The station.
         station: MihfId,
     },
-    /// A step of a handover that it leads is over.
+    /// A step of a handover that it leads has ended.
     Step {
-        /// Whose handover.
+        /// The station.
         station: MihfId,
-        /// Which step.
+        /// The step.
         step: Step,
-        /// How long it took.
+        /// Its duration.
         duration: Duration,
     },
     /// A handover that it leads has failed.
     BrokenOff {
-        /// Of this station.
+        /// The station.
         station: MihfId,
     },
-    /// A station came from the other network.
+    /// A station has arrived from the other network.
     Arrived {
-        /// Which.
+        /// The station.
         station: MihfId,
     },
-    /// A station has gone to the other network.
+    /// A station has moved to the other network.
     Departed {
-        /// Which.
+        /// The station.
         station: MihfId,
     },
-    /// Somebody spoke under the identifier of a function that is at another address, and was refused.
+    /// A message was refused because its identifier belongs to another address.
     ClaimRefused {
         /// The identifier.
         peer: MihfId,
-        /// From where.
+        /// The sender's address.
         address: SocketAddr,
     },
 }

@@ -1,22 +1,22 @@
-//! Requests in processing: each is acted upon after a time.
+//! Requests in processing: the node acts on each after its processing time.
 
 use alloc::collections::BTreeMap;
 use usher_core::Instant;
 use usher_core::timer::TimerQueue;
 use usher_mih::{IncomingRequestId, MihfId, MihfMessage};
 
-/// A request that came and was not answered yet.
+/// A request that is not yet answered.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
-    /// Who asks.
+    /// The sender.
     pub(crate) from: MihfId,
-    /// How the answer is addressed.
+    /// Identifies the request in the response.
     pub(crate) transaction: IncomingRequestId,
-    /// What is asked.
+    /// The request.
     pub(crate) message: MihfMessage,
 }
 
-/// Requests by the time at which they are acted upon; those of one time in the order in which they came.
+/// Requests by the time at which they are due, in the order of arrival at equal times.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     most: usize,
@@ -29,7 +29,7 @@ impl RequestQueue {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, next: 0, due: TimerQueue::new(), requests: BTreeMap::new() }
     }
-    /// Keeps a request until `at`; gives it back where there are too many.
+    /// Stores a request until `at`. Returns it if there are too many.
     pub(crate) fn push(&mut self, at: Instant, request: PendingRequest) -> Result<(), PendingRequest> {
         if self.requests.len() >= self.most {
             return Err(request);
@@ -39,12 +39,12 @@ impl RequestQueue {
         self.next += 1;
         Ok(())
     }
-    /// The next request whose time has come.
+    /// Removes and returns the next due request.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<PendingRequest> {
         let (_, key) = self.due.pop_due(now)?;
         self.requests.remove(&key)
     }
-    /// When the next one is due.
+    /// Returns when the next request is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.due.next_deadline()
     }
@@ -57,7 +57,7 @@ mod tests {
     use usher_core::{DatagramPath, Duration, Machine, MachineInput, SocketId};
     use usher_mih::{HeaderFlags, LinkId, LinkTupleId, LinkType, Mihf, MihfConfig, MihfEvent, TransactionId};
 
-    /// Names of requests come from an MIH function that has heard them.
+    /// The identifiers of requests come from an MIH function that received them.
     fn received_requests(count: u16) -> Vec<PendingRequest> {
         let id = |name: &str| MihfId::new(name).unwrap();
         let rng = usher_core::Seed::new(1).derive_rng("mihf", 0);

@@ -17,122 +17,121 @@ use usher_mih::{LinkTupleId, MihfId, MihfPeer, PeerRoute};
 
 /// The slot of the MIH function within the station.
 pub(crate) const MIHF: u16 = 0;
-/// Where the MIH function's connections and associations are accepted.
+/// The listener of the MIH function's connections and associations.
 pub const MIH_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(MIHF), n: 0 };
 /// The MIH function's socket at the address of [`StationConfig::serving_link`].
 pub const MIH_SERVING: SocketId = SocketId::from_number(0).with_outer_slot(MIHF);
 /// The MIH function's socket at the address of [`StationConfig::target_link`].
 pub const MIH_TARGET: SocketId = SocketId::from_number(1).with_outer_slot(MIHF);
-/// The socket on which the flow arrives by the serving interface: the application's port at its address.
+/// The socket that receives the flow over the serving interface: the application's port at its address.
 pub const FLOW_SERVING: SocketId = SocketId::from_number(0);
-/// The socket on which the flow arrives by the target interface: the application's port at its address.
+/// The socket that receives the flow over the target interface: the application's port at its address.
 pub const FLOW_TARGET: SocketId = SocketId::from_number(1);
 /// The socket for registrations: port [`usher_mip::PORT`] at the target interface's address.
 pub const BINDING_SOCKET: SocketId = SocketId::from_number(2);
 
-/// Who leads the handover.
+/// The side that leads the handover.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HandoverInitiation {
-    /// The station does (draft 6, G.5): on Link_Going_Down it scans and asks.
+    /// The station (draft 6, G.5): on Link_Going_Down it scans and sends a candidate query.
     Station,
-    /// The network does (G.2): on Link_Going_Down the station tells a point of service that has subscribed to that
-    /// event, and does what it is asked. A point of service that hears of it from its own link needs no telling.
+    /// The network (G.2): on Link_Going_Down the station sends an indication to a subscribed point of service and
+    /// follows its requests. A point of service that gets the event from its own link needs no indication.
     Network,
 }
 
-/// What the station does when the exchange has failed.
+/// The station's reaction to a failed exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnFailure {
-    /// It stays until the old link is down, and then goes to the new one: what the study does.
+    /// It stays until the old link is down, and then moves to the new one, as in the study.
     WaitForLinkDown,
-    /// It goes to the other interface at once. The exchange is not taken up again there. Of a network that leads and has
-    /// given up it learns only by the old link's loss.
+    /// It moves to the other interface at once and does not resume the exchange there. If the network leads and gives
+    /// up, the station notices only the loss of the old link.
     OtherInterface,
-    /// The same where a request of its own was not answered in time ([`usher_mih::TransactionError::NoResponse`]: acknowledged and
-    /// not answered, or never acknowledged because that was not asked for). After a message that was not
-    /// acknowledged, a refusal or a scan that found nothing it waits for the old link's loss.
+    /// The same, but only if its own request had no response in time ([`usher_mih::TransactionError::NoResponse`]).
+    /// Such a request was acknowledged, or requested no acknowledgement. After any other failure it waits for the
+    /// loss of the old link: an unacknowledged message, a rejection, or a scan without a result.
     OtherInterfaceIfUnanswered,
 }
 
-/// When MIH_Net_HO_Commit request is answered. The standard of 2008 lets the response tell what became of the link
-/// actions, but not how the old link should carry that once it is left.
+/// When the station answers a MIH_Net_HO_Commit request. In the 2008 standard the response can report the results of
+/// the link actions. It does not say how the old link carries that response after the station has left it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CommitAnswer {
-    /// After the processing time, while the new link is being entered.
+    /// After the processing time, while the new link comes up.
     AfterProcessing,
-    /// When the flow is redirected, over the new link.
+    /// After the redirection, over the new link.
     AfterRedirection,
 }
 
-/// What a station is made of.
+/// The configuration of a station.
 #[derive(Clone, Debug)]
 pub struct StationConfig {
     /// Its MIH function.
     pub mih: usher_mih::MihfConfig,
-    /// The serving point of service, by the serving interface ([`PeerRoute::local`] is its address).
+    /// The serving point of service over the serving interface, whose address is [`PeerRoute::local`].
     pub serving: MihfPeer,
-    /// The way to the same point of service once the flow is redirected: by the target interface.
+    /// The route to the same point of service after the redirection, over the target interface.
     pub serving_after: PeerRoute,
-    /// Who hears MIH_MN_HO_Complete: the target network's point of service, by the target interface, as in the standard
-    /// of 2008. `None`: the serving one, by `serving_after`.
+    /// The receiver of MIH_MN_HO_Complete: the target network's point of service over the target interface, as in the
+    /// 2008 standard. `None`: the serving one, over `serving_after`.
     pub target: Option<MihfPeer>,
-    /// The address of the serving interface, which is the station's home address too.
+    /// The address of the serving interface, and the home address.
     pub serving_address: IpAddr,
     /// The address of the target interface: the care-of address.
     pub target_address: IpAddr,
-    /// The serving link as MIH messages name it, with its point of attachment.
+    /// The serving link in MIH messages, with its point of attachment.
     pub serving_link: LinkTupleId,
-    /// The target link as MIH messages name it, with its point of attachment.
+    /// The target link in MIH messages, with its point of attachment.
     pub target_link: LinkTupleId,
-    /// Who is told of the redirection: the correspondent (or home agent) at port [`usher_mip::PORT`].
+    /// The receiver of the Binding Update: the correspondent (or home agent) at port [`usher_mip::PORT`].
     pub correspondent: SocketAddr,
-    /// Who leads.
+    /// The side that leads.
     pub initiation: HandoverInitiation,
-    /// What follows a failed exchange.
+    /// The reaction to a failed exchange.
     pub on_failure: OnFailure,
     /// When MIH_Net_HO_Commit is answered.
     pub commit_answer: CommitAnswer,
-    /// How long a request is processed before it is acted upon.
+    /// Processing time of a request.
     pub processing: Duration,
-    /// How long after a scan that found nothing, an entry that failed, a registration that was refused or lost, it is
-    /// tried again.
+    /// Interval of retries after a scan without a result, a failed connection, or a lost or rejected registration.
     pub retry: Duration,
     /// Timing of the redirection.
     pub binding: usher_mip::RegistrationTiming,
-    /// Requests that may be in processing at a time; further ones are refused.
+    /// Maximum requests in processing; further ones are rejected.
     pub max_requests: usize,
 }
 
-/// What a station is asked.
+/// A command of the station's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StationCommand {
-    /// Register with the serving point of service: once, when the serving link carries packets. Link events before that
-    /// mean nothing.
+    /// Registers with the serving point of service. Given once, when the serving link carries packets. Earlier link
+    /// events have no effect.
     Start,
-    /// A link of its own has something to say.
+    /// An event of an own link.
     Link {
-        /// Which.
+        /// The interface.
         interface: StationInterface,
-        /// What.
+        /// The event.
         event: LinkEvent,
     },
 }
 
-/// Why a handover has failed: the first reason of one that had several.
+/// Why a handover has failed; the first of several reasons.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum HandoverFailure {
-    /// A message was lost for good, or not answered.
+    /// A message was lost despite retransmissions, or not answered.
     MessageLost,
-    /// A request was refused: no resources in the target network, or its point of service could not be asked.
+    /// A request was rejected: the target network has no resources, or its point of service was unreachable.
     Refused,
     /// The scan found no network.
     NoNetwork,
-    /// The old link was down before the exchange was over.
+    /// The old link was lost before the exchange ended.
     LinkDown,
 }
 
 impl HandoverFailure {
-    /// Its name: small letters and hyphens.
+    /// Returns its name in lower-case letters and hyphens.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -144,54 +143,54 @@ impl HandoverFailure {
     }
 }
 
-/// What a station has to say.
+/// An event of a station.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StationEvent {
-    /// The serving point of service knows the station now.
+    /// The station has registered with the serving point of service.
     Registered,
-    /// A link shall do something; the answer is a [`StationCommand::Link`].
+    /// A command to a link. The result is a [`StationCommand::Link`].
     LinkCommand {
-        /// Which.
+        /// The interface.
         interface: StationInterface,
-        /// What.
+        /// The command.
         command: LinkCommand,
     },
-    /// A handover has begun: Link_Going_Down, the network's first request, or a link that was lost without warning.
+    /// A handover has begun: by Link_Going_Down, the network's first request, or the loss of a link without warning.
     HandoverStarted,
-    /// A step of the handover is over.
+    /// A step of the handover has ended.
     Step {
-        /// Which.
+        /// The step.
         step: Step,
-        /// How long it took.
+        /// Its duration.
         duration: Duration,
     },
-    /// The flow is redirected: the handover is over, but for its completion with the network.
+    /// The flow is redirected. Only the completion with the network remains.
     HandoverDone {
-        /// The exchange led to it.
+        /// True if the exchange led to it.
         success: bool,
-        /// Why it did not.
+        /// Why the exchange failed.
         failure: Option<HandoverFailure>,
-        /// When it began.
+        /// When the handover began.
         started_at: Instant,
-        /// When the old link was lost, if it was before the end.
+        /// When the old link was lost, if that was before the end.
         left: Option<Instant>,
         /// When the redirection was complete.
         completed_at: Instant,
     },
-    /// The old link came back while the station waited for its loss: there is no handover.
+    /// The old link recovered while the station waited for its loss, so the handover ends.
     HandoverCancelled,
-    /// A packet of the flow arrived.
+    /// A packet of the flow has arrived.
     Received {
-        /// Its number.
+        /// Its sequence number.
         sequence: u32,
-        /// By which interface.
+        /// Its interface.
         interface: StationInterface,
     },
-    /// Somebody spoke under the identifier of a function that is at another address, and was refused.
+    /// A message was refused because its identifier belongs to another address.
     ClaimRefused {
         /// The identifier.
         peer: MihfId,
-        /// From where.
+        /// The sender's address.
         address: SocketAddr,
     },
 }

@@ -1,4 +1,4 @@
-//! The steps that a handover is divided into, for a view step by step.
+//! The steps of a handover, for reports of their durations.
 
 use core::fmt;
 use usher_core::names;

@@ -27,53 +27,52 @@ use usher_crypto::SecretValue;
 use usher_diameter::node::PeerId;
 use usher_pkm::keying;
 
-/// An authenticator was configured in contradiction to itself.
+/// Why an authenticator's configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// How it asks an AAA server.
+    /// The AAA client's configuration is invalid.
     #[error(transparent)]
     Aaa(#[from] usher_access::ConfigError),
-    /// Limits that admit nobody.
+    /// The limit of sessions is zero.
     #[error("the limit on sessions is zero")]
     NoSessions,
 }
 
-/// What an authenticator is made of.
+/// The configuration of an authenticator.
 #[derive(Clone, Debug)]
 pub struct AuthenticatorConfig {
-    /// How it introduces itself to the AAA server.
+    /// Its identity in requests to the AAA server.
     pub nas: NasIdentity,
-    /// Whom it asks, and how.
+    /// Its AAA servers and the protocol.
     pub aaa: AaaConfig,
-    /// What carries EAP on its ports.
+    /// The transport of EAP on its ports.
     pub access: AccessMedium,
-    /// With [`AccessMedium::Wimax`], the exchange of traffic keys with each station that is let in; `None`: there is none.
+    /// With [`AccessMedium::Wimax`], the key exchange with each admitted station; `None`: no key exchange.
     pub keying: Option<keying::KeyingConfig>,
     /// Its address on every port.
     pub mac: MacAddress,
-    /// How long a station may be silent amid a session.
+    /// Time without an answer after which a station's session fails.
     pub station_timeout: Duration,
-    /// When requests to a station are sent again; `None`: never, as on links that lose nothing
-    /// (RFC 3748 §4.3).
+    /// Retransmission of requests to a station; `None`: never, for lossless links (RFC 3748 §4.3).
     pub retransmission: Option<EapRetransmission>,
-    /// Whether a station is sent an EAP-Failure of the authenticator's own making when the AAA server is silent. "The NAS MUST
-    /// NOT 'manufacture' a Success or Failure packet as the result of a timeout" (RFC 3579 §2.1): the station hears nothing
-    /// more then. IEEE 802.1X-2001 had it sent.
+    /// True if the authenticator itself sends EAP-Failure to a station when the AAA server does not answer, as in
+    /// IEEE 802.1X-2001. RFC 3579 §2.1 forbids it: "The NAS MUST NOT 'manufacture' a Success or Failure packet as the
+    /// result of a timeout". If false, the station receives nothing.
     pub canned_failure: bool,
-    /// How long a station that was turned away stays unheard (quietPeriod); zero: not at all. Does not
-    /// hold for [`StationId::Host`].
+    /// Time for which a rejected station is ignored (quietPeriod); zero: none. It does not apply to
+    /// [`StationId::Host`].
     pub quiet_period: Duration,
-    /// Sessions in progress; further ones are refused.
+    /// Maximum sessions in progress; further ones are refused.
     pub max_sessions: usize,
-    /// Stations reached by frames that are remembered after their session, let in or turned away; of the host's, those that
-    /// were let in and of whom AAA servers may ask something. Of others they can ask nothing, and Diameter servers are told
-    /// that they keep no session.
+    /// Maximum stations remembered after their session. They are the admitted or rejected stations reached by frames,
+    /// and the host's admitted stations that an AAA server may address later. Beyond the limit an AAA server cannot
+    /// address a station, and a Diameter server learns that it keeps no session.
     pub max_stations: usize,
 }
 
 impl AuthenticatorConfig {
-    /// A switch on reliable wires: 30 s for a station to answer (suppTimeout), no retransmission, 60 s of
-    /// quiet, 4096 sessions in progress, 65,536 stations remembered.
+    /// The defaults of a switch on reliable wires: 30 s for a station's answer (suppTimeout), no retransmission, 60 s
+    /// of quiet period, 4096 sessions in progress, 65,536 remembered stations.
     #[must_use]
     pub const fn new(nas: NasIdentity, aaa: AaaConfig) -> Self {
         Self {
@@ -92,87 +91,88 @@ impl AuthenticatorConfig {
     }
 }
 
-/// What an authenticator is asked.
+/// A command of the authenticator's owner.
 #[derive(Clone, Debug)]
 pub enum AuthenticatorCommand {
-    /// A station's link came up, or another protocol wants it authenticated: begin. A session of that
-    /// station that is in progress is forgotten, without an event.
+    /// Starts a session: a station's link came up, or another protocol authenticates it. It replaces the station's
+    /// session in progress without an event.
     StartSession {
-        /// Who.
+        /// The station.
         station: StationId,
-        /// Its identity, where the other protocol knows it already (RFC 7296 §3.16): the AAA server is
-        /// asked at once. `None`: the station is asked by EAP.
+        /// The station's identity, if the other protocol knows it already (RFC 7296 §3.16). The AAA server then gets
+        /// the first request at once. `None`: EAP requests it.
         identity: Option<Vec<u8>>,
     },
     /// An EAP packet of a [`StationId::Host`] station.
     EapFromStation {
-        /// Whose.
+        /// The station.
         station: StationId,
         /// The packet.
         packet: Vec<u8>,
     },
-    /// A station's link went down, or it shall be sent away: forget everything about it. Of a [`StationId::Host`] station
-    /// that was let in the host says so when its session has ended, where AAA servers may ask something of sessions.
+    /// Removes a station and its state: its link went down, or the owner ends its access. For an admitted
+    /// [`StationId::Host`] station, the host sends this when the session ends if AAA servers may address sessions.
     RemoveStation {
-        /// Who.
+        /// The station.
         station: StationId,
     },
-    /// To send a record of accounting to the AAA server; answered by [`AuthenticatorEvent::Accounted`] where it was taken. Sessions and
-    /// when they are told of are the host's affair.
+    /// Sends an accounting record to the AAA server. An accepted record ends with [`AuthenticatorEvent::Accounted`].
+    /// The host decides on accounting sessions and on the times of their records.
     Account {
-        /// Comes back with the answer.
+        /// Returned with the result.
         token: u64,
         /// The record.
         record: StationRecord,
     },
-    /// To open or close the connection to a Diameter peer, which is numbered as in [`AuthenticatorEvent::DiameterPeer`].
+    /// Opens or closes the connection to a Diameter peer, numbered as in [`AuthenticatorEvent::DiameterPeer`].
     Diameter(usher_diameter::node::DiameterNodeCommand),
 }
 
-/// Why a session ended without a verdict of the AAA server.
+/// Why a session ended without a decision of the AAA server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FailReason {
-    /// The station fell silent.
+    /// The station did not answer.
     StationTimeout,
     /// The AAA server did not answer.
     AaaTimeout,
-    /// The AAA server could not be asked: no connection, no free identifier, an impossible name.
+    /// No request to the AAA server was possible: no connection, no free identifier, or an invalid name.
     AaaUnavailable,
-    /// The AAA server's answer made no sense.
+    /// The AAA server's reply was invalid.
     AaaProtocol,
 }
 
-/// Why a station that was let in is in no longer.
+/// Why the access of an admitted station ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EndCause {
-    /// It said EAPOL-Logoff.
+    /// It sent EAPOL-Logoff.
     LoggedOff,
-    /// Its Session-Timeout passed.
+    /// Its Session-Timeout expired.
     SessionTimeout,
-    /// The AAA server wanted it out (RFC 5176, RFC 6733 §8.5), or authenticated again, which cannot be done (RFC 6733 §8.1).
+    /// The AAA server ended it (RFC 5176, RFC 6733 §8.5), or requested a reauthentication that is not possible (RFC
+    /// 6733 §8.1).
     Disconnected,
-    /// No traffic keys came about: the AAA server gave no key from which they could follow, or the station fell silent or
-    /// proved no such key.
+    /// The key exchange failed: the AAA server sent no usable key, or the station did not answer or did not prove
+    /// that key.
     Unkeyed,
 }
 
-/// An authentication that ended well.
+/// A successful authentication.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthenticationResult {
-    /// Who.
+    /// The station.
     pub station: StationId,
-    /// The identity it gave.
+    /// The station's identity.
     pub name: Vec<u8>,
-    /// The master session key (RFC 3748 §7.10), where the method gives one.
+    /// The master session key (RFC 3748 §7.10), if the method derives one.
     pub msk: Option<SecretValue<[u8; 64]>>,
-    /// All that the server said.
+    /// The AAA server's reply.
     pub reply: AccessReply,
-    /// Exchanges with the AAA server that it took.
+    /// Number of exchanges with the AAA server.
     pub rounds: u16,
 }
 
 impl core::fmt::Debug for AuthenticationResult {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Authentication")
             .field("station", &self.station)
@@ -183,69 +183,70 @@ impl core::fmt::Debug for AuthenticationResult {
     }
 }
 
-/// What an authenticator has to say.
+/// An event of an authenticator.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AuthenticatorEvent {
     /// An EAP packet for a [`StationId::Host`] station.
     EapToStation {
-        /// Whose.
+        /// The station.
         station: StationId,
         /// The packet.
         packet: Vec<u8>,
     },
-    /// Let in, or authenticated again. The EAP-Success follows.
+    /// A station was admitted, or authenticated again. The EAP-Success follows.
     Authenticated(Box<AuthenticationResult>),
-    /// A station that was let in has been sent its traffic keys.
+    /// The traffic keys were sent to an admitted station.
     Keyed {
-        /// Who.
+        /// The station.
         station: StationId,
     },
-    /// A record of accounting has its end.
+    /// The result of an accounting record.
     Accounted {
-        /// That of [`AuthenticatorCommand::Account`].
+        /// The token of [`AuthenticatorCommand::Account`].
         token: u64,
-        /// The AAA server has it. Otherwise nobody answered in time, or the answer was a refusal.
+        /// True if the AAA server acknowledged it. False after a timeout or a negative reply.
         is_acknowledged: bool,
     },
-    /// Turned away by the AAA server; the EAP-Failure follows. A station that was in is in no longer.
+    /// The AAA server has rejected a station. The EAP-Failure follows. An admitted station loses its access.
     Rejected {
-        /// Who.
+        /// The station.
         station: StationId,
-        /// The identity it gave.
+        /// The station's identity.
         name: Vec<u8>,
     },
-    /// What a station that is in may do has changed (RFC 5176): when its session ends, or when it is authenticated again.
-    /// Not of [`StationId::Host`] stations: such a request is refused.
+    /// The authorization of an admitted station has changed (RFC 5176): the end of its session, or the time of its
+    /// reauthentication. For a [`StationId::Host`] station such a request is refused.
     Changed {
-        /// Who.
+        /// The station.
         station: StationId,
     },
-    /// No verdict; the last word to the station, if there is one, follows. A station that was in is in no longer.
+    /// A session failed without a decision. The final packet to the station, if any, follows. An admitted station
+    /// loses its access.
     Failed {
-        /// Who.
+        /// The station.
         station: StationId,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// A station that was let in is in no longer.
+    /// The access of an admitted station has ended.
     Ended {
-        /// Who.
+        /// The station.
         station: StationId,
-        /// Why.
+        /// The cause.
         cause: EndCause,
     },
-    /// A Diameter peer can be asked, or no longer.
+    /// A Diameter peer connection has opened or closed.
     DiameterPeer {
-        /// Which: index among the configured peers, for each connection anew where there are several
-        /// ([`crate::Connections`]).
+        /// The index of the configured peer. With several connections, the number restarts
+        /// for each.
         peer: PeerId,
-        /// It can be asked.
+        /// True if it is open.
         up: bool,
     },
 }
 
 impl core::fmt::Debug for AuthenticatorEvent {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::EapToStation { station, packet } => f

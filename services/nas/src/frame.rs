@@ -1,9 +1,9 @@
-//! What carries EAP between a station and its authenticator, as this crate's machines hear it.
+//! Frames that carry EAP between a station and its authenticator.
 //!
-//! Both choices are Ethernet II frames to the host. For 802.16 the header stands in for the connection identifier, by
-//! which a cell knows the station: a host's cell does not send its 14 octets. Its EtherType is the first of those for
-//! experiments ([`ETHERTYPE_PKM`]), since none was given to PKM, and a PKM message follows it, from its management
-//! message type on. There is no word for leaving in PKM; deregistration (DREG-REQ) is left out.
+//! Both media are Ethernet II frames to the host. For 802.16, the Ethernet header replaces the connection identifier
+//! by which a cell knows the station. The host's cell does not send its 14 octets. PKM has no assigned EtherType, so
+//! the frame uses the first experimental one ([`ETHERTYPE_PKM`]). The PKM message follows, from its management
+//! message type on. PKM has no logoff message, and deregistration (DREG-REQ) is left out.
 
 use crate::station_id::MacAddress;
 use alloc::vec::Vec;
@@ -15,13 +15,13 @@ use usher_pkm::keying::announced_code;
 /// The PAE group address, which bridges do not forward (IEEE 802.1X-2004 §7.8).
 pub const PAE_GROUP: MacAddress = MacAddress(usher_eap::eapol::PAE_GROUP);
 
-/// EtherType of PKM messages on their way to and from a cell (IEEE 802 Local Experimental EtherType 1).
+/// EtherType of PKM messages to and from a cell (IEEE 802 Local Experimental EtherType 1).
 pub const ETHERTYPE_PKM: u16 = 0x88b5;
 
 /// Octets of a frame around an EAP packet, in most cases.
 pub(crate) const OVERHEAD: usize = 20;
 
-/// What carries EAP between stations and authenticator.
+/// The transport of EAP between stations and authenticator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AccessMedium {
     /// EAPOL (IEEE 802.1X).
@@ -38,35 +38,35 @@ pub(crate) struct ReceivedFrame<T> {
     pub(crate) body: T,
 }
 
-/// What a station says.
+/// The content of a station's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StationFrame<'a> {
     Start,
     Logoff,
     Eap(&'a [u8]),
-    /// A message of the exchange of keys, unchecked.
+    /// A message of the key exchange, not yet verified.
     Keying(&'a [u8]),
 }
 
-/// What an authenticator says.
+/// The content of an authenticator's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AuthenticatorFrame<'a> {
     Eap(&'a [u8]),
-    /// A message of the exchange of keys, unchecked.
+    /// A message of the key exchange, not yet verified.
     Keying(&'a [u8]),
 }
 
-/// Why a frame is not heard.
+/// Why a frame is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameDropReason {
-    /// It carries something else, or comes from the wrong side.
+    /// Another protocol, another destination, or the wrong direction.
     NotForUs,
     Malformed,
     /// An EAPOL frame of another type.
     UnknownEapol,
     /// A PKM message of another code.
     UnknownPkm,
-    /// A PKM message that answers an older one.
+    /// A PKM message that answers an older request.
     StalePkm,
 }
 
@@ -101,18 +101,18 @@ const fn with_addresses<T>(frame: &EthernetFrame<'_>, body: T) -> ReceivedFrame<
     ReceivedFrame { destination: MacAddress(frame.destination), source: MacAddress(frame.source), body }
 }
 
-/// Fills a buffer with a frame around a PKM message.
+/// Writes a frame with a PKM message.
 pub(crate) fn write_pkm_frame(buf: &mut Vec<u8>, (to, from): (MacAddress, MacAddress), message: &[u8]) {
     pkm_header(buf, to, from);
     buf.extend_from_slice(message);
 }
 
-/// Whether a PKM message is of the exchange of keys, from this side.
+/// True if a PKM message belongs to the key exchange, in this direction.
 fn is_keying(message: &[u8], from: Direction) -> bool {
     announced_code(message).is_some_and(|code| code.direction() == Some(from))
 }
 
-/// Begins an Ethernet frame with a PKM message.
+/// Writes the header of an Ethernet frame with a PKM message.
 fn pkm_header(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress) {
     buf.clear();
     buf.extend_from_slice(&to.0);
@@ -121,7 +121,7 @@ fn pkm_header(buf: &mut Vec<u8>, to: MacAddress, from: MacAddress) {
 }
 
 impl AccessMedium {
-    /// What a station said, and the authenticator's side of its PKM from then on.
+    /// Parses a station's frame. Returns its content and the new PKM state of the authenticator.
     pub(crate) fn parse_station_frame(
         self,
         bytes: &[u8],
@@ -145,7 +145,7 @@ impl AccessMedium {
             }
         }
     }
-    /// Fills a buffer with a frame for a station.
+    /// Writes a frame to a station.
     pub(crate) fn write_frame_to_station(
         self,
         buf: &mut Vec<u8>,
@@ -164,7 +164,7 @@ impl AccessMedium {
             }
         }
     }
-    /// What an authenticator said.
+    /// Parses an authenticator's frame.
     pub(crate) fn parse_authenticator_frame<'a>(
         self,
         bytes: &'a [u8],
@@ -189,8 +189,7 @@ impl AccessMedium {
             }
         }
     }
-    /// Fills a buffer with a frame for an authenticator; false where there is no word for it. A start that is `again`
-    /// said repeats the one before.
+    /// Writes a frame to an authenticator. False if the medium has no such message. `again` marks a repeated start.
     pub(crate) fn write_frame_to_authenticator(
         self,
         buf: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! Network access servers: the 802.1X authenticator that passes EAP through to RADIUS or Diameter, and
-//! the station that asks it to be let in. EAP travels by EAPOL, or by 802.16's PKMv2 ([`AccessMedium`]).
+//! Network access servers: the 802.1X authenticator, which passes EAP through to RADIUS or Diameter, and the station
+//! that authenticates with it. EAP runs over EAPOL, or over 802.16's PKMv2 ([`AccessMedium`]).
 
 #![cfg_attr(not(test), no_std)]
 
@@ -16,7 +16,7 @@ pub use frame::{AccessMedium, ETHERTYPE_PKM, PAE_GROUP};
 pub use record::StationRecord;
 pub use station::AccessStation;
 pub use station_id::{MacAddress, StationId};
-/// How an authenticator asks an AAA server, and what it hears of it.
+/// The authenticator's AAA client: its configuration and results.
 pub use usher_access::{
     AaaConfig, AccessReply, DIAMETER_LISTENER, DYNAMIC_SOCKET, DiameterConfig, DiameterConnections,
     DynamicConfig, NasIdentity, PORT_TYPE_ETHERNET, PORT_TYPE_VIRTUAL, PORT_TYPE_WIRELESS_80211,

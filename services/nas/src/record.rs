@@ -1,4 +1,4 @@
-//! Records of accounting of stations.
+//! Accounting records of stations.
 
 use crate::station_id::StationId;
 use alloc::string::String;
@@ -7,33 +7,33 @@ use core::net::Ipv4Addr;
 use usher_access::{RecordKind, SessionTraffic, TerminateCause};
 use usher_core::Duration;
 
-/// A record of accounting.
+/// An accounting record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StationRecord {
-    /// What has happened.
+    /// The kind of record.
     pub kind: RecordKind,
-    /// To whom.
+    /// The station.
     pub station: StationId,
-    /// The identity that the station gave.
+    /// The station's identity.
     pub name: Vec<u8>,
-    /// The session's name, unique among all of this NAS (Acct-Session-Id); over Diameter, the last part of its Session-Id.
+    /// The session identifier, unique in this NAS (Acct-Session-Id). Over Diameter, the last part of the Session-Id.
     pub session: String,
-    /// Its number within the session, from zero (Accounting-Record-Number).
+    /// The record's number in the session, from zero (Accounting-Record-Number).
     pub number: u32,
-    /// How long the session has lasted (Acct-Session-Time); a start has none.
+    /// The duration of the session (Acct-Session-Time); a Start has none.
     pub lasted: Duration,
-    /// What went through it; a start has none.
+    /// The traffic of the session; a Start has none.
     pub traffic: Option<SessionTraffic>,
-    /// Why it ended; of meaning in a stop.
+    /// Why the session ended; used in a Stop.
     pub cause: TerminateCause,
-    /// Class of the reply that let the station in.
+    /// Class attributes of the accept.
     pub classes: Vec<Vec<u8>>,
     /// The station's IPv4 address.
     pub framed_ip: Option<Ipv4Addr>,
 }
 
 impl StationRecord {
-    /// A record that says no more than this.
+    /// Creates a record with these fields only.
     #[must_use]
     pub const fn new(kind: RecordKind, station: StationId, session: String, number: u32) -> Self {
         Self {

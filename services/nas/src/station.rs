@@ -1,5 +1,5 @@
-//! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4): asks to be let in over
-//! EAPOL, or over PKMv2 as a subscriber station of 802.16. What is said of EAPOL-Start holds for PKMv2's EAP-Start.
+//! The station (supplicant, IEEE 802.1X; peer, RFC 3748, RFC 4137 §4). It authenticates over EAPOL, or over PKMv2 as
+//! an 802.16 subscriber station. Statements on EAPOL-Start also hold for PKMv2's EAP-Start.
 
 mod machine;
 
@@ -16,32 +16,31 @@ use usher_eap::method::PeerOffer;
 use usher_eap::method::md5::Md5Password;
 use usher_pkm::keying;
 
-/// What a station is made of.
+/// The configuration of a station.
 #[derive(Clone, Debug)]
 pub struct StationConfig {
-    /// What carries EAP.
+    /// The transport of EAP.
     pub access: AccessMedium,
-    /// The port it speaks through.
+    /// Its port.
     pub port: PortId,
     /// Its own address.
     pub mac: MacAddress,
-    /// Where its frames go: the PAE group address on wires, the access point's own on radio.
-    /// A base station hears the group address too.
+    /// The destination of its frames: the PAE group address on wires, the access point's own address on radio. A base
+    /// station also accepts the group address.
     pub authenticator: MacAddress,
-    /// How long it waits for an answer to EAPOL-Start before it says it again (startPeriod).
+    /// Interval of EAPOL-Start without an answer (startPeriod).
     pub start_period: Duration,
-    /// How often it says EAPOL-Start before it gives up (maxStart).
+    /// Maximum EAPOL-Starts of an attempt (maxStart).
     pub max_start: u32,
-    /// How long it waits for the next packet once a conversation has begun.
+    /// How long it waits for the next packet of a conversation.
     pub auth_timeout: Duration,
-    /// With [`AccessMedium::Wimax`], the exchange of traffic keys that follows EAP; `None`: there is none, and EAP's success is
-    /// the end.
+    /// With [`AccessMedium::Wimax`], the key exchange after EAP; `None`: no key exchange, and the attempt ends with
+    /// EAP.
     pub keying: Option<keying::KeyingConfig>,
 }
 
 impl StationConfig {
-    /// A station on a wire: EAPOL-Start every 30 s, three times; 60 s of patience with an authenticator
-    /// that fell silent.
+    /// The defaults of a station on a wire: three EAPOL-Starts at 30 s, and 60 s for the authenticator's next packet.
     #[must_use]
     pub const fn new(mac: MacAddress) -> Self {
         Self {
@@ -57,13 +56,12 @@ impl StationConfig {
     }
 }
 
-/// What a station proves itself with: the methods it can do, the preferred one first. Clones share one
-/// copy.
+/// A station's credentials: its methods in order of preference. Clones share one copy.
 #[derive(Clone, Debug)]
 pub struct EapCredentials(pub Arc<[Box<dyn PeerOffer>]>);
 
 impl EapCredentials {
-    /// A password, by EAP-MD5.
+    /// A password, for EAP-MD5.
     #[must_use]
     pub fn from_password(password: &[u8]) -> Self {
         Self::from_method(Md5Password::new(password))
@@ -75,41 +73,41 @@ impl EapCredentials {
     }
 }
 
-/// What a station is asked.
+/// A command of the station's owner.
 #[derive(Clone, Debug)]
 pub enum StationCommand {
-    /// Ask to be let in; an attempt that is under way is forgotten.
+    /// Starts an attempt and drops the pending one.
     Authenticate {
-        /// The name it gives.
+        /// The identity to send.
         identity: Vec<u8>,
-        /// Its proof.
+        /// The credentials.
         credentials: EapCredentials,
     },
-    /// Say EAPOL-Logoff, for which PKM has no word, and forget an attempt that is under way.
+    /// Sends EAPOL-Logoff and drops the pending attempt. PKM has no logoff message.
     LogOff,
 }
 
-/// What a station has to say: one of all but [`StationEvent::Admitted`] ends each attempt.
+/// An event of a station. Exactly one event other than [`StationEvent::Admitted`] ends each attempt.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StationEvent {
-    /// Let in by EAP; the exchange of traffic keys begins, and its end is the attempt's.
+    /// EAP has succeeded. The key exchange begins and will end the attempt.
     Admitted,
-    /// Let in, and with [`StationConfig::keying`] traffic keys are there.
+    /// The station is admitted and, with [`StationConfig::keying`], has traffic keys.
     Success {
-        /// The master session key (RFC 3748 §7.10), where the method gives one.
+        /// The master session key (RFC 3748 §7.10), if the method derives one.
         msk: Option<SecretValue<[u8; 64]>>,
     },
-    /// Turned away.
+    /// The station was rejected.
     Failure,
-    /// Nobody answered, or the authenticator fell silent.
+    /// The authenticator did not answer, or stopped answering.
     Timeout,
-    /// Let in by EAP, but no traffic keys came about: the EAP method gives no key from which they could follow, or the base
-    /// station fell silent, proved no such key or refused.
+    /// EAP succeeded, but the key exchange failed. The method derives no key, or the base station did not answer, did
+    /// not prove the key, or refused.
     Unkeyed,
 }
 
 impl core::fmt::Debug for StationEvent {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Success { msk } => f.debug_struct("Success").field("key", &msk.is_some()).finish(),

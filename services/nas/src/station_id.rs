@@ -1,4 +1,4 @@
-//! How a NAS tells its stations apart.
+//! Identifiers of a NAS's stations.
 
 use core::fmt;
 use usher_access::NasPort;
@@ -9,7 +9,7 @@ use usher_core::PortId;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// As Calling-Station-Id has it (RFC 3580 §3.21): `00-10-A4-23-19-C0`.
+    /// Returns the address as in Calling-Station-Id (RFC 3580 §3.21): `00-10-A4-23-19-C0`.
     #[must_use]
     pub fn to_dashed(self) -> [u8; 17] {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -20,7 +20,7 @@ impl MacAddress {
         }
         out
     }
-    /// Whether it names more than one station.
+    /// True for a group address.
     #[must_use]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 == 1
@@ -37,21 +37,21 @@ impl fmt::Display for MacAddress {
 /// A station of a NAS.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StationId {
-    /// Reached by EAPOL frames.
+    /// A station reached by frames.
     Frame {
-        /// Out of this port.
+        /// Its port.
         port: PortId,
-        /// At this address.
+        /// Its address.
         mac: MacAddress,
     },
-    /// Reached through the host, which hands EAP packets over by event and command: a station in the
-    /// same host, or one behind another protocol that carries EAP (IKEv2, 802.16 PKM). The number is the
-    /// host's, unique among its sessions; its low 32 bits go out as NAS-Port.
+    /// A station reached through the host, which exchanges EAP packets by event and command. It is on the same host,
+    /// or behind another protocol that carries EAP (IKEv2, 802.16 PKM). The host chooses the number, unique among its
+    /// sessions. Its low 32 bits become NAS-Port.
     Host(u64),
 }
 
 impl StationId {
-    /// NAS-Port (RFC 2865 §5.5).
+    /// Returns NAS-Port (RFC 2865 §5.5).
     #[must_use]
     pub const fn nas_port(self) -> u32 {
         match self {
@@ -59,13 +59,13 @@ impl StationId {
             Self::Host(token) => token as u32,
         }
     }
-    /// Tells an AAA server where the station is.
+    /// Passes the station's port attributes for a request to the AAA server to `tell`.
     pub(crate) fn with_port<R>(self, tell: impl FnOnce(NasPort<'_>) -> R) -> R {
         let calling = self.mac_address().map(MacAddress::to_dashed);
         let calling_station = calling.as_ref().and_then(|c| core::str::from_utf8(c).ok());
         tell(NasPort { number: Some(self.nas_port()), calling_station, ..NasPort::default() })
     }
-    /// The address for Calling-Station-Id, where there is one.
+    /// Returns the address for Calling-Station-Id, if there is one.
     #[must_use]
     pub const fn mac_address(self) -> Option<MacAddress> {
         match self {

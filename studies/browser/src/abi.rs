@@ -1,7 +1,7 @@
-//! How a report's script calls the module: requests and answers are UTF-8 in the module's memory.
+//! The functions that a report's script calls. Requests and replies are UTF-8 in the module's memory.
 //!
-//! 1. `usher_request(length)` gives where `length` octets of a request are to be written.
-//! 2. `usher_answer()` takes it and gives where the answer is, whose length `usher_length()` says.
+//! 1. `usher_request(length)` returns the address for a request of `length` octets.
+//! 2. `usher_answer()` handles the request and returns the address of the reply; `usher_length()` returns its length.
 #![allow(unsafe_code, reason = "functions that a module exports keep their names")]
 
 use crate::BrowserModule;
@@ -18,7 +18,7 @@ thread_local! {
     static CALLED: RefCell<AbiState> = RefCell::default();
 }
 
-/// Where a request of this length is to be written.
+/// Returns the address for a request of this length.
 #[unsafe(no_mangle)]
 extern "C" fn usher_request(length: usize) -> *mut u8 {
     CALLED.with_borrow_mut(|called| {
@@ -27,7 +27,7 @@ extern "C" fn usher_request(length: usize) -> *mut u8 {
     })
 }
 
-/// Answers the request that was written; the answer stays where it is until the next one.
+/// Handles the request. The reply stays valid until the next one.
 #[unsafe(no_mangle)]
 extern "C" fn usher_answer() -> *const u8 {
     CALLED.with_borrow_mut(|called| {
@@ -37,7 +37,7 @@ extern "C" fn usher_answer() -> *const u8 {
     })
 }
 
-/// Octets of the answer.
+/// Returns the length of the reply, in octets.
 #[unsafe(no_mangle)]
 extern "C" fn usher_length() -> usize {
     CALLED.with_borrow(|called| called.answer.len())

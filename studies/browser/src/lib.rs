@@ -1,8 +1,8 @@
 //! The simulator as a WebAssembly module, for reports that run their own study.
 //!
-//! A report hands its study over once ([`BrowserRequest`]) and asks for replications of points, one at a time; what comes back are the rows
-//! that the same study and seed give anywhere. There is no cryptography of TLS in the module: handshakes that a study's stations replay come
-//! with it, those that it would have made in full are refused.
+//! A report sends its study once ([`BrowserRequest`]), then requests replications of points one at a time. It receives
+//! the same rows that the study and seed give anywhere. The module has no TLS cryptography: recorded handshakes of the
+//! study's stations come with the study, and a full handshake is an error.
 
 #[cfg(target_arch = "wasm32")]
 mod abi;
@@ -18,31 +18,31 @@ use usher_runner::sweep::{ReplicationRunner, ReplicationTask};
 use usher_runner::world::give_handshake;
 use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
-/// A study as a report has it, JSON.
+/// A study in a report, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddedStudy {
-    /// What its rows call it.
+    /// Its name in rows.
     pub study: String,
-    /// The study file, which includes no other and names no files.
+    /// The study file, without includes and without file names.
     pub text: String,
-    /// How thoroughly it ran: `quick`, `default` or `full`.
+    /// The mode of the run: `quick`, `default` or `full`.
     pub mode: String,
-    /// The seed in place of the file's.
+    /// Replaces the file's seed.
     pub seed: Option<u64>,
-    /// Settings in place of the file's, as for `--set`.
+    /// Settings that replace the file's, as for `--set`.
     pub set: Vec<String>,
-    /// Handshakes by name, in hexadecimal ([`usher_runner::world::export_handshakes`]).
+    /// Recorded handshakes by name, in hexadecimal ([`usher_runner::world::export_handshakes`]).
     pub handshakes: BTreeMap<String, String>,
 }
 
-/// What a report asks for, JSON.
+/// A request of a report, as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum BrowserRequest {
-    /// To take a study, in place of the one before.
+    /// Loads a study in place of the previous one.
     Study(EmbeddedStudy),
-    /// To run one replication of one point.
+    /// Runs one replication of one point.
     Run {
         /// A value for each axis, as for `--set`.
         point: Vec<String>,
@@ -51,36 +51,36 @@ pub enum BrowserRequest {
     },
 }
 
-/// What it is told, JSON.
+/// The reply to a request, as JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrowserReply {
-    /// The study was taken, by this version of usher.
+    /// The study was loaded by this version of usher.
     Ready {
-        /// As a run's manifest has it.
+        /// The version, as in a run's manifest.
         version: String,
     },
     /// The rows of a replication.
     Rows {
-        /// As a results file has them, with its first line.
+        /// The rows as in a results file, with its header.
         csv: String,
-        /// Of each metric the mean of the replications of this point until now, with its confidence interval.
+        /// Mean and confidence interval of each metric over this point's replications so far.
         estimates: Vec<MetricEstimate>,
     },
-    /// Neither; a sentence says why.
+    /// The request failed, for this reason.
     Error(String),
 }
 
-/// What the replications of a point say of a metric, in the units of results.
+/// The estimate of a metric at a point, in the units of results.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MetricEstimate {
     /// Its name.
     pub metric: String,
-    /// Their mean.
+    /// Mean of the replications.
     pub mean: f64,
-    /// Half the width of its interval; null for unknown, of one replication.
+    /// Half the width of the confidence interval; null if unknown, as with a single replication.
     pub half_width: f64,
-    /// In how many it is defined.
+    /// Number of replications in which the metric is defined.
     pub n: u32,
 }
 
@@ -89,11 +89,11 @@ pub struct MetricEstimate {
 struct PointReplications {
     point: Vec<String>,
     plan: StudyPlan,
-    /// By metric, in the order of metrics and of replications.
+    /// By metric, in the order of metrics and replications.
     values: Vec<(String, Vec<f64>)>,
 }
 
-/// A report's study, and the plan of the point that was asked for last.
+/// A report's study, and the plan of the last requested point.
 #[derive(Debug, Default)]
 pub struct BrowserModule {
     loaded_study: Option<(Study, StudyMode, EmbeddedStudy)>,
@@ -101,7 +101,7 @@ pub struct BrowserModule {
 }
 
 impl BrowserModule {
-    /// Answers a request, JSON both.
+    /// Handles a request; both request and reply are JSON.
     pub fn answer_json(&mut self, request: &str) -> String {
         let answer = serde_json::from_str(request)
             .map_err(|e| format!("not a request: {e}"))
@@ -110,10 +110,10 @@ impl BrowserModule {
         serde_json::to_string(&answer).unwrap_or_default()
     }
 
-    /// Does what a report asks for.
+    /// Handles a request.
     ///
     /// # Errors
-    /// A sentence: there is no study yet, something in it is wrong, or the run came to no end.
+    /// A message: there is no study yet, it has a fault, or the run did not end.
     pub fn handle_request(&mut self, request: BrowserRequest) -> Result<BrowserReply, String> {
         match request {
             BrowserRequest::Study(carried) => self.load_study(carried),
@@ -141,7 +141,7 @@ impl BrowserModule {
         let (study, mode, carried) = self.loaded_study.as_ref().ok_or("there is no study yet")?;
         if replication == 0 || self.point.as_ref().is_none_or(|of| of.point != point) {
             let mut overrides = PlanOverrides { seed: carried.seed, ..PlanOverrides::default() };
-            // A point's value stands in place of those that the run had.
+            // The value of a point replaces the run's values of its axis.
             let axis = |set: &str| set.split_once('=').map_or(set, |(axis, _)| axis).trim().to_owned();
             let axes: Vec<String> = point.iter().map(|set| axis(set)).collect();
             let others = carried.set.iter().filter(|set| !axes.contains(&axis(set)));
@@ -187,7 +187,7 @@ impl BrowserModule {
     }
 }
 
-/// Octets in hexadecimal.
+/// Parses octets in hexadecimal.
 fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()

@@ -1,4 +1,4 @@
-//! The module's answers beside the program's own rows, and what it refuses.
+//! Compares the module's replies with the program's rows, and tests its errors.
 
 use super::*;
 use usher_scenario::founding;
@@ -16,7 +16,7 @@ fn error_text(module: &mut BrowserModule, request: &str) -> String {
 
 #[test]
 fn a_point_alone_has_the_rows_that_it_has_in_its_study() {
-    // What the run asked for stands beside the point, but for the axes that the point says.
+    // Settings of the run apply to a point, except those of axes that the point sets.
     let carried = embedded_study("aaa-hol", &["run.duration=3 s", "run.warmup=1 s", "loss=0 %,5 %"]);
     let study = Study::parse(&carried.study, "aaa-hol.toml", &carried.text).unwrap();
     let mut overrides = PlanOverrides::default();

@@ -1,4 +1,4 @@
-//! The claims of "Simulation of Performance Enhancement in the AAA Protocol", a function each.
+//! The claims of "Simulation of Performance Enhancement in the AAA Protocol", one function for each.
 
 mod hol;
 mod load;
@@ -11,7 +11,7 @@ use crate::judge::ClaimFinding;
 use crate::measure::MetricEstimate;
 use crate::results::VariantView;
 
-/// Each claim's function.
+/// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 20] = [
     ("aaa.setup", judge_setup),
     ("aaa.setup-ko", load::setup_ko),
@@ -41,10 +41,10 @@ fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     judge_configuration(claim, view, stated)
 }
 
-/// The mean of some savings.
+/// Returns the mean of three savings.
 fn mean_of(parts: &[MetricEstimate; 3]) -> MetricEstimate {
     let third = 1.0 / parts.len() as f64;
-    // The studies may share chance, so the half-widths add up in the worst case.
+    // The studies may share random streams, so the half-widths add up in the worst case.
     MetricEstimate {
         mean: parts.iter().map(|e| e.mean).sum::<f64>() * third,
         below: parts.iter().map(|e| e.below).sum::<f64>() * third,
@@ -53,8 +53,8 @@ fn mean_of(parts: &[MetricEstimate; 3]) -> MetricEstimate {
     }
 }
 
-/// The mean of the three savings, those of packets against no avoidance; and with the fall of the packets with Nagle's
-/// algorithm from 9 nodes to 37 in its place.
+/// Evaluates the mean of the three savings, those of packets compared with no avoidance. A second reading replaces that
+/// of Nagle's algorithm by the fall of its packets from 9 nodes to 37.
 fn judge_average(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let best = hol::best_saving(view)?;
     let streams = best.saving;

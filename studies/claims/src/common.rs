@@ -1,4 +1,4 @@
-//! What the judgements of several documents share.
+//! Functions that the evaluations of several documents share.
 
 use crate::data::Claim;
 use crate::judge::{
@@ -15,7 +15,7 @@ use usher_observe::stats::robust::{MedianEstimate, find_influential};
 pub(crate) type FindingResult = Result<ClaimFinding, FindingError>;
 pub(crate) type JudgeFunction = fn(&Claim, &VariantView<'_>) -> FindingResult;
 
-/// A curve at one value of one axis.
+/// Returns a curve at one value of one axis.
 pub(crate) fn curve_at_value(
     view: &VariantView<'_>,
     study: &str,
@@ -27,7 +27,7 @@ pub(crate) fn curve_at_value(
     view.curve(CurveSelector { study, metric, x, fixed_axes: &[(axis, value)] })
 }
 
-/// Refuses curves on which nothing can be tested.
+/// Rejects a curve with too few points for a test.
 pub(crate) fn require_testable(
     curve: MetricCurve,
     least: usize,
@@ -51,7 +51,7 @@ pub(crate) fn require_testable(
     Ok(curve)
 }
 
-/// How many replications an interval takes, in words, and what fewer give.
+/// Returns in words the replications that an interval needs, and the consequence of fewer.
 const fn replications_needed(least: usize) -> (&'static str, &'static str) {
     if least > 2 {
         ("three", "two hold a median with 50 % confidence only, which decides nothing")
@@ -60,7 +60,7 @@ const fn replications_needed(least: usize) -> (&'static str, &'static str) {
     }
 }
 
-/// Refuses a figure that is no number, or that has no interval.
+/// Rejects an estimate that is not finite or has no interval.
 pub(crate) fn require_finite(estimate: MetricEstimate, what: &str) -> Result<MetricEstimate, FindingError> {
     if !estimate.mean.is_finite() {
         let text = format!("{what} cannot be formed: the replications have nothing in common.");
@@ -76,7 +76,7 @@ pub(crate) fn require_finite(estimate: MetricEstimate, what: &str) -> Result<Met
     Ok(estimate)
 }
 
-/// The paired difference `a - b` with its interval.
+/// Returns the paired difference `a - b` with its interval.
 pub(crate) fn paired_difference(
     a: &MetricValues,
     b: &MetricValues,
@@ -85,8 +85,8 @@ pub(crate) fn paired_difference(
     require_finite(estimate_mean(&subtract_values(a, b)), what)
 }
 
-/// A sentence where one replication moves the mean of these values, `what` being their name: what the mean is without
-/// it, and their median. Empty where none does.
+/// Returns a sentence if one replication moves the mean of the values named `what`: the mean without it, and the
+/// median. Empty otherwise.
 pub(crate) fn describe_outlier(values: &MetricValues, what: &str, unit: &str) -> String {
     let pairs: Vec<(u32, f64)> = values.iter().map(|(r, v)| (*r, *v)).collect();
     let Some(moved) = find_influential(&pairs) else { return String::new() };
@@ -103,7 +103,7 @@ pub(crate) fn describe_outlier(values: &MetricValues, what: &str, unit: &str) ->
     )
 }
 
-/// A number of things with its noun.
+/// Formats a count with its noun.
 pub(crate) fn count_text(n: usize, of: usize, what: &str) -> String {
     if n == of { format!("all {of} {what}") } else { format!("{n} of {of} {what}") }
 }
@@ -113,7 +113,7 @@ pub(crate) fn count_on_side(estimates: &[(f64, MetricEstimate)], wanted: Interva
     estimates.iter().filter(|(_, e)| interval_side(e) == wanted).count()
 }
 
-/// The places whose estimates are on none but the wanted side, for a reason.
+/// Lists the places whose estimates are not on the wanted side, for a reason.
 pub(crate) fn list_other_estimates(
     estimates: &[(f64, MetricEstimate)],
     wanted: IntervalSide,
@@ -127,7 +127,7 @@ pub(crate) fn list_other_estimates(
     rest.join(", ")
 }
 
-/// A statement on what was configured; `stated` says it for the reason.
+/// Evaluates a statement on the configuration; the reason uses `stated`.
 pub(crate) fn judge_configuration(claim: &Claim, view: &VariantView<'_>, stated: &str) -> FindingResult {
     let present: Vec<&String> = claim.studies.iter().filter(|s| view.has_study(s)).collect();
     if present.is_empty() {
@@ -154,14 +154,14 @@ pub(crate) fn judge_configuration(claim: &Claim, view: &VariantView<'_>, stated:
     }
     let same = |s: &&&String| !wrong.iter().any(|w| w.starts_with(&format!("{s}:")));
     let right = present.iter().filter(same).count();
-    // A thing or two that are otherwise leave a study's setting the same in the main, whatever the others have right.
+    // One or two deviations leave a study's setting essentially the same, regardless of the other studies.
     let verdict = if most <= 2 { Verdict::Partly } else { Verdict::Differs };
     let ours = format!("as stated in {}", count_text(right, present.len(), "studies"));
     Ok(ClaimFinding::from_words(ours, verdict, format!("Not as stated: {}.", wrong.join("; "))))
 }
 
 impl ClaimFinding {
-    /// Partly at most, where a study that the statement is on was not run.
+    /// Limits the verdict to "partly" if a study of the statement was not run.
     pub(crate) fn of_all(mut self, claim: &Claim, view: &VariantView<'_>) -> Self {
         for study in claim.studies.iter().filter(|study| !view.has_study(study)) {
             self.verdict = self.verdict.max(Verdict::Partly);
@@ -171,7 +171,7 @@ impl ClaimFinding {
     }
 }
 
-/// The figures of a statement with several, as they are held against it.
+/// The figures of a statement with several, with their comparison.
 pub(crate) struct ClaimFigures<'a> {
     claim: &'a Claim,
     parts: Vec<(&'a str, MetricEstimate, Verdict)>,
@@ -183,7 +183,7 @@ impl<'a> ClaimFigures<'a> {
         Self { claim, parts: Vec::new(), sentences: Vec::new() }
     }
 
-    /// Holds an estimate, in the claim's unit, against the published number of this name.
+    /// Compares an estimate, in the claim's unit, with the published number of this name.
     pub(crate) fn add_figure(&mut self, name: &'a str, what: &str, ours: MetricEstimate) {
         let unit = &self.claim.unit;
         let (verdict, off) = judge_deviation(&ours, self.claim.named_number(name), unit);
@@ -191,7 +191,7 @@ impl<'a> ClaimFigures<'a> {
         self.parts.push((name, ours, verdict));
     }
 
-    /// The finding, with what a statement has beside its figures: a sentence, and what each part of it comes to.
+    /// Returns the finding with a further sentence and the verdicts of further parts.
     pub(crate) fn into_finding(self, more: &str, others: &[(&str, Verdict)]) -> ClaimFinding {
         let named = |get: fn(&MetricEstimate) -> f64| {
             ClaimValue::Named(self.parts.iter().map(|(name, e, _)| ((*name).to_owned(), get(e))).collect())
@@ -212,7 +212,7 @@ impl<'a> ClaimFigures<'a> {
     }
 }
 
-/// With a capital letter.
+/// Capitalises the first letter.
 pub(crate) fn capitalise(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

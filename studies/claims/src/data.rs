@@ -9,53 +9,53 @@ use std::sync::OnceLock;
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedDocument {
-    /// Its short name; its claims' names begin with it.
+    /// Its short name, the prefix of its claims' names.
     pub id: String,
     /// Its title.
     pub title: String,
-    /// Who wrote it.
+    /// Its authors.
     pub authors: String,
-    /// Other versions of it and what they add.
+    /// Other versions of it, and their additions.
     #[serde(default)]
     pub also: String,
-    /// The ways to read what all its statements rest on, where there are several; the first gives the verdicts.
+    /// The readings of all its statements, if there are several; the first gives the verdicts.
     #[serde(default)]
     pub readings: Vec<ClaimReading>,
-    /// Replications are summed up by their median with the interval of its order statistics, not by their mean with
+    /// True to sum up replications by their median with the interval of its order statistics, instead of the mean with
     /// Student's: for results with heavy tails.
     #[serde(default)]
     pub robust: bool,
 }
 
-/// How a result is held against a statement.
+/// The kind of comparison of a result with a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimKind {
     /// A number with a unit.
     Value,
-    /// A number without one.
+    /// A number without a unit.
     Ratio,
-    /// One thing is less than another, or alike, at every point.
+    /// One quantity is less than another, or alike, at every point.
     Order,
-    /// A curve's form: a named test per claim.
+    /// A curve's form: each claim has a named test.
     Shape,
-    /// Limits that are not to be crossed.
+    /// A limit that must not be crossed.
     Bound,
     /// Equality.
     Exact,
-    /// What was configured.
+    /// A configuration.
     Setup,
-    /// What is to be studied.
+    /// The scope of the study.
     Scope,
 }
 
-/// What a document says.
+/// The content of a statement.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum PublishedValue {
     /// A number, in the claim's unit.
     Number(f64),
-    /// Several, each with its name.
+    /// Several numbers with names.
     Named(Vec<NamedValue>),
     /// A few words.
     Text(String),
@@ -71,15 +71,15 @@ pub struct NamedValue {
     pub value: f64,
 }
 
-/// One way to read a statement, or a document's.
+/// One reading of a statement or of a document.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimReading {
     /// Its name.
     pub name: String,
-    /// The number in this reading, where it is one.
+    /// The number in this reading, if any.
     pub published: Option<f64>,
-    /// Where it comes from and what it says.
+    /// Its source and meaning.
     pub text: String,
 }
 
@@ -87,32 +87,32 @@ pub struct ClaimReading {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Its name, which begins with its document's.
+    /// Its name, with its document's name as prefix.
     pub id: String,
     /// The document's name.
     pub document: String,
     /// The figure, table or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// How a result is held against it.
+    /// The kind of comparison.
     pub kind: ClaimKind,
-    /// The studies that the judgement reads; none where there is no such study yet.
+    /// The studies that the evaluation reads; empty if there is no such study yet.
     #[serde(default)]
     pub studies: Vec<String>,
-    /// What it says.
+    /// The published value.
     pub published: PublishedValue,
     /// The unit of its numbers; empty for none.
     #[serde(default)]
     pub unit: String,
     /// The statement in our own words.
     pub text: String,
-    /// The ways to read it, where there are several of its own; the first gives the verdict.
+    /// Its own readings, if there are several; the first gives the verdict.
     #[serde(default)]
     pub readings: Vec<ClaimReading>,
-    /// The further numbers in the statement, which its function reads, or will read where nothing is measured for it yet.
+    /// Further numbers in the statement, which its function reads, or will read once measurements exist.
     #[serde(default)]
     pub parts: Vec<NamedValue>,
-    /// Explanations by the verdict that they belong to.
+    /// Explanations by verdict.
     #[serde(default)]
     pub causes: BTreeMap<Verdict, String>,
 }
@@ -131,23 +131,23 @@ fn claims_file() -> &'static ClaimsFile {
     })
 }
 
-/// The documents.
+/// Returns the documents.
 pub fn documents() -> &'static [PublishedDocument] {
     &claims_file().document
 }
 
-/// All statements, in the order of their documents.
+/// Returns all statements, in the order of their documents.
 pub fn claims() -> &'static [Claim] {
     &claims_file().claim
 }
 
-/// The statement of this name.
+/// Returns the statement of this name.
 pub fn find_claim(id: &str) -> Option<&'static Claim> {
     claims().iter().find(|c| c.id == id)
 }
 
 impl Claim {
-    /// The number of a statement that is one number; NaN where it is none.
+    /// Returns the number of a statement with one number; NaN otherwise.
     pub fn published_number(&self) -> f64 {
         match &self.published {
             PublishedValue::Number(value) => *value,
@@ -155,7 +155,7 @@ impl Claim {
         }
     }
 
-    /// The number of this name; NaN where there is none.
+    /// Returns the number of this name; NaN if there is none.
     pub fn named_number(&self, name: &str) -> f64 {
         match &self.published {
             PublishedValue::Named(values) => {
@@ -165,12 +165,12 @@ impl Claim {
         }
     }
 
-    /// The further number of this name; NaN where there is none.
+    /// Returns the further number of this name; NaN if there is none.
     pub fn part_number(&self, name: &str) -> f64 {
         self.parts.iter().find(|n| n.name == name).map_or(f64::NAN, |n| n.value)
     }
 
-    /// The ways to read it: its own, or where it has none its document's.
+    /// Returns its own readings, or else its document's.
     pub fn effective_readings(&self) -> &[ClaimReading] {
         let document = documents().iter().find(|d| d.id == self.document);
         match document {
@@ -179,7 +179,7 @@ impl Claim {
         }
     }
 
-    /// True where its document's replications are summed up by their median.
+    /// True if its document's replications are summed up by their median.
     pub fn is_robust(&self) -> bool {
         documents().iter().any(|d| d.id == self.document && d.robust)
     }

@@ -1,5 +1,5 @@
-//! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on handovers, a function each. Read
-//! from `handover-mn` and `handover-net`.
+//! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on handovers, one function for
+//! each. Read from `handover-mn` and `handover-net`.
 
 use crate::common::{
     FindingResult, JudgeFunction, capitalise, count_on_side, count_text, judge_configuration, require_finite,
@@ -17,7 +17,7 @@ use crate::measure::{
 };
 use crate::results::{CurveSelector, VariantView};
 
-/// Each claim's function.
+/// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 8] = [
     ("handover.setup", judge_setup),
     (FAILED, |claim, view| judge_by_reading(claim, view, STATION, |case| failed_delay(claim, case))),
@@ -31,36 +31,36 @@ pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 8] = [
     }),
 ];
 
-/// The statement on how long a handover takes that fails.
+/// The statement on the duration of a failed handover.
 const FAILED: &str = "handover.failed-delay";
-/// What is said of those that fail, where none does. Then nothing follows for any statement on them: how long they take, over
-/// what more of them fail, what they make of the mean of all.
+/// The reason if no handover fails. Then statements on failed handovers are undecided: on their duration, on the
+/// transports that fail more, and on their effect on the mean of all.
 const NONE_FAILS: &str = "No handover failed.";
-/// Handovers that the station begins, and that the network begins.
+/// Studies of handovers led by the station and by the network.
 const STATION: &str = "handover-mn";
 const NETWORK: &str = "handover-net";
 const TRANSPORT: &str = "transport";
-/// Steps of a handover that the station leads.
+/// Steps of a handover led by the station.
 pub(crate) const SCAN: &str = "step.scan";
 pub(crate) const RESOURCES: &str = "step.resources";
 pub(crate) const COMMIT: &str = "step.commit";
 pub(crate) const REDIRECTION: &str = "step.redirection";
-/// Steps of one that the network leads.
+/// Steps of a handover led by the network.
 pub(crate) const PREPARATION: &str = "step.preparation";
 pub(crate) const DECISION: &str = "step.decision";
 const UDP: [&str; 2] = ["UDP, 0.1 s", "UDP, 0.3 s"];
-/// What "all are lost" is at least: a packet sent while its redirection is under way goes by the new link.
+/// Minimum share for "all are lost": packets sent during the redirection take the new link.
 const ALL_LOST: f64 = 0.95;
 
-/// What the axis of this name loses in the 802.11 cell: frames, before the MAC's retransmissions, as the document has it;
-/// or packets, after them.
+/// The axis of losses in the 802.11 cell: frames before the MAC's retransmissions, as in the document, or packets after
+/// them.
 const LOST: &str = "lost";
 const FRAMES: &str = "frames";
 const PACKETS: &str = "packets";
-/// How often the MAC sends a frame at most: what it leaves of a frame loss p is p to this power.
+/// Maximum number of transmissions of a frame: a frame loss of p leaves a packet loss of p to this power.
 const TRIES: u32 = 7;
 
-/// A study at one value of the axis of what is lost.
+/// A study at one value of the axis of losses.
 #[derive(Clone, Copy)]
 struct HandoverCase<'v, 'a> {
     view: &'v VariantView<'a>,
@@ -69,7 +69,7 @@ struct HandoverCase<'v, 'a> {
 }
 
 impl<'a> HandoverCase<'_, 'a> {
-    /// Another study at the same value.
+    /// Returns another study at the same value.
     fn with_study(self, study: &'static str) -> Self {
         Self { study, ..self }
     }
@@ -80,19 +80,19 @@ impl<'a> HandoverCase<'_, 'a> {
         self.view.curve(CurveSelector { study: self.study, metric, x: "loss", fixed_axes: &at })
     }
 
-    /// The transports whose names begin so.
+    /// Returns the transports with this name prefix.
     fn transport_names(&self, kind: &str) -> Result<Vec<&'a str>, FindingError> {
         let mut names = self.view.axis_values(self.study, TRANSPORT);
         names.retain(|name| name.starts_with(kind));
         if names.is_empty() { Err(self.view.missing_study(self.study)) } else { Ok(names) }
     }
 
-    /// The share of packets that the cell loses at a loss on the axis.
+    /// Returns the packet loss of the cell for a loss on the axis.
     fn residual_loss(&self, loss: f64) -> f64 {
         if self.lost == Some(FRAMES) { left_by_mac(loss) } else { loss }
     }
 
-    /// True where no handover failed, over any transport and at any loss.
+    /// True if no handover failed, over any transport and at any loss.
     fn none_fails(&self) -> Result<bool, FindingError> {
         let curves =
             self.transport_names("")?.into_iter().map(|transport| self.over_loss("success", transport));
@@ -102,13 +102,13 @@ impl<'a> HandoverCase<'_, 'a> {
     }
 }
 
-/// The share of packets that the tries of the MAC leave lost of a frame loss.
+/// Returns the packet loss after the MAC's attempts for a frame loss.
 fn left_by_mac(loss: f64) -> f64 {
     (0..TRIES).map(|_| loss).product()
 }
 
-/// A statement by the loss of frames, which gives the verdict, with what it comes to by the loss of packets, and which of both
-/// the results fit.
+/// Evaluates a statement by frame losses, which give the verdict, and by packet losses. The reason states both results
+/// and the better fit.
 fn judge_by_reading(
     claim: &Claim,
     view: &VariantView<'_>,
@@ -132,7 +132,7 @@ fn judge_by_reading(
     };
     let other = format!(" Read as the loss of packets, after the MAC's retransmissions: {other}");
     let fits = |by_frames: Verdict| {
-        // That nothing follows fits no worse than the contrary.
+        // An undecided result fits no worse than the contrary.
         let [by_packets, by_frames] = [by_packets, by_frames].map(|verdict| verdict.min(Verdict::Differs));
         let which = match by_packets.cmp(&by_frames) {
             std::cmp::Ordering::Less => "packets fits the results better",
@@ -172,7 +172,7 @@ fn failed_delay(claim: &Claim, case: HandoverCase<'_, '_>) -> FindingResult {
     for transport in case.transport_names("")? {
         let delays = match case.over_loss("delay.failed", transport) {
             Ok(delays) => delays,
-            // Over this one none failed.
+            // No handover failed over this transport.
             Err(FindingError::NotComparable(_)) if case.view.at_defaults(case.study).is_ok() => continue,
             Err(gone) => return Err(gone),
         };
@@ -198,7 +198,7 @@ fn failed_delay(claim: &Claim, case: HandoverCase<'_, '_>) -> FindingResult {
     Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
-/// Whether handovers surely fail where their success is so.
+/// True if handovers surely fail by this success share.
 fn is_failing(success: &MetricValues) -> bool {
     let all: MetricValues = success.keys().map(|replication| (*replication, 1.0)).collect();
     interval_side(&estimate_mean(&subtract_values(&all, success))) == IntervalSide::Above
@@ -242,7 +242,8 @@ fn success_order(case: HandoverCase<'_, '_>) -> FindingResult {
             let more = require_testable(more, 0, "Success over TCP less that over UDP")?;
             differences.extend(more.estimates());
         }
-        // From here on its own handovers fail and it is not surely ahead of both over UDP: its retransmissions outlast the stay.
+        // The turn: from here on its own handovers fail, and it is not surely ahead of both over UDP. Its
+        // retransmissions outlast the stay.
         let turn = |from: f64| {
             let mut later = tcp.0.iter().filter(|(loss, _)| *loss >= from);
             let behind = |loss: f64| {
@@ -254,7 +255,7 @@ fn success_order(case: HandoverCase<'_, '_>) -> FindingResult {
         let all = differences.len();
         differences.retain(|(loss, _)| turn.is_none_or(|turn| *loss < turn));
         held += count_on_side(&differences, IntervalSide::Above);
-        // Behind from the start on is not as stated at any point.
+        // A transport that is behind from the start holds at no point.
         of += if differences.is_empty() { all } else { differences.len() };
         behind.extend(turn.map(|loss| format!("{transport} from {} % on", format_digits(loss))));
     }
@@ -278,7 +279,7 @@ fn success_order(case: HandoverCase<'_, '_>) -> FindingResult {
     Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
-/// The mean over several transports, at the losses that all of them have.
+/// Returns the mean over several transports, at their common losses.
 fn mean_over_transports(
     case: HandoverCase<'_, '_>,
     metric: &str,
@@ -295,8 +296,8 @@ fn mean_over_transports(
     Ok(MetricCurve(curves[0].0.iter().filter_map(point).collect()))
 }
 
-/// Of the handovers that succeed TCP's are slower; of all, UDP's, since more of them fail: where none does, that part has
-/// nothing to be held against.
+/// Evaluates the order of delays: TCP's are longer among successful handovers; UDP's among all, because more of them
+/// fail. Without failures that part is undecided.
 fn delay_order(case: HandoverCase<'_, '_>) -> FindingResult {
     let compared = |metric: &str, what: &str| {
         let more = mean_over_transports(case, metric, "TCP")?
@@ -336,7 +337,7 @@ fn delay_order(case: HandoverCase<'_, '_>) -> FindingResult {
     Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
-/// By which share each point of a curve is off the mean of its points.
+/// Returns the relative deviation of each point of a curve from the mean of its points.
 fn mean_deviations(curve: &MetricCurve) -> Vec<(f64, MetricEstimate)> {
     let means: Vec<f64> = curve.estimates().iter().map(|(_, e)| e.mean).collect();
     let middle = means.iter().sum::<f64>() / means.len() as f64;
@@ -347,8 +348,8 @@ fn mean_deviations(curve: &MetricCurve) -> Vec<(f64, MetricEstimate)> {
     curve.0.iter().map(|(loss, values)| (*loss, off(values))).collect()
 }
 
-/// Where the network leads, the steps of messages are those up to the scan and from its end to the network's choice, which
-/// are not of the same length: then what loss adds to them is compared.
+/// Evaluates the steps. If the network leads, the message steps before the scan and after it have different lengths, so
+/// the comparison uses the additional delay by loss.
 fn judge_steps(case: HandoverCase<'_, '_>) -> FindingResult {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     let [earlier, later_step] =
@@ -367,7 +368,7 @@ fn judge_steps(case: HandoverCase<'_, '_>) -> FindingResult {
                 }
             }
         }
-        // Points that may be either are none that hold, and where they are more than a third nothing follows.
+        // Undecided points do not hold; if they are more than a third, the result is undecided.
         let verdict = match Verdict::on_count(within, within + off) {
             _ if 3 * unsure > within + off + unsure => Verdict::NotComparable,
             Verdict::Reproduced if unsure > 0 => Verdict::Partly,
@@ -461,7 +462,7 @@ fn network_faster(case: HandoverCase<'_, '_>) -> FindingResult {
     ))
 }
 
-/// Each statement on handovers that the station leads, of those that the network leads.
+/// Evaluates each statement on station-led handovers for network-led ones.
 fn network_trends(case: HandoverCase<'_, '_>) -> FindingResult {
     let failed = crate::data::find_claim(FAILED).map(|claim| failed_delay(claim, case));
     let judged: [(&str, FindingResult); 5] = [
@@ -495,16 +496,16 @@ fn network_trends(case: HandoverCase<'_, '_>) -> FindingResult {
     Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&telling), reason))
 }
 
-/// What became of the application's packets at a point.
+/// The loss of the application's packets at a point.
 struct ApplicationLoss {
     loss: f64,
-    /// The share that was lost, of how many.
+    /// The share of lost packets, and the number of packets.
     share: f64,
     packets: f64,
 }
 
-/// The packets of all replications at each loss above none, where no handover failed. How many were sent is that which a
-/// replication lost by the share that these are; a replication that lost none sent as many as the others do on average.
+/// Returns the packets of all replications at each loss above zero, if no handover failed. The number sent is the
+/// number lost divided by its share. A replication without losses counts as the average of the others.
 fn application_losses(
     case: HandoverCase<'_, '_>,
     transport: &str,
@@ -523,7 +524,7 @@ fn application_losses(
         let sent: Vec<f64> =
             all.iter().filter(|(share, _)| *share > 0.0).map(|(share, lost)| lost / share).collect();
         let (lost, known) = (all.iter().map(|(_, lost)| lost).sum::<f64>(), sent.len() as f64);
-        // Where no replication lost any, a packet for each handover is what was sent at least.
+        // If no replication lost any, the minimum is a packet for each handover.
         let least = || all.len() as f64 * estimate_mean(started).mean;
         let packets =
             if sent.is_empty() { least() } else { sent.iter().sum::<f64>() / known * all.len() as f64 };
@@ -532,14 +533,14 @@ fn application_losses(
     Ok(shares.0.iter().filter_map(flow).collect())
 }
 
-/// Whether a share of packets is a ratio but for chance, or but for a twentieth of it: a handover's first and last packets
-/// may pass the cell before its loss begins, or not at all.
+/// True if a share of packets equals a ratio within its statistical error, or within a twentieth of it. The first and
+/// last packets of a handover may pass the cell before its loss begins, or not at all.
 fn at_ratio(share: f64, ratio: f64, packets: f64) -> bool {
     agrees_with_formula(share, ratio, packets) || (share / ratio - 1.0).abs() <= ALIKE
 }
 
-/// A sentence on what the MAC leaves, from the losses with the packets and those lost of all transports: a loss is judged where
-/// that would be told from none at all, and undecided where nothing lost would be no evidence of it.
+/// Returns a sentence on losses after the MAC, from the losses with the sent and lost packets of all transports. A loss
+/// is evaluated if the packets suffice to distinguish it from zero, and undecided otherwise.
 fn by_mac(by_loss: &[(f64, f64, f64)]) -> String {
     let judged: Vec<_> =
         by_loss.iter().filter(|(loss, sent, _)| can_resolve(left_by_mac(*loss), *sent)).collect();
@@ -560,11 +561,13 @@ fn by_mac(by_loss: &[(f64, f64, f64)]) -> String {
     format!(" What {TRIES} tries of the MAC leave of frame loss p is p^{TRIES}: {so}{undecided}.")
 }
 
-/// Where no handover fails, application packets are lost at the cell's ratio, at each point that has packets enough to tell it
-/// from none, and in all; and of those that fail, all that is sent between leaving the cell and the end of the redirection is lost.
+/// Evaluates the loss of application packets. Without failed handovers, the loss equals the cell's ratio, at each point
+/// with enough packets and in total. For failed ones, all packets between leaving the cell and the end of the
+/// redirection are lost.
 fn app_loss(cases: &[HandoverCase<'_, '_>]) -> FindingResult {
     let (mut held, mut of, mut unresolved, mut worst) = (0, 0, 0, (0.0_f64, 0.0));
-    // Of all cases and transports, the packets and those lost by loss: a point has too few for what the MAC leaves.
+    // Over all cases and transports, the sent and lost packets by loss: single points have too few for the MAC's
+    // residual loss.
     let mut by_loss: Vec<(f64, f64, f64)> = Vec::new();
     let (mut packets, mut lost, mut expected, mut variance) = (0.0, 0.0, 0.0, 0.0);
     let (mut all_lost, mut left, mut least) = (0, 0, 1.0_f64);
@@ -600,7 +603,7 @@ fn app_loss(cases: &[HandoverCase<'_, '_>]) -> FindingResult {
                         least = least.min(e.mean);
                     }
                 }
-                // Over this one none failed.
+                // No handover failed over this transport.
                 Err(FindingError::NotComparable(_)) => {}
                 Err(gone) => return Err(gone),
             }

@@ -1,4 +1,5 @@
-//! The claims of "Evaluation of IKEv2 authentication methods", a function each. Read from `ike-auth` and `ike-remote`.
+//! The claims of "Evaluation of IKEv2 authentication methods", one function for each. Read from `ike-auth` and
+//! `ike-remote`.
 
 use crate::common::{FindingResult, JudgeFunction, judge_configuration, paired_difference, require_finite};
 use crate::data::{self, Claim};
@@ -15,7 +16,7 @@ use usher_observe::stats::RegressionLine;
 
 mod applications;
 
-/// Each claim's function.
+/// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 18] = [
     ("ike.setup", judge_setup),
     ("ike.messages", judge_messages),
@@ -38,10 +39,10 @@ pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 18] = [
 ];
 
 const STUDY: &str = "ike-auth";
-/// The document's ways of authenticating, as the study calls them.
+/// The document's authentication methods by their names in the study.
 const METHOD_NAMES: [&str; 7] = ["PSK", "MD5", "TLS-2-2", "TLS-2-4", "TLS-4-2", "TLS-3-3", "TLS-4-4"];
 
-/// What was measured of each way of authenticating.
+/// The measurements of each authentication method.
 struct MethodResults(BTreeMap<String, ValuesByMetric>);
 
 impl MethodResults {
@@ -69,12 +70,12 @@ impl MethodResults {
     fn mean_value(&self, way: &str, metric: &str) -> Result<f64, FindingError> {
         Ok(require_finite(estimate_mean(self.get(way, metric)?), metric)?.mean)
     }
-    /// Whether a metric is surely less with the one than with the other.
+    /// Evaluates whether a metric is surely less with one method than with another.
     fn judge_below(&self, metric: &str, less: &str, more: &str) -> Result<Verdict, FindingError> {
         let by = paired_difference(self.get(more, metric)?, self.get(less, metric)?, metric)?;
         Ok(verdict_if(interval_side(&by) == IntervalSide::Above))
     }
-    /// The same of several pairs, each with its name.
+    /// Evaluates several such pairs, each with its name.
     fn judge_ascending(
         &self,
         metric: &str,
@@ -85,7 +86,7 @@ impl MethodResults {
         };
         pairs.iter().map(part).collect()
     }
-    /// `PSK 4, MD5 10`.
+    /// Formats means as in `PSK 4, MD5 10`.
     fn list_means(&self, metric: &str, scale: f64, ways: &[&str]) -> Result<String, FindingError> {
         let of = |way: &&str| Ok(format!("{way} {}", format_digits(self.mean_value(way, metric)? * scale)));
         Ok(ways.iter().map(of).collect::<Result<Vec<_>, FindingError>>()?.join(", "))
@@ -96,7 +97,7 @@ const fn verdict_if(holds: bool) -> Verdict {
     if holds { Verdict::Reproduced } else { Verdict::Differs }
 }
 
-/// A finding of several parts: all of them, at least half, or fewer.
+/// Returns a finding of several parts: reproduced if all hold, partly if at least half do.
 fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, verdict)| *verdict).collect();
     let named = part_by_part(parts.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
@@ -109,7 +110,7 @@ fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     judge_configuration(claim, view, stated)
 }
 
-/// Four messages by PSK, more by EAP-MD5, most by EAP-TLS and more with longer chains.
+/// Evaluates: four messages by PSK, more by EAP-MD5, most by EAP-TLS, and more with longer chains.
 fn judge_messages(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
     let of = |way, metric| ways.mean_value(way, metric);
@@ -126,12 +127,12 @@ fn judge_messages(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts(ours.clone(), &format!("Messages of IKE and RADIUS: {ours}."), &parts))
 }
 
-/// What a certificate more on a link costs there, and all eight of TLS-4-4.
+/// Evaluates the octets of an additional certificate on a link, and of all eight of TLS-4-4.
 fn judge_bytes(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
     let more =
         paired_difference(ways.get("TLS-4-4", "ike.bytes")?, ways.get("TLS-2-2", "ike.bytes")?, "ike.bytes")?;
-    // Four certificates more, each on two links.
+    // Four more certificates, each on two links.
     let each = more.scale_by(1.0 / 8.0).mean;
     let all = 8.0 * each;
     let [one, eight] = ["certificate_B", "tls_4_4_certificates_B"].map(|name| claim.part_number(name));
@@ -149,10 +150,10 @@ fn judge_bytes(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding { ours: ClaimValue::Named(ours), interval: None, verdict, reason })
 }
 
-/// Share of the variance of delays that a line explains from which on they are about linear, and partly so.
+/// The shares of variance that a line must explain for "about linear" and for "partly".
 const LINEAR: [f64; 2] = [0.95, 0.8];
 
-/// The least-squares line of delay by messages.
+/// Evaluates the least-squares line of delay by messages.
 fn judge_linearity(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
     let points = METHOD_NAMES
@@ -194,7 +195,7 @@ fn judge_chains(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_estimate(&ours, verdict, reason))
 }
 
-/// From which factor on something takes several times as long.
+/// The factor for "several times as long".
 const SEVERAL: f64 = 2.0;
 
 fn methods_delay(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
@@ -218,7 +219,8 @@ fn methods_delay(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts(ours.join(", "), &format!("{said}{pings}"), &parts))
 }
 
-/// What an unprotected ping takes of one that waits for a reauthentication, where those were run.
+/// Returns the share of an unprotected ping in the delay of a ping that waits for a reauthentication, if those were
+/// run.
 fn judge_pings(
     claim: &Claim,
     view: &VariantView<'_>,
@@ -250,7 +252,7 @@ fn judge_pings(
     ))
 }
 
-/// Processor time with TLS against that with EAP-MD5, held against the least and the largest ratio published.
+/// Compares the ratio of processor times of TLS and EAP-MD5 with the smallest and largest published ratio.
 fn cpu_ratio(claim: &Claim, view: &VariantView<'_>, metric: &str, ours_of: [&str; 2]) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
     let times = |way: &str| {
@@ -319,7 +321,7 @@ fn judge_order(_: &Claim, view: &VariantView<'_>) -> FindingResult {
         let pairs = ways.judge_ascending(metric, &CHAINS)?;
         parts.extend(pairs.into_iter().map(|(name, verdict)| (format!("{who}, {name}"), verdict)));
     }
-    // What the bars of figure 15 show of the mixed chains, against the expectation.
+    // The bars of figure 15 for the mixed chains contradict the expectation.
     let mixed = [("TLS-2-4", "TLS-2-2"), ("TLS-4-4", "TLS-4-2")];
     let pairs = ways.judge_ascending("cpu.server", &mixed)?;
     parts.extend(pairs.into_iter().map(|(name, verdict)| (format!("AAA server, {name}"), verdict)));
@@ -358,10 +360,11 @@ fn judge_libraries(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts(format!("MD5 {} of TLS-2-2", format_percent(share.mean)), &said, &parts))
 }
 
-/// Table I: which methods give a key, by what the AAA server's acceptances carried. Of those that are not here nothing is judged.
+/// Evaluates table I: the methods that derive a key, by the attributes of the AAA server's accepts. Methods that are
+/// not available here are not evaluated.
 fn table_i(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
-    // Method, way of the study, whether the document has it among those with keys.
+    // Method, its name in the study, and whether the document lists it with a key.
     const METHOD_PAIRS: [(&str, &str, bool); 6] = [
         ("TLS", "TLS-2-2", true),
         ("PEAP", "PEAP", true),
@@ -388,10 +391,10 @@ fn table_i(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts(format!("keys: {with}; none: {without}"), &said, &parts))
 }
 
-/// How far off a recomputed figure may be for its rounding.
+/// Tolerance of a recomputed figure for rounding.
 const ROUNDED: f64 = 0.005;
 
-/// Figure 14 from table III by the formula: of the document's own numbers.
+/// Evaluates figure 14 from table III by the formula, with the document's own numbers.
 fn judge_formula(claim: &Claim, _: &VariantView<'_>) -> FindingResult {
     let part = |id: &str, name: &str| data::find_claim(id).map_or(f64::NAN, |claim| claim.part_number(name));
     let by = claim.part_number("initiator_hz")
@@ -404,7 +407,7 @@ fn judge_formula(claim: &Claim, _: &VariantView<'_>) -> FindingResult {
             .into_iter()
             .sum();
         let (cycles, printed) = (samples * by, part("ike.cpu.order", &format!("initiator_{way}")));
-        // The statement itself says that this one is not as printed.
+        // The statement itself notes that this bar differs from its printed value.
         let as_stated = ((cycles / printed - 1.0).abs() <= ROUNDED) != (way == "tls_2_4");
         parts.push((way.replace('_', "-"), verdict_if(as_stated)));
         ours.push(format!("{way} {cycles:.3e}"));
@@ -413,7 +416,8 @@ fn judge_formula(claim: &Claim, _: &VariantView<'_>) -> FindingResult {
     Ok(of_parts("figure 14 but for TLS-2-4".to_owned(), &said, &parts))
 }
 
-/// Both sides compute the same AUTH by each method, or nobody would be let in; and PSK and EAP-MD5 have the same key exchanges.
+/// Evaluates AUTH: both sides compute the same value by each method, or logins would fail; and PSK and EAP-MD5 have the
+/// same key exchanges.
 fn judge_auth(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let ways = MethodResults::from_view(view)?;
     let mut parts = Vec::new();
@@ -450,10 +454,10 @@ fn judge_outlier(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts("none".to_owned(), &reason, &parts))
 }
 
-/// How alike delays divided by what decides them are.
+/// Maximum ratio of alike delays after division by the deciding factor.
 const ALIKE: f64 = 1.25;
 
-/// Over a long way the delay is the number of round trips to the AAA server, over a slow one the octets.
+/// Evaluates the deciding factors: round trips to the AAA server over a long path, octets over a slow one.
 fn judge_bandwidth(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let study = "ike-remote";
     let ways = ["MD5", "TLS-2-2", "TLS-4-4"];

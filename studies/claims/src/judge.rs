@@ -1,4 +1,4 @@
-//! Verdicts, and the rules by which numbers become one.
+//! Verdicts, and the rules that derive them from numbers.
 
 use crate::data::{Claim, PublishedValue};
 use crate::measure::MetricEstimate;
@@ -6,39 +6,39 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use usher_observe::row::format_number;
 
-/// How far a figure may be off to be reproduced, and to be partly so.
+/// Relative tolerances of a figure for "reproduced" and for "partly".
 const REPRODUCED: f64 = 0.10;
 const PARTLY: f64 = 0.30;
-/// How far a delay may be off in any case, in seconds.
+/// Absolute tolerance of a delay in seconds.
 const DELAY_S: f64 = 0.05;
-/// What is at a limit but for rounding is within it.
+/// Tolerance for rounding at a limit.
 pub(crate) const ROUNDING: f64 = 1e-9;
 
-/// What comes of holding our result against a statement.
+/// The verdict of a comparison of our result with a statement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Verdict {
     /// Our result is as stated.
     #[serde(rename = "reproduced")]
     Reproduced,
-    /// Our result is so in part, or somewhat off.
+    /// Our result agrees in part, or deviates somewhat.
     #[serde(rename = "partly")]
     Partly,
-    /// Our result is not as stated.
+    /// Our result contradicts the statement.
     #[serde(rename = "differs")]
     Differs,
-    /// There are results, and yet nothing follows from them; the reason says why.
+    /// The results are undecided; the reason explains it.
     #[serde(rename = "not comparable")]
     NotComparable,
-    /// The results that it needs are not there; the reason says what to run.
+    /// The required results are missing; the reason names the studies to run.
     #[serde(rename = "not run")]
     NotRun,
-    /// No study of it is there yet.
+    /// There is no study of it yet.
     #[serde(rename = "not yet done")]
     NotYet,
 }
 
 impl Verdict {
-    /// Its name, as tables and files have it.
+    /// Returns its name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",
@@ -50,8 +50,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a figure: within 10 % reproduced, within 30 % partly; delays are allowed 0.05 s in any
-    /// case.
+    /// Returns the verdict on a figure: within 10 % reproduced, within 30 % partly. Delays have an absolute tolerance
+    /// of 0.05 s.
     pub fn on_value(ours: f64, published: f64, delay: bool) -> Self {
         let off = (ours - published).abs() - ROUNDING * published.abs();
         let least = if delay { DELAY_S } else { 0.0 };
@@ -65,8 +65,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a limit that a figure must not be above: reproduced where all of its interval is within, partly
-    /// where that reaches across.
+    /// Returns the verdict on an upper limit of a figure: reproduced if its whole interval is within, partly if the
+    /// interval crosses the limit.
     pub(crate) fn on_bound(ours: &MetricEstimate, limit: f64) -> Self {
         let limit = limit + ROUNDING * limit.abs();
         if ours.high() <= limit {
@@ -78,8 +78,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict on what must hold at every point: at all of them reproduced, at two thirds partly. Of no point nothing
-    /// follows.
+    /// Returns the verdict on a statement for every point: reproduced if all hold, partly if two thirds do. Undecided
+    /// without points.
     pub const fn on_count(held: usize, of: usize) -> Self {
         if of == 0 {
             Self::NotComparable
@@ -92,14 +92,13 @@ impl Verdict {
         }
     }
 
-    /// The verdict on several figures that one statement gives: the worst of theirs.
+    /// Returns the verdict on a statement with several figures: the worst of them.
     pub fn worst_of_parts(parts: &[Self]) -> Self {
         parts.iter().copied().max().unwrap_or(Self::NotComparable)
     }
 
-    /// The verdict on a statement of several parts: all reproduced; partly where at least half of the parts
-    /// are reproduced or partly so. A part of which nothing follows is not held; where nothing follows of any, nothing does
-    /// of the whole.
+    /// Returns the verdict on a statement of several parts: reproduced if all are, partly if at least half are
+    /// reproduced or partly so. An undecided part does not hold; if all are undecided, so is the whole.
     pub fn of_parts(parts: &[Self]) -> Self {
         if parts.iter().all(|p| *p >= Self::NotComparable) {
             return Self::NotComparable;
@@ -115,19 +114,19 @@ impl Verdict {
     }
 }
 
-/// What stands beside a statement's figure: the like of [`PublishedValue`].
+/// The result for a statement's value, as in [`PublishedValue`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ClaimValue {
     /// A number, in the claim's unit.
     Number(f64),
-    /// Several, by name.
+    /// Several numbers by name.
     Named(Vec<(String, f64)>),
     /// A few words.
     Text(String),
 }
 
 impl ClaimValue {
-    /// For people, without the unit.
+    /// Returns the value as text for people, without the unit.
     pub fn to_text(&self) -> String {
         match self {
             Self::Number(value) => format_digits(*value),
@@ -141,7 +140,7 @@ impl ClaimValue {
         }
     }
 
-    /// No number that a file could not hold.
+    /// Removes numbers that a file cannot hold.
     fn into_finite(self) -> Option<Self> {
         let finite = match &self {
             Self::Number(value) => value.is_finite(),
@@ -180,23 +179,23 @@ impl Serialize for ClaimValue {
     }
 }
 
-/// A statement with what we found. Serialised, it is one object of `claims.json`.
+/// A statement with our result. Serialised, it is one object of `claims.json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct ClaimJudgement {
     /// The claim's name.
     pub id: String,
-    /// What the document says.
+    /// The published value.
     pub published: ClaimValue,
-    /// What we found: numbers in the claim's unit where the statement has numbers, else a few words; nothing
-    /// where there is nothing.
+    /// Our result: numbers in the claim's unit if the statement has numbers, otherwise a few words; `None` without a
+    /// result.
     pub ours: Option<ClaimValue>,
-    /// The lower end of the 95 % interval of our numbers, where it is known.
+    /// The lower end of the 95 % interval of our numbers, if known.
     pub low: Option<ClaimValue>,
     /// The upper end.
     pub high: Option<ClaimValue>,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, with numbers.
+    /// The reason, with numbers.
     pub reason: String,
 }
 
@@ -239,7 +238,7 @@ impl ClaimJudgement {
     }
 }
 
-/// What an evaluation found.
+/// The finding of an evaluation.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ClaimFinding {
     pub(crate) ours: ClaimValue,
@@ -249,41 +248,41 @@ pub(crate) struct ClaimFinding {
 }
 
 impl ClaimFinding {
-    /// A finding in words.
+    /// Creates a finding in words.
     pub(crate) fn from_words(ours: impl Into<String>, verdict: Verdict, reason: String) -> Self {
         Self { ours: ClaimValue::Text(ours.into()), interval: None, verdict, reason }
     }
 
-    /// A number with its interval.
+    /// Creates a finding of a number with its interval.
     pub(crate) fn from_estimate(ours: &MetricEstimate, verdict: Verdict, reason: String) -> Self {
         let interval = Some((ClaimValue::Number(ours.low()), ClaimValue::Number(ours.high())));
         Self { ours: ClaimValue::Number(ours.mean), interval, verdict, reason }
     }
 }
 
-/// Why nothing was found.
+/// The reason why there is no finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum FindingError {
-    /// The results are not there; the text says what to run.
+    /// The results are missing; the text names the studies to run.
     NotRun(String),
-    /// They are there, and say nothing; the text says why.
+    /// The results are undecided; the text explains it.
     NotComparable(String),
-    /// There is no study that would give them; the text says which it would be.
+    /// There is no study for it; the text describes it.
     NoStudy(String),
 }
 
-/// A number to three digits, or whole.
+/// Formats a number with three digits, or as an integer.
 pub(crate) fn format_digits(value: f64) -> String {
     let short = if value.abs() >= 1000.0 { format!("{value:.0}") } else { format!("{value:.2e}") };
     format_number(short.parse().unwrap_or(value) + 0.0)
 }
 
-/// A share in per cent.
+/// Formats a share in per cent.
 pub(crate) fn format_percent(share: f64) -> String {
     format!("{} %", format_digits(share * 100.0))
 }
 
-/// `0.48 s (0.44 to 0.52 s)`; shares in per cent where there is no unit.
+/// Formats as in `0.48 s (0.44 to 0.52 s)`; without a unit as shares in per cent.
 pub(crate) fn with_interval(e: &MetricEstimate, unit: &str) -> String {
     let text = |v: f64| if unit.is_empty() { format_digits(v * 100.0) } else { format_digits(v) };
     let unit = if unit.is_empty() { "%" } else { unit };
@@ -295,7 +294,7 @@ pub(crate) fn with_interval(e: &MetricEstimate, unit: &str) -> String {
     }
 }
 
-/// `0.25 (0.24 to 0.26)`: of what has no unit and is no share.
+/// Formats as in `0.25 (0.24 to 0.26)`: a number without a unit that is not a share.
 pub(crate) fn format_estimate(e: &MetricEstimate) -> String {
     if !e.is_known() {
         return format_digits(e.mean);
@@ -303,7 +302,7 @@ pub(crate) fn format_estimate(e: &MetricEstimate) -> String {
     format!("{} ({} to {})", format_digits(e.mean), format_digits(e.low()), format_digits(e.high()))
 }
 
-/// The same with a word for its sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
+/// Formats with a word for the sign: `0.48 s (0.44 to 0.52 s) more`, and `less` instead of a minus.
 pub(crate) fn with_word(e: &MetricEstimate, unit: &str, more: &str, less: &str) -> String {
     if e.mean < 0.0 {
         format!("{} {less}", with_interval(&e.scale_by(-1.0), unit))
@@ -312,13 +311,13 @@ pub(crate) fn with_word(e: &MetricEstimate, unit: &str, more: &str, less: &str) 
     }
 }
 
-/// What each part of a statement comes to, for the end of a reason.
+/// Lists the verdict on each part of a statement, for the end of a reason.
 pub(crate) fn part_by_part<'a>(parts: impl IntoIterator<Item = (&'a str, Verdict)>) -> String {
     let said: Vec<String> = parts.into_iter().map(|(name, v)| format!("{name}: {}", v.name())).collect();
     format!(" Part by part: {}.", said.join("; "))
 }
 
-/// How far our figure is from the published one, and what that is worth.
+/// Returns the deviation of our figure from the published one, with its verdict.
 pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str) -> (Verdict, String) {
     let delay = unit == "s";
     let verdict = Verdict::on_value(ours.mean, published, delay);
@@ -337,7 +336,7 @@ pub(crate) fn judge_deviation(ours: &MetricEstimate, published: f64, unit: &str)
         format!("{} % {side} the published {theirs}", format_number(rough))
     };
     let at = |v: f64| Verdict::on_value(v, published, delay);
-    // An interval may reach over a better verdict's figures and end on both sides in a worse one's.
+    // An interval may contain the values of a better verdict and end on both sides in a worse one.
     let reaches = || {
         [ours.low(), published.clamp(ours.low(), ours.high()), ours.high()].iter().any(|v| at(*v) != verdict)
     };

@@ -1,8 +1,8 @@
-//! Published statements, and how our results bear them out.
+//! Published statements, and their comparison with our results.
 //!
-//! The statements are data ([`data`], `claims.toml`); each is judged by a function of its own from the rows of
-//! runs ([`evaluate_claims`]). A verdict follows from rules (`docs/claims.md`, which says which of them were changed after
-//! the first comparison), and every reason is computed: it says with numbers why the verdict is what it is.
+//! The statements are data ([`data`], `claims.toml`). A function for each evaluates it from the rows of runs
+//! ([`evaluate_claims`]). Verdicts follow from rules; `docs/claims.md` lists them and their changes after the first
+//! comparison. Each reason is computed and explains the verdict with numbers.
 
 mod aaa;
 mod common;
@@ -32,9 +32,8 @@ pub use witness::add_ns2_series;
 use data::{Claim, ClaimKind};
 use results::VariantView;
 
-/// Judges every claim of which the results hold a study, at one variant ([`DEFAULT_VARIANT`] for the verdicts
-/// that count), in the order of the data. Other variants leave out what is said of the setting and of what was to
-/// be studied, which is not theirs.
+/// Evaluates every claim with a study in the results, at one variant, in the order of the data. The verdicts that count
+/// are those of [`DEFAULT_VARIANT`]. Other variants omit the claims on setting and scope, which do not depend on them.
 pub fn evaluate_claims(results: &RunResults, variant: &str) -> Vec<ClaimJudgement> {
     let of_rows = |c: &Claim| !matches!(c.kind, ClaimKind::Setup | ClaimKind::Scope);
     let concerned = |c: &&Claim| {
@@ -43,7 +42,7 @@ pub fn evaluate_claims(results: &RunResults, variant: &str) -> Vec<ClaimJudgemen
     data::claims().iter().filter(concerned).map(|c| judge_claim(c, results, variant)).collect()
 }
 
-/// Judges every claim of the data; those of which the results hold no study are "not run".
+/// Evaluates every claim of the data; claims without a study in the results are "not run".
 pub fn evaluate_all(results: &RunResults, variant: &str) -> Vec<ClaimJudgement> {
     data::claims().iter().map(|c| judge_claim(c, results, variant)).collect()
 }
@@ -63,7 +62,7 @@ fn judge_claim(claim: &Claim, results: &RunResults, variant: &str) -> ClaimJudge
     judge::ClaimJudgement::new(claim, found, &cautions)
 }
 
-/// The function that judges each claim, by the claim's name.
+/// Returns the function of each claim, by the claim's name.
 fn judge_functions() -> impl Iterator<Item = (&'static str, common::JudgeFunction)> {
     aaa::FUNCTIONS
         .into_iter()

@@ -1,8 +1,8 @@
-//! What claims are judged by: paired differences, ratios, the forms of curves.
+//! The measures of claims: paired differences, ratios, the forms of curves.
 //!
-//! Replications of the same index share their chance at every point of a study, so everything is computed for
-//! each replication first and the interval is over the replications that all points have: Student's, or for a document whose
-//! verdicts are robust that of order statistics.
+//! Replications of the same index share their random streams at every point of a study. Everything is therefore
+//! computed for each replication first. The interval is over the replications that all points have: Student's, or that
+//! of order statistics for a document with robust verdicts.
 
 use crate::judge::{ROUNDING, Verdict};
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use usher_observe::stats::robust::MedianEstimate;
 
 /// The level of every interval.
 pub(crate) const LEVEL: f64 = 0.95;
-/// How far from their mean values may be that are called constant, or from each other to be called alike.
+/// Tolerance for constant values around their mean, and for alike values.
 pub(crate) const ALIKE: f64 = 0.05;
-/// Of fewer values order statistics give no interval at [`LEVEL`].
+/// Minimum number of values for an interval of order statistics at [`LEVEL`].
 pub(crate) const FEWEST: usize = 6;
-/// Of fewer values nothing is told by their order: that from the smaller to the larger of two holds the median with 50 %
-/// confidence, and two agree by chance every second time.
+/// Minimum number of values for any conclusion from their order. The range of two values contains the median with 50 %
+/// confidence, and two values agree by chance every second time.
 pub(crate) const LEAST_ROBUST: usize = 3;
-/// Of fewer values there is no interval of a mean.
+/// Minimum number of values for an interval of a mean.
 const LEAST: usize = 2;
 
 /// A metric's values by replication.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct MetricValues {
     by_replication: BTreeMap<u32, f64>,
-    /// They are summed up by their median. What is computed of them is so, too.
+    /// True to sum up by the median; derived values inherit it.
     robust: bool,
 }
 
 impl MetricValues {
-    /// The same, to be summed up by their median where that is asked for.
+    /// Sets whether to sum up by the median.
     pub(crate) fn with_robust(self, robust: bool) -> Self {
         Self { robust, ..self }
     }
 
-    /// How many values an interval takes at least.
+    /// Returns the minimum number of values for an interval.
     pub(crate) const fn least_count(&self) -> usize {
         if self.robust { LEAST_ROBUST } else { LEAST }
     }
@@ -56,16 +56,16 @@ impl Deref for MetricValues {
     }
 }
 
-/// What values come to, and how far off it may be at [`LEVEL`].
+/// The mean or median of values, with its uncertainty at [`LEVEL`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct MetricEstimate {
-    /// Their mean; of robust ones their median.
+    /// Their mean, or the median of robust values.
     pub(crate) mean: f64,
-    /// How far below it the interval begins; infinite, for unknown, with fewer values than an interval takes.
+    /// Distance to the interval's lower end; infinite (unknown) with too few values.
     pub(crate) below: f64,
-    /// How far above it the interval ends; likewise.
+    /// Distance to the interval's upper end; infinite (unknown) with too few values.
     pub(crate) above: f64,
-    /// How many values it rests on.
+    /// Number of values.
     pub(crate) n: u32,
 }
 
@@ -76,18 +76,18 @@ impl MetricEstimate {
     pub(crate) fn high(&self) -> f64 {
         self.mean + self.above
     }
-    /// True where it has an interval.
+    /// True if it has an interval.
     pub(crate) fn is_known(&self) -> bool {
         self.below.is_finite() && self.above.is_finite()
     }
-    /// The same in another unit.
+    /// Converts it to another unit.
     pub(crate) fn scale_by(self, by: f64) -> Self {
         let (below, above) = if by < 0.0 { (self.above, self.below) } else { (self.below, self.above) };
         Self { mean: self.mean * by, below: below * by.abs(), above: above * by.abs(), ..self }
     }
-    /// The median of these values with the interval of its order statistics. Of fewer than [`FEWEST`] it is from the
-    /// smallest to the largest, and [`crate::results::VariantView::few_replications_note`] says with which confidence; of fewer than
-    /// [`LEAST_ROBUST`] there is none.
+    /// Returns the median of these values with the interval of its order statistics. With fewer than [`FEWEST`] values
+    /// it goes from the smallest to the largest, and [`crate::results::VariantView::few_replications_note`] states its
+    /// confidence. With fewer than [`LEAST_ROBUST`] there is none.
     fn from_order_statistics(values: &[f64]) -> Self {
         let median = MedianEstimate::from_values(values, LEVEL);
         let (low, high) = median.interval().unwrap_or_else(|| match values.len() {
@@ -107,7 +107,7 @@ impl From<usher_observe::MeanEstimate> for MetricEstimate {
     }
 }
 
-/// The mean with its interval, or the median where the values are robust.
+/// Returns the mean with its interval, or the median of robust values.
 pub(crate) fn estimate_mean(values: &MetricValues) -> MetricEstimate {
     let list: Vec<f64> = values.values().copied().collect();
     if values.robust {
@@ -117,7 +117,7 @@ pub(crate) fn estimate_mean(values: &MetricValues) -> MetricEstimate {
     }
 }
 
-/// The sum of these values with these weights, by the replications that all have.
+/// Returns the weighted sum of these values over their common replications.
 pub(crate) fn weighted_sum(terms: &[(f64, &MetricValues)]) -> MetricValues {
     let Some(((_, first), rest)) = terms.split_first() else { return MetricValues::default() };
     let common = first.keys().filter(|r| rest.iter().all(|(_, v)| v.contains_key(r)));
@@ -125,15 +125,16 @@ pub(crate) fn weighted_sum(terms: &[(f64, &MetricValues)]) -> MetricValues {
     sums.with_robust(terms.iter().any(|(_, v)| v.robust))
 }
 
-/// `a - b`, by replication.
+/// Returns `a - b` by replication.
 pub(crate) fn subtract_values(a: &MetricValues, b: &MetricValues) -> MetricValues {
     weighted_sum(&[(1.0, a), (-1.0, b)])
 }
 
-/// What a metric gains from one place of an axis to another. Places of unlike difficulty have unlike numbers of
-/// replications, and the common ones would be those of the easier place only: then all of each count, and the
-/// interval is Welch's, which is too wide, if anything, for places that share their chance. Robust values are paired:
-/// their replications do not stop early.
+/// Returns the gain of a metric from one place of an axis to another.
+///
+/// Places of different difficulty have different numbers of replications, and the common ones would be those of the
+/// easier place. All replications of each therefore count, with Welch's interval, which is if anything too wide for
+/// shared random streams. Robust values are paired: their replications do not stop early.
 pub(crate) fn estimate_gain(from: &MetricValues, to: &MetricValues) -> MetricEstimate {
     if from.robust || from.keys().eq(to.keys()) {
         return estimate_mean(&subtract_values(to, from));
@@ -142,27 +143,27 @@ pub(crate) fn estimate_gain(from: &MetricValues, to: &MetricValues) -> MetricEst
     stats::welch_difference(&moments(from), &moments(to), LEVEL).into()
 }
 
-/// The ratio of means `a / b` over common replications, with its interval by the delta method.
+/// Returns the ratio of means `a / b` over common replications, with its interval by the delta method.
 pub(crate) fn estimate_ratio(a: &MetricValues, b: &MetricValues) -> MetricEstimate {
     let pairs = a.iter().filter_map(|(r, va)| b.get(r).map(|vb| (*va, *vb)));
     let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
     stats::ratio_of_means(&b, &a, LEVEL).into()
 }
 
-/// `1 - a / b`: what `a` saves of `b`.
+/// Returns `1 - a / b`: the saving of `a` compared with `b`.
 pub(crate) fn estimate_saving(a: &MetricValues, b: &MetricValues) -> MetricEstimate {
     let left = estimate_ratio(a, b).scale_by(-1.0);
     MetricEstimate { mean: 1.0 + left.mean, ..left }
 }
 
-/// Whether so many independent trials tell a chance from none: where 3.5 standard errors of the number that it gives
-/// are fewer than that number. Of fewer trials a share of zero is no evidence of a small chance.
+/// True if this number of independent trials can distinguish a probability from zero: its expected count exceeds 3.5 of
+/// its standard errors. With fewer trials a share of zero is no evidence of a small probability.
 pub(crate) fn can_resolve(chance: f64, trials: f64) -> bool {
     let expected = chance * trials;
     expected > ERRORS * (expected * (1.0 - chance)).sqrt()
 }
 
-/// Which side of zero an interval lies on.
+/// The side of zero that an interval lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IntervalSide {
     Below,
@@ -170,7 +171,7 @@ pub(crate) enum IntervalSide {
     Above,
 }
 
-/// The side of zero on which all of the interval lies.
+/// Returns the side of zero with the whole interval.
 pub(crate) fn interval_side(e: &MetricEstimate) -> IntervalSide {
     if e.low() > 0.0 {
         IntervalSide::Above
@@ -181,7 +182,7 @@ pub(crate) fn interval_side(e: &MetricEstimate) -> IntervalSide {
     }
 }
 
-/// A metric over an axis, by ascending place on it.
+/// A metric over an axis, in ascending order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct MetricCurve(pub(crate) Vec<(f64, MetricValues)>);
 
@@ -190,47 +191,47 @@ impl MetricCurve {
         self.0.iter().find(|(at, _)| (at - x).abs() < 1e-9).map(|(_, v)| v)
     }
 
-    /// `self - other`, where both have a point.
+    /// Returns `self - other` at their common points.
     pub(crate) fn subtract_curve(&self, other: &Self) -> Self {
         let both = self.0.iter().filter_map(|(x, a)| Some((*x, subtract_values(a, other.values_at(*x)?))));
         Self(both.collect())
     }
 
-    /// The points that `other` has too.
+    /// Returns the points that `other` has too.
     pub(crate) fn common_points(&self, other: &Self) -> Self {
         Self(self.0.iter().filter(|(x, _)| other.values_at(*x).is_some()).cloned().collect())
     }
 
-    /// The points from a place on.
+    /// Returns the points from a place on.
     pub(crate) fn points_from(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x >= place - 1e-9);
         self
     }
 
-    /// The points beyond a place.
+    /// Returns the points beyond a place.
     pub(crate) fn points_beyond(mut self, place: f64) -> Self {
         self.0.retain(|(x, _)| *x > place + 1e-9);
         self
     }
 
-    /// The same upside down.
+    /// Returns the negated curve.
     pub(crate) fn negate(&self) -> Self {
         Self(self.0.iter().map(|(x, v)| (*x, weighted_sum(&[(-1.0, v)]))).collect())
     }
 
-    /// Each point's estimate.
+    /// Returns each point's estimate.
     pub(crate) fn estimates(&self) -> Vec<(f64, MetricEstimate)> {
         self.0.iter().map(|(x, v)| (*x, estimate_mean(v))).collect()
     }
 
-    /// The mean over the points, by replication.
+    /// Returns the mean over the points, by replication.
     pub(crate) fn mean_over_points(&self) -> MetricValues {
         let share = 1.0 / self.0.len() as f64;
         weighted_sum(&self.0.iter().map(|(_, v)| (share, v)).collect::<Vec<_>>())
     }
 }
 
-/// On which side of zero a curve's points lie.
+/// The sides of zero of a curve's points.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SideCounts {
     pub(crate) above: usize,
@@ -238,7 +239,7 @@ pub(crate) struct SideCounts {
     pub(crate) below: usize,
 }
 
-/// Counts the sides on which these lie.
+/// Counts the sides of these estimates.
 pub(crate) fn count_sides<'a>(estimates: impl IntoIterator<Item = &'a MetricEstimate>) -> SideCounts {
     let mut sides = SideCounts::default();
     for e in estimates {
@@ -251,16 +252,16 @@ pub(crate) fn count_sides<'a>(estimates: impl IntoIterator<Item = &'a MetricEsti
     sides
 }
 
-/// Whether a curve rises.
+/// The rise of a curve.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CurveRise {
-    /// How the steps from point to point lie.
+    /// The sides of the steps from point to point.
     pub(crate) steps: SideCounts,
     /// From the first point to the last.
     pub(crate) total_gain: MetricEstimate,
 }
 
-/// The steps of a curve and its whole rise; `None` with fewer than two points.
+/// Measures the steps of a curve and its total rise; `None` with fewer than two points.
 pub(crate) fn measure_rise(curve: &MetricCurve) -> Option<CurveRise> {
     let [(_, first), .., (_, last)] = &curve.0[..] else { return None };
     let steps: Vec<MetricEstimate> = curve.0.windows(2).map(|w| estimate_gain(&w[0].1, &w[1].1)).collect();
@@ -268,8 +269,8 @@ pub(crate) fn measure_rise(curve: &MetricCurve) -> Option<CurveRise> {
 }
 
 impl CurveRise {
-    /// Monotone: the whole rises, and no step falls. Partly: the whole rises, and of the steps that are
-    /// sure at least two thirds do.
+    /// Returns the verdict on a monotone rise: the whole rises and no step falls. Partly if the whole rises and at
+    /// least two thirds of the sure steps do.
     pub(crate) fn verdict(&self) -> Verdict {
         let sure = self.steps.above + self.steps.below;
         match interval_side(&self.total_gain) {
@@ -280,7 +281,7 @@ impl CurveRise {
     }
 }
 
-/// Whether a curve bends upwards.
+/// The bend of a curve.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CurveBend {
     /// The least-squares slope over the lower half of the points, for each unit of the axis.
@@ -306,7 +307,7 @@ pub(crate) fn measure_bend(curve: &MetricCurve) -> Option<CurveBend> {
     })
 }
 
-/// The least-squares slope, by replication.
+/// Returns the least-squares slope by replication.
 fn fit_slope(points: &[(f64, MetricValues)]) -> MetricValues {
     let centre = points.iter().map(|(x, _)| x).sum::<f64>() / points.len() as f64;
     let spread: f64 = points.iter().map(|(x, _)| (x - centre) * (x - centre)).sum();
@@ -314,7 +315,8 @@ fn fit_slope(points: &[(f64, MetricValues)]) -> MetricValues {
 }
 
 impl CurveBend {
-    /// Convex and rising: the upper half is surely steeper, and rises. Partly where it is steeper in the mean.
+    /// Returns the verdict on a convex rise: the upper half is surely steeper and rises. Partly if it is steeper in the
+    /// mean.
     pub(crate) fn verdict(&self) -> Verdict {
         if self.upper.mean <= 0.0 || self.change.mean <= 0.0 {
             Verdict::Differs
@@ -326,20 +328,20 @@ impl CurveBend {
     }
 }
 
-/// How far a curve's points are from their mean.
+/// The deviations of a curve's points from their mean.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CurveLevel {
     /// The mean of the points.
     pub(crate) mean: f64,
-    /// The largest share by which a point's mean is off, with its place.
+    /// The largest relative deviation of a point's mean, with its place.
     pub(crate) worst: f64,
     pub(crate) worst_x: f64,
-    /// How many points are within [`ALIKE`] of the mean.
+    /// Number of points within [`ALIKE`] of the mean.
     pub(crate) points_within: usize,
     pub(crate) point_count: usize,
 }
 
-/// Holds a curve against its own mean; `None` with fewer than two points.
+/// Compares a curve with its own mean; `None` with fewer than two points.
 pub(crate) fn measure_level(curve: &MetricCurve) -> Option<CurveLevel> {
     let means: Vec<(f64, f64)> = curve.estimates().iter().map(|(x, e)| (*x, e.mean)).collect();
     if means.len() < 2 {
@@ -359,26 +361,26 @@ pub(crate) fn measure_level(curve: &MetricCurve) -> Option<CurveLevel> {
 }
 
 impl CurveLevel {
-    /// Constant: every point within 5 % of the mean; partly, two thirds of them.
+    /// Returns the verdict on a constant curve: every point within 5 % of the mean; partly if two thirds are.
     pub(crate) fn verdict(&self) -> Verdict {
         Verdict::on_count(self.points_within, self.point_count)
     }
 }
 
-/// How many standard errors a share may be from the one that a formula gives.
+/// Tolerance of a share around a formula's value, in standard errors.
 pub(crate) const ERRORS: f64 = 3.5;
 
-/// Whether a share of so many independent trials is what a formula gives, but for chance.
+/// True if a share of this number of independent trials agrees with a formula within its statistical error.
 pub(crate) fn agrees_with_formula(share: f64, formula: f64, trials: f64) -> bool {
     (share - formula).abs() <= ERRORS * (formula * (1.0 - formula) / trials).sqrt() + ROUNDING
 }
 
-/// Where a curve is highest.
+/// The peak of a curve.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CurvePeak {
     /// The place of its highest point.
     pub(crate) peak_x: f64,
-    /// The places next to that; at an end, the end itself.
+    /// The neighbours of that place; at an end, the end itself.
     pub(crate) between: (f64, f64),
     /// The highest point less the first.
     pub(crate) rise: MetricEstimate,
@@ -386,7 +388,7 @@ pub(crate) struct CurvePeak {
     pub(crate) fall: MetricEstimate,
 }
 
-/// The highest point of a curve, and how far it rises to that and falls from it; `None` for a curve without points.
+/// Returns the highest point of a curve, with the rise to it and the fall from it; `None` without points.
 pub(crate) fn find_peak(curve: &MetricCurve) -> Option<CurvePeak> {
     let means = curve.estimates();
     let (i, (at, _)) = means.iter().enumerate().max_by(|a, b| a.1.1.mean.total_cmp(&b.1.1.mean))?;
@@ -397,7 +399,7 @@ pub(crate) fn find_peak(curve: &MetricCurve) -> Option<CurvePeak> {
 }
 
 impl CurvePeak {
-    /// Rises and falls again: surely both. Partly where it does in the mean.
+    /// Returns the verdict on a rise and a fall: surely both; partly if both in the mean.
     pub(crate) fn verdict(&self) -> Verdict {
         let [rise, fall] = [&self.rise, &self.fall].map(|e| (interval_side(e), e.mean > 0.0));
         match (rise, fall) {
@@ -407,26 +409,26 @@ impl CurvePeak {
         }
     }
 
-    /// Whether it is where a document has it, as finely as the axis can tell.
+    /// True if the peak is at the document's place, within the resolution of the axis.
     pub(crate) fn is_near(&self, place: f64) -> bool {
         (self.between.0..=self.between.1).contains(&place)
     }
 }
 
-/// How a delay stands to the one that it is compared with.
+/// The comparison of two delays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DelayComparison {
-    /// Within [`ALIKE`] of it in the mean, however narrow the interval.
+    /// Within [`ALIKE`] in the mean, for any interval.
     Alike,
     /// Shorter by more than that, and surely shorter.
     Faster,
     /// Longer by more than that, and surely longer.
     Slower,
-    /// Off by more than that in the mean, and the interval holds zero.
+    /// Different by more than that in the mean, with an interval that contains zero.
     Unsure,
 }
 
-/// How a delay stands that is longer by this share than the other.
+/// Compares two delays by their relative difference.
 pub(crate) fn compare_delays(change: &MetricEstimate) -> DelayComparison {
     if change.mean.abs() <= ALIKE + ROUNDING {
         return DelayComparison::Alike;
@@ -438,20 +440,20 @@ pub(crate) fn compare_delays(change: &MetricEstimate) -> DelayComparison {
     }
 }
 
-/// Up to where two delays are alike, and what follows.
+/// The point up to which two delays are alike, and the order beyond it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum DelayCrossover {
-    /// Alike up to the one point, and faster from the next on for good.
+    /// Alike up to one point, and faster from the next on.
     Between { before: f64, after: f64 },
     /// Faster from the first point on.
     First(f64),
-    /// Alike everywhere, or not faster for good.
+    /// Alike everywhere, or not permanently faster.
     Nowhere,
-    /// Points where the difference is unsure stand in the way, and nothing else.
+    /// Undecided only because some points are unsure.
     Unsure,
 }
 
-/// The crossover of a curve of shares by which one delay is longer than the other.
+/// Finds the crossover in a curve of relative differences between two delays.
 pub(crate) fn find_crossover(changes: &[(f64, MetricEstimate)]) -> DelayCrossover {
     let alike = changes.iter().take_while(|(_, e)| compare_delays(e) == DelayComparison::Alike).count();
     let rest = &changes[alike..];
@@ -468,8 +470,7 @@ pub(crate) fn find_crossover(changes: &[(f64, MetricEstimate)]) -> DelayCrossove
     }
 }
 
-/// Where the mean of a difference passes through zero for the last time, upwards: between the points on both
-/// sides, by a straight line.
+/// Returns the last upward zero crossing of the mean difference, by linear interpolation between the points around it.
 pub(crate) fn find_zero_crossing(difference: &MetricCurve) -> Option<f64> {
     let estimates = difference.estimates();
     estimates.windows(2).rev().find_map(|w| {
@@ -522,9 +523,9 @@ mod tests {
         let gained = estimate_gain(&few, &test_values(&[4.0, 6.0, 8.0, 10.0]));
         assert_close(gained.mean, 5.0);
         assert!((gained.below - 2.872 * 1.632_993).abs() < 0.01, "{}", gained.below);
-        // Like numbers are pairs: 3 and 3, without any spread.
+        // Equal numbers are paired: 3 and 3, without any spread.
         assert_close(estimate_gain(&few, &test_values(&[4.0, 6.0])).above, 0.0);
-        // The first three of many happen to lie far apart: by themselves they tell nothing.
+        // The first three values happen to lie far apart: alone they show nothing.
         let many: Vec<f64> = [1.0, 2.9, 1.2].into_iter().chain([2.0, 2.1, 1.9].repeat(6)).collect();
         let rising = test_curve(&[(0.0, &[1.0, 1.0, 1.1]), (1.0, &many)]);
         assert_eq!(measure_rise(&rising).unwrap().verdict(), Verdict::Reproduced);
@@ -581,7 +582,7 @@ mod tests {
         assert_eq!((bent.worst_x, bent.points_within, bent.verdict()), (3.0, 1, Verdict::Differs));
     }
 
-    /// The same means with wide intervals and with narrow ones: what is alike stays so.
+    /// The same means with wide and with narrow intervals: alike stays alike.
     #[test]
     fn a_crossover_does_not_move_with_the_number_of_replications() {
         let with = |half_width: f64, means: &[f64]| -> Vec<(f64, MetricEstimate)> {
@@ -623,7 +624,7 @@ mod tests {
         assert!(agrees_with_formula(1.0, 1.0, 10.0) && !agrees_with_formula(0.9999, 1.0, 10.0));
     }
 
-    /// 12.25 are 3.5 times their own root: fewer expected among many are not told from none.
+    /// 12.25 is 3.5 times its own root: fewer expected events cannot be distinguished from none.
     #[test]
     fn a_small_chance_takes_many_trials_to_be_told_from_none() {
         assert!(can_resolve(1e-3, 12_300.0) && !can_resolve(1e-3, 12_200.0));

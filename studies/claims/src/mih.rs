@@ -1,4 +1,5 @@
-//! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on MIH messages, a function each.
+//! The claims of "Performance Evaluation of L3 Transport Protocols for IEEE 802.21" on MIH messages, one function for
+//! each.
 
 pub(crate) mod open;
 mod tcp;
@@ -10,7 +11,7 @@ use crate::judge::{FindingError, with_word};
 use crate::measure::{MetricCurve, MetricEstimate, MetricValues};
 use crate::results::{CurveSelector, VariantView};
 
-/// Each claim's function.
+/// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 16] = [
     ("mih.setup", judge_setup),
     ("mih.udp.delay", udp::judge_delay),
@@ -31,15 +32,15 @@ pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 16] = [
 ];
 
 const LOSS: &str = "loss";
-/// What is sent, as the axis `message` has it.
+/// The values of the axis `message`.
 const MESSAGES: [&str; 2] = ["indication", "request"];
 /// The axis `ack` with MIH acknowledgements, and without.
 const WITH: (&str, &str) = ("ack", "with");
 const WITHOUT: (&str, &str) = ("ack", "without");
-/// The link whose load and throughput are looked at: all that the mobile node and its point of service send passes it.
+/// The link for load and throughput: all traffic of the mobile node and its point of service passes it.
 const LINK: &str = "access";
 
-/// A metric of a study over loss.
+/// Returns a metric of a study over loss.
 fn over_loss(
     view: &VariantView<'_>,
     study: &str,
@@ -49,7 +50,7 @@ fn over_loss(
     view.curve(CurveSelector { study, metric, x: LOSS, fixed_axes: at })
 }
 
-/// A metric of a study at one loss.
+/// Returns a metric of a study at one loss.
 fn at_loss(
     view: &VariantView<'_>,
     study: &str,
@@ -60,7 +61,7 @@ fn at_loss(
     view.values_at(CurveSelector { study, metric, x: LOSS, fixed_axes: at }, loss)
 }
 
-/// The seconds of a value such as `0.3 s` or `300 ms`.
+/// Returns the seconds of a value such as `0.3 s` or `300 ms`.
 fn parse_seconds(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ')?;
     let number: f64 = number.parse().ok()?;
@@ -81,10 +82,10 @@ fn judge_setup(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(found)
 }
 
-/// The study of what it is to give a transaction up, and its axis.
+/// The study of transaction timeouts, and its axis.
 const TRANSACTION: (&str, &str) = ("mih-transaction", "timeout");
 
-/// A sentence on what a timeout of a transaction, which the document does not have, would come to.
+/// Returns a sentence on the effect of a transaction timeout, which the document does not have.
 fn without_timeout(view: &VariantView<'_>) -> String {
     let (study, axis) = TRANSACTION;
     let (mut most, mut at) = (None::<MetricEstimate>, String::new());

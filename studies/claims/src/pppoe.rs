@@ -1,5 +1,6 @@
-//! The claims of "Implementation and Evaluation of Authorized Access LAN Sockets Using PPPoE", a function each. Read from what
-//! `benches/peers/pppoe-rate` measured on the machine (`pppoe-rate`, `pppoe-cpu`, `pppoe-ident`), and from simulated studies.
+//! The claims of "Implementation and Evaluation of Authorized Access LAN Sockets Using PPPoE", one function for each.
+//! Read from the measurements of `benches/peers/pppoe-rate` on the machine (`pppoe-rate`, `pppoe-cpu`, `pppoe-ident`),
+//! and from simulated studies.
 
 use crate::common::{FindingResult, JudgeFunction, judge_configuration};
 use crate::data::Claim;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 mod octets;
 
-/// Each claim's function.
+/// The function of each claim.
 pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 14] = [
     ("pppoe.setup", judge_setup),
     ("pppoe.rate.line", judge_line),
@@ -34,11 +35,12 @@ pub(crate) const FUNCTIONS: [(&str, JudgeFunction); 14] = [
 const RATE: &str = "pppoe-rate";
 const CPU: &str = "pppoe-cpu";
 const IDENT: &str = "pppoe-ident";
-/// The largest rate by the clock. The paper's is by the processor's time, of which today's kernels count idle time exactly and the rest by
-/// samples: their sum falls short of the clock, and a rate by it is too high.
+/// The maximum rate by wall-clock time. The paper's is by processor time. Current kernels count idle time exactly and
+/// the rest by samples, so their sum is less than wall-clock time, and a rate by it is too high.
 const MOST: &str = "rate.by_clock_kB_s";
 const BY_PROCESSOR: &str = "rate.max_kB_s";
-/// The share of a processor that the concentrator's own threads took, the kernel's among them; beside it the paper's.
+/// The processor share of the concentrator's own threads, including their kernel time; the paper's is reported beside
+/// it.
 const USAGE: &str = "cpu.threads";
 const BY_SAMPLES: &str = "cpu.usage";
 /// The paper's kernel mode: packets of sessions stay in the kernel.
@@ -46,10 +48,10 @@ const KERNEL: &str = "ebpf";
 const ROUTER: &str = "router";
 const USER: &str = "user";
 const PROCESSORS: [&str; 3] = ["100 %", "55 %", "23 %"];
-/// What an interval of rates may be away from no change and still be no change.
+/// Tolerance of an interval of rates for "no change".
 const UNCHANGED: f64 = 0.01;
 
-/// What was measured at each point of a study, by its axes in their order.
+/// The measurements at each point of a study, by its axes in order.
 struct PointResults {
     study: &'static str,
     all: BTreeMap<String, ValuesByMetric>,
@@ -83,7 +85,7 @@ impl PointResults {
     fn mean_value(&self, at: &[&str], metric: &str) -> Result<f64, FindingError> {
         Ok(estimate_mean(self.get(at, metric)?).mean)
     }
-    /// One point's values by another's, of the same rounds.
+    /// Returns the ratio of two points' values by round.
     fn ratio_of_points(
         &self,
         at: &[&str],
@@ -107,7 +109,7 @@ const fn verdict_if(holds: bool) -> Verdict {
     if holds { Verdict::Reproduced } else { Verdict::Differs }
 }
 
-/// A finding of several parts.
+/// Returns a finding of several parts.
 fn of_parts(ours: String, said: &str, parts: &[(String, Verdict)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, verdict)| *verdict).collect();
     let named = part_by_part(parts.iter().map(|(name, verdict)| (name.as_str(), *verdict)));
@@ -334,7 +336,7 @@ fn judge_future_work(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_words("both studied", Verdict::Reproduced, reason))
 }
 
-/// Answers by IDENT in the two modes with sessions, and what is said of them.
+/// Evaluates the IDENT responses in the two modes with sessions.
 fn judge_answers(
     view: &VariantView<'_>,
     ident: &str,

@@ -12,7 +12,7 @@ use usher_scenario::{VARIANT, metrics};
 /// The variant of the documented defaults; also that of rows without the axis.
 pub const DEFAULT_VARIANT: &str = usher_scenario::DEFAULT;
 
-/// What runs gave, of one study or of several.
+/// The results of one study or of several.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunResults {
     summaries: Vec<MetricSummary>,
@@ -22,18 +22,18 @@ pub struct RunResults {
 }
 
 impl RunResults {
-    /// Gathers rows, in any order.
+    /// Collects rows in any order.
     pub fn new(rows: &[ResultRow]) -> Self {
         Self { summaries: summarise_rows(rows, LEVEL), ..Self::default() }
     }
 
-    /// Says how a study is set up.
+    /// Sets the configuration of a study.
     pub fn set_up(&mut self, study: &str, setup: StudySetup) {
         self.setups.insert(study.to_owned(), setup);
     }
 
-    /// Says in a sentence that a study was run at other settings than its own ("aaa-hol was run with
-    /// workload.arrivals.rate=9 /s."): no verdict follows from it at the default variant.
+    /// Excludes a study that was run with changed settings from verdicts at the default variant, with a sentence
+    /// ("aaa-hol was run with workload.arrivals.rate=9 /s.").
     pub fn exclude_study(&mut self, study: &str, sentence: &str) {
         self.excluded_studies.insert(study.to_owned(), sentence.to_owned());
     }
@@ -43,12 +43,12 @@ impl RunResults {
         self.cautions.entry(study.to_owned()).or_default().push(sentence.to_owned());
     }
 
-    /// True where there are rows of this study.
+    /// True if there are rows of this study.
     pub fn has_study(&self, study: &str) -> bool {
         self.summaries.iter().any(|s| &*s.study == study)
     }
 
-    /// The variants that rows have, in order of first appearance, the default left out.
+    /// Returns the variants in the rows, in order of first appearance, without the default.
     pub fn variants(&self) -> Vec<String> {
         let mut variants: Vec<String> = Vec::new();
         for name in self.summaries.iter().filter_map(|s| s.point.get(VARIANT)) {
@@ -59,7 +59,7 @@ impl RunResults {
         variants
     }
 
-    /// The sentences to add for a claim's studies.
+    /// Returns the sentences to add for a claim's studies.
     pub(crate) fn claim_cautions(&self, claim: &Claim) -> Vec<&str> {
         let of = |study: &String| self.cautions.get(study).into_iter().flatten();
         claim.studies.iter().flat_map(of).map(String::as_str).collect()
@@ -70,23 +70,23 @@ impl RunResults {
 pub(crate) struct VariantView<'a> {
     results: &'a RunResults,
     variant: &'a str,
-    /// Values are summed up by their median.
+    /// True to sum up values by their median.
     robust: bool,
 }
 
-/// Which points belong to a curve.
+/// Selects the points of a curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CurveSelector<'a> {
     pub(crate) study: &'a str,
     pub(crate) metric: &'a str,
-    /// The axis that the curve runs along; its values begin with a number.
+    /// The axis of the curve; its values begin with a number.
     pub(crate) x: &'a str,
-    /// Axes, and the values that they must have.
+    /// Axes with their required values.
     pub(crate) fixed_axes: &'a [(&'a str, &'a str)],
 }
 
 impl CurveSelector<'_> {
-    /// `protocol = Diameter/TCP, nodes = 9`.
+    /// Formats the fixed axes: `protocol = Diameter/TCP, nodes = 9`.
     fn describe_axes(&self) -> String {
         self.fixed_axes.iter().map(|(axis, value)| format!("{axis} = {value}")).collect::<Vec<_>>().join(", ")
     }
@@ -95,7 +95,7 @@ impl CurveSelector<'_> {
 /// Values by metric.
 pub(crate) type ValuesByMetric = BTreeMap<String, MetricValues>;
 
-/// An axis that is held at its default, where a study has it.
+/// An axis that stays at its default if a study has it.
 const FIXED_AXES: [(&str, &str); 1] = [("method", "eap-md5")];
 
 impl<'a> VariantView<'a> {
@@ -107,8 +107,9 @@ impl<'a> VariantView<'a> {
         summary.values.iter().copied().collect::<MetricValues>().with_robust(self.robust)
     }
 
-    /// A sentence where the intervals of order statistics are of fewer replications than they take: that from the
-    /// smallest of n values to the largest holds the median unless all lie on one side of it. Of two there is none.
+    /// Returns a sentence if intervals of order statistics have too few replications. The interval from the smallest to
+    /// the largest of n values contains the median unless all values lie on one side of it. With two values there is
+    /// none.
     pub(crate) fn few_replications_note(&self, claim: &Claim) -> Option<String> {
         let own = |s: &&MetricSummary| {
             claim.studies.iter().any(|name| **name == *s.study) && self.at_variant(&s.point)
@@ -130,17 +131,17 @@ impl<'a> VariantView<'a> {
         point.get(VARIANT).unwrap_or(DEFAULT_VARIANT) == self.variant
     }
 
-    /// True where there are rows of this study at this variant.
+    /// True if there are rows of this study at this variant.
     pub(crate) fn has_study(&self, study: &str) -> bool {
         self.results.summaries.iter().any(|s| &*s.study == study && self.at_variant(&s.point))
     }
 
-    /// How a study is set up.
+    /// Returns the configuration of a study.
     pub(crate) fn study_setup(&self, study: &str) -> Option<&'a StudySetup> {
         self.results.setups.get(study)
     }
 
-    /// The values of an axis that a study's rows have, by the number that they begin with.
+    /// Returns the values of an axis in a study's rows, ascending by their leading number.
     pub(crate) fn axis_values(&self, study: &str, axis: &str) -> Vec<&'a str> {
         let own = self.results.summaries.iter().filter(|s| &*s.study == study && self.at_variant(&s.point));
         let mut values: Vec<&str> = Vec::new();
@@ -155,8 +156,8 @@ impl<'a> VariantView<'a> {
         values
     }
 
-    /// What was measured of each choice on some axes (`0.1 s, 4`), for each combination of the other axes' values, in the
-    /// order of the rows.
+    /// Returns the measurements of each choice on some axes (`0.1 s, 4`), for each combination of the other axes'
+    /// values, in the order of the rows.
     pub(crate) fn measured_choices(
         &self,
         study: &str,
@@ -182,8 +183,8 @@ impl<'a> VariantView<'a> {
         places
     }
 
-    /// Refuses a study that was run at other settings than its own: a verdict is of the defaults. Other variants are
-    /// of other settings anyhow.
+    /// Rejects a study that was run with changed settings, because verdicts refer to the defaults. Other variants have
+    /// other settings anyway.
     pub(crate) fn at_defaults(&self, study: &str) -> Result<(), FindingError> {
         match self.results.excluded_studies.get(study) {
             Some(sentence) if self.variant == DEFAULT_VARIANT => {
@@ -193,7 +194,7 @@ impl<'a> VariantView<'a> {
         }
     }
 
-    /// The summaries of these points, of all metrics, with their places.
+    /// Returns the summaries of these points, of all metrics, with their places.
     fn matching_summaries<'c>(
         &'c self,
         choice: CurveSelector<'c>,
@@ -208,8 +209,8 @@ impl<'a> VariantView<'a> {
         self.results.summaries.iter().filter(own).filter_map(place)
     }
 
-    /// The curve of these points. Where several points have the same place (a study with a further axis), the
-    /// first in the order of the rows is taken: an axis's first value is its default.
+    /// Returns the curve of these points. If several points have the same place (a study with a further axis), it uses
+    /// the first in the order of the rows: an axis's first value is its default.
     pub(crate) fn curve(&self, choice: CurveSelector<'_>) -> Result<MetricCurve, FindingError> {
         let CurveSelector { study, metric, .. } = choice;
         debug_assert!(metrics::is_declared(metric), "{metric} is no metric");
@@ -235,7 +236,7 @@ impl<'a> VariantView<'a> {
         Ok(MetricCurve(points))
     }
 
-    /// The values at one place of a curve.
+    /// Returns the values at one place of a curve.
     pub(crate) fn values_at(
         &self,
         choice: CurveSelector<'_>,
@@ -259,7 +260,7 @@ impl<'a> VariantView<'a> {
         )))
     }
 
-    /// Why there is nothing of a study.
+    /// Returns the error for a study without results.
     pub(crate) fn missing_study(&self, study: &str) -> FindingError {
         FindingError::NotRun(format!("{study}{} was not run: usher study run {study}.", self.in_variant()))
     }
@@ -269,7 +270,7 @@ impl<'a> VariantView<'a> {
     }
 }
 
-/// The number that a value begins with: 5 of `5 %`.
+/// Returns the leading number of a value: 5 of `5 %`.
 pub(crate) fn leading_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.trim_end_matches('%').parse().ok()
 }

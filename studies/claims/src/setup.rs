@@ -1,4 +1,4 @@
-//! How a study is set up, as far as claims ask.
+//! The configuration of a study, as far as claims need it.
 
 mod access;
 mod handover;
@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use usher_observe::manifest::ManifestFact;
 use usher_scenario::{DEFAULT, StudyPlan, VARIANT};
 
-/// What a study configures, for the statement on its setting.
+/// The configuration of a study, for the statement on its setting.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StudySetup {
-    /// Of authentications: the way from the stations to their AAA server.
+    /// Authentications: the path from the stations to their AAA server.
     Access(AccessSetup),
-    /// Of MIH messages and handovers: what is not as the document states.
+    /// MIH messages and handovers: the deviations from the document.
     Listed(Vec<String>),
 }
 
-/// The fact that holds the list.
+/// The manifest fact with the list.
 const LISTED: &str = "setup.otherwise";
-/// Between the parts of the list.
+/// The separator of the list.
 const BETWEEN: &str = "; ";
 
 impl StudySetup {
-    /// Reads it from a plan; `None` where no statement is on a study of its kind.
+    /// Returns the configuration from a plan; `None` if no statement covers this kind of study.
     pub fn from_plan(plan: &StudyPlan) -> Option<Self> {
         let default =
             |p: &&usher_scenario::PlanPoint| p.axis_setting(VARIANT).is_none_or(|s| s.text == DEFAULT);
@@ -37,7 +37,7 @@ impl StudySetup {
         access.map(Self::Access).or_else(|| listed().map(Self::Listed))
     }
 
-    /// As facts for the manifest of a run.
+    /// Returns facts for the manifest of a run.
     pub fn to_facts(&self) -> Vec<(String, ManifestFact)> {
         match self {
             Self::Access(access) => access.to_facts().into(),
@@ -45,7 +45,7 @@ impl StudySetup {
         }
     }
 
-    /// Reads it from the facts of a manifest; `None` where they lack it.
+    /// Returns the configuration from a manifest's facts; `None` if they lack it.
     pub fn from_facts(facts: &BTreeMap<String, ManifestFact>) -> Option<Self> {
         if let Some(ManifestFact::Text(list)) = facts.get(LISTED) {
             let parts = list.split(BETWEEN).filter(|part| !part.is_empty());
@@ -54,7 +54,7 @@ impl StudySetup {
         AccessSetup::from_facts(facts).map(Self::Access)
     }
 
-    /// What is not as stated.
+    /// Returns the deviations from the document.
     pub(crate) fn deviations(&self) -> Vec<String> {
         match self {
             Self::Access(access) => access.deviations(),

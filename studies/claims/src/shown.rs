@@ -1,20 +1,20 @@
-//! What is shown of judgements: `claims.json`, tables, the parts of a report.
+//! The output of verdicts: `claims.json`, tables, and sections of a report.
 
 use crate::data::{self, ClaimKind};
 use crate::judge::{ClaimJudgement, ClaimValue, Verdict, format_percent};
 use crate::results::{DEFAULT_VARIANT, RunResults};
 use usher_report::{ReportColumn, ReportSection, ReportTable, TableCell};
 
-/// The text of `claims.json`: a list of objects with `id`, `published`, `ours`, `low`, `high`, `verdict` and
-/// `reason`. The same judgements give the same bytes.
+/// Returns the text of `claims.json`: a list of objects with `id`, `published`, `ours`, `low`, `high`, `verdict` and
+/// `reason`. The same verdicts give the same bytes.
 pub fn judgements_json(judgements: &[ClaimJudgement]) -> String {
-    // Judgements hold texts and finite numbers only, which JSON can say.
+    // They contain only texts and finite numbers, so JSON encoding cannot fail.
     let text = serde_json::to_string_pretty(judgements).unwrap_or_default();
     text + "\n"
 }
 
 impl ClaimJudgement {
-    /// Numbers with their unit; those of a ratio in per cent.
+    /// Formats numbers with their unit; those of a ratio in per cent.
     fn with_unit(&self, value: &ClaimValue) -> String {
         let claim = data::find_claim(&self.id);
         match (value, claim.map_or("", |c| c.unit.as_str())) {
@@ -27,17 +27,17 @@ impl ClaimJudgement {
         }
     }
 
-    /// What the document says, with its unit.
+    /// Returns the published value with its unit.
     pub fn published_text(&self) -> String {
         self.with_unit(&self.published)
     }
 
-    /// What we found, with its unit; empty for nothing.
+    /// Returns our result with its unit; empty without a result.
     pub fn ours_text(&self) -> String {
         self.ours.as_ref().map_or_else(String::new, |ours| self.with_unit(ours))
     }
 
-    /// The interval of what we found; empty where there is none.
+    /// Returns the interval of our result; empty if there is none.
     pub fn interval_text(&self) -> String {
         match (&self.low, &self.high) {
             (Some(ClaimValue::Named(low)), Some(ClaimValue::Named(high))) => {
@@ -60,7 +60,7 @@ fn range_text(low: f64, high: f64) -> String {
     format!("{} to {}", crate::judge::format_digits(low), crate::judge::format_digits(high))
 }
 
-/// A verdict that is found again at a glance.
+/// Marks a verdict so that readers find it at a glance.
 fn mark_verdict(verdict: Verdict) -> String {
     let mark = match verdict {
         Verdict::Reproduced => "●",
@@ -71,7 +71,7 @@ fn mark_verdict(verdict: Verdict) -> String {
     format!("{mark}\u{a0}{}", verdict.name())
 }
 
-/// The judgements as a table: theirs, ours, interval, verdict, why.
+/// Returns the verdicts as a table: theirs, ours, interval, verdict, why.
 pub fn judgement_table(judgements: &[ClaimJudgement]) -> ReportTable {
     let titles = ["Claim", "Published", "Ours (95 % interval)", "Verdict", "Why"];
     let row = |j: &ClaimJudgement| {
@@ -95,7 +95,7 @@ pub fn judgement_table(judgements: &[ClaimJudgement]) -> ReportTable {
     }
 }
 
-/// Puts a table of its claims beside each figure. `figures` gives for the name of a figure its claims.
+/// Adds a table of its claims to each figure. `figures` returns the claims for a figure's name.
 pub fn add_claim_tables<'a>(
     sections: &mut [ReportSection],
     figures: impl IntoIterator<Item = (&'a str, &'a [String])>,
@@ -113,7 +113,7 @@ pub fn add_claim_tables<'a>(
     }
 }
 
-/// How many judgements have which verdict: "3 reproduced, 1 partly".
+/// Counts the verdicts: "3 reproduced, 1 partly".
 pub fn verdict_counts(judgements: &[ClaimJudgement]) -> String {
     let count = |verdict: Verdict| judgements.iter().filter(|j| j.verdict == verdict).count();
     let all = [
@@ -128,7 +128,7 @@ pub fn verdict_counts(judgements: &[ClaimJudgement]) -> String {
     counted.collect::<Vec<_>>().join(", ")
 }
 
-/// All judgements, as a part of a report.
+/// Returns all verdicts as a section of a report.
 pub fn judgement_section(judgements: &[ClaimJudgement]) -> ReportSection {
     ReportSection {
         title: "Published statements".to_owned(),
@@ -144,8 +144,8 @@ pub fn judgement_section(judgements: &[ClaimJudgement]) -> ReportSection {
     }
 }
 
-/// The sensitivity map, as a part of a report: which claims hold under which choices. `None` where nothing but
-/// the default was run.
+/// Returns the sensitivity map as a section of a report: the verdict on each claim for each variant. `None` if only the
+/// default was run.
 pub fn sensitivity_map(results: &RunResults) -> Option<ReportSection> {
     let variants = results.variants();
     if variants.is_empty() {
@@ -168,7 +168,7 @@ pub fn sensitivity_map(results: &RunResults) -> Option<ReportSection> {
     columns.extend(shown.iter().map(|i| ReportColumn::new(short_id(&judged[0][*i].id), "")));
     let cell = |j: &ClaimJudgement| match j.verdict {
         Verdict::NotRun | Verdict::NotYet => TableCell::Empty,
-        // Words of an order or a form would make the map too wide to be read; the table of claims has them.
+        // Words of an order or a form would make the map too wide; the table of claims has them.
         verdict if !matches!(j.ours, Some(ClaimValue::Number(_) | ClaimValue::Named(_))) => {
             TableCell::from(mark_verdict(verdict))
         }
@@ -203,7 +203,7 @@ pub fn sensitivity_map(results: &RunResults) -> Option<ReportSection> {
     })
 }
 
-/// A claim's name without its document's.
+/// Returns a claim's name without its document's prefix.
 fn short_id(id: &str) -> &str {
     id.split_once('.').map_or(id, |(_, rest)| rest)
 }

@@ -1,4 +1,4 @@
-//! Each claim from made-up rows, to each of its verdicts.
+//! Each claim from synthetic rows, with each of its verdicts.
 
 use crate::data::{self, ClaimKind, PublishedValue};
 use crate::*;
@@ -14,8 +14,8 @@ const TCP: &str = "Diameter/TCP";
 const SCTP: &str = "Diameter/SCTP, many streams";
 const UDP: &str = "RADIUS/UDP, RFC 5080";
 
-/// Rows of one point: three replications around a mean. `own` is what this curve's replications do not share with
-/// others of the same index.
+/// Rows of one point: three replications around a mean. `own` is the part of this curve's replications that others of
+/// the same index do not share.
 fn point_rows(study: &str, axes: &[(&str, &str)], metric: &str, mean: f64, own: f64) -> Vec<ResultRow> {
     let shared = [-0.02, 0.0, 0.02];
     let alone = [own, -2.0 * own, own];
@@ -144,7 +144,7 @@ fn the_data_is_consistent() {
     }
 }
 
-/// Table III gives figure 14 back by the formula, but for the one bar that is printed otherwise.
+/// The formula reproduces figure 14 from table III, except for the one bar with another printed value.
 #[test]
 fn pending_claims_have_the_numbers_for_their_verdict() {
     let part = |id: &str, name: &str| {
@@ -183,7 +183,7 @@ fn pending_claims_have_the_numbers_for_their_verdict() {
     }
 }
 
-/// What is said of loss during a handover pulls apart: each statement on it can be read so or so.
+/// The document's statements on loss during a handover conflict: each has two readings.
 #[test]
 fn handovers_have_the_documents_readings_of_loss() {
     for claim in data::claims().iter().filter(|c| c.document == "handover") {
@@ -199,7 +199,7 @@ fn handovers_have_the_documents_readings_of_loss() {
     assert_eq!(data::find_claim("aaa.hol.gap-19").unwrap().effective_readings().len(), 2);
 }
 
-/// The groups that the report runs give every statement of the first three documents its results.
+/// The report's groups of studies give every statement of the first three documents its results.
 #[test]
 fn the_groups_of_a_report_contain_every_study_of_its_claims() {
     let groups = ["aaa", "mih", "handover"];
@@ -211,7 +211,7 @@ fn the_groups_of_a_report_contain_every_study_of_its_claims() {
     }
 }
 
-/// What documents with robust verdicts are read from is run as often as the interval of a median takes, in every mode.
+/// Studies of documents with robust verdicts have enough replications for the interval of a median, in every mode.
 #[test]
 fn medians_have_the_replications_that_they_take() {
     use usher_scenario::{PlanOverrides, Study, StudyMode};
@@ -269,7 +269,7 @@ fn nothing_is_judged_from_nothing() {
     let judged = evaluate_all(&RunResults::default(), DEFAULT_VARIANT);
     assert_eq!(judged.len(), data::claims().len());
     for judgement in &judged {
-        // It is of the document's own numbers, whatever was run.
+        // It uses the document's own numbers, with any results.
         if judgement.id == "ike.cpu.formula" {
             assert_eq!(judgement.verdict, Reproduced, "{judgement:?}");
             continue;
@@ -281,7 +281,7 @@ fn nothing_is_judged_from_nothing() {
         assert_eq!((judgement.verdict, &judgement.ours), (expected, &None), "{judgement:?}");
         assert_eq!(judgement.reason.contains("usher study run "), founded, "{judgement:?}");
     }
-    // The first three documents are done, or name the study that they wait for.
+    // The claims of the first three documents have results or name the missing study.
     for claim in data::claims().iter().filter(|c| ["aaa", "mih", "handover"].contains(&&*c.document)) {
         assert!(!claim.studies.is_empty(), "{}", claim.id);
     }
@@ -543,7 +543,7 @@ fn nagle_and_the_packets() {
     );
     let more = nagle_rows("packets.core", &[("9", 21.0), ("37", 13.0)], &[("9", 15.0)]);
     assert_verdict(&more, "aaa.nagle.segments", Differs, &["they are so at 0 of 1"]);
-    // What is farther off, and yet not surely, is no difference; and figures that differ stay so without it.
+    // A larger but uncertain difference counts neither way, and differing figures still decide the verdict.
     let wide = |nodes: &str, mean, own| {
         point_rows("aaa-nagle", &[("nodes", nodes), ("nagle", "without Nagle")], "packets.core", mean, own)
     };
@@ -611,7 +611,7 @@ fn packet_rows(delayed: f64) -> Vec<ResultRow> {
     [of("none", 20.0), of("Nagle", 12.4), of("delayed ACK", delayed)].concat()
 }
 
-/// Packets with data over each protocol, without loss, beside as many acknowledgements.
+/// Packets with data over each protocol without loss, and as many acknowledgements.
 fn with_data(messages: f64, over_tcp: f64) -> Vec<ResultRow> {
     let of = |protocol, metric, mean| {
         let axes = [("loss", "0 %"), ("protocol", protocol), ("method", "eap-md5")];
@@ -631,12 +631,12 @@ fn with_data(messages: f64, over_tcp: f64) -> Vec<ResultRow> {
 fn as_many_messages_over_each_protocol() {
     let rows = |tcp| [figure_2(), with_data(4.0, tcp)].concat();
     assert_verdict(&rows(3.97), "aaa.messages", Reproduced, &["4 messages over each", "3.97 (3."]);
-    // One message in ten that takes two segments is too large.
+    // One message in ten with two segments is too large.
     assert_verdict(&rows(4.4), "aaa.messages", Differs, &["4.4 ("]);
     assert_verdict(&figure_2(), "aaa.messages", NotComparable, &["no packets.core"]);
 }
 
-/// Delays that avoidance shortens by so much with other traffic, and without.
+/// Delays that avoidance shortens by these amounts with and without other traffic.
 fn saved_delay_rows(busy: f64, calm: f64) -> Vec<ResultRow> {
     let of = |study, saved: f64| {
         let each = ["none", "Nagle", "delayed ACK", "both"].into_iter().flat_map(move |value| {
@@ -656,7 +656,7 @@ fn avoidance_pays_more_under_congestion() {
     ];
     assert_verdict(&saved_delay_rows(0.2, 0.1), "aaa.congestion.amplifies", Reproduced, &said);
     assert_verdict(&saved_delay_rows(0.1, 0.2), "aaa.congestion.amplifies", Differs, &["at 0 of 6"]);
-    // Avoidance that slows by less than without other traffic saves nothing.
+    // Avoidance that slows less than without other traffic saves nothing.
     let harm = ["at 0 of 6", "At 6 others", "a smaller harm, which is not counted"];
     assert_verdict(&saved_delay_rows(-0.1, -0.3), "aaa.congestion.amplifies", Differs, &harm);
 }

@@ -1,5 +1,5 @@
-//! What ns-2 itself gave for the founding figures, drawn beside our results: `ns-2.toml`, which `tests/ns2/founding.sh`
-//! makes.
+//! The results of ns-2 itself for the founding figures, drawn beside ours: `ns-2.toml`, which `tests/ns2/founding.sh`
+//! generates.
 
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -13,16 +13,16 @@ struct Ns2File {
     points: Vec<Ns2Point>,
 }
 
-/// One point of one curve. What the file has beside it (the command) is for people.
+/// One point of one curve. The file's further key (the command) is for people.
 #[derive(Debug, Deserialize)]
 struct Ns2Point {
     study: String,
     /// The value of the figure's axis.
     x: String,
-    /// The value of the axis whose values are its curves.
+    /// The value of the axis whose values are the curves.
     series: String,
     delay: Ns2Delay,
-    /// Packets of both sides, for each dialogue.
+    /// Packets of both sides for each dialogue.
     packets: f64,
 }
 
@@ -41,8 +41,8 @@ fn ns2_points() -> &'static [Ns2Point] {
     &DATA.get_or_init(read).points
 }
 
-/// Puts ns-2's points into the figures of a founding study, each curve as a series of its own, and says beneath whose they are.
-/// They are of the study's own settings: `plan` is to be of these.
+/// Adds ns-2's points to the figures of a founding study, each curve as a series, with a note on their source. They
+/// belong to the study's own settings, which `plan` must have.
 pub fn add_ns2_series(sections: &mut [ReportSection], plan: &StudyPlan) {
     for said in &plan.figures {
         let own = ns2_series(said, plan);
@@ -68,13 +68,13 @@ pub fn add_ns2_series(sections: &mut [ReportSection], plan: &StudyPlan) {
     }
 }
 
-/// The curves of a figure that ns-2 has points of, by their names.
+/// Returns the curves of a figure for which ns-2 has points, by name.
 fn ns2_series<'a>(said: &StudyFigure, plan: &'a StudyPlan) -> Vec<(&'a str, Vec<SeriesPoint>)> {
     let [metric] = &said.y.0[..] else { return Vec::new() };
     let [curves] = &said.series[..] else { return Vec::new() };
     let axis = |name: &str| plan.axes.iter().find(|a| a.name == name);
     let (Some(x), Some(curves)) = (axis(&said.x), axis(curves)) else { return Vec::new() };
-    // Of an axis that the figure holds, ns-2's points are at the first value, its default.
+    // On an axis that the figure fixes, ns-2's points are at the first value, its default.
     let held = |(name, value): (&str, &usher_scenario::model::ConfigValue)| {
         axis(name).is_some_and(|a| a.values.first().is_some_and(|v| v.text == value.to_string()))
     };
@@ -91,7 +91,7 @@ fn ns2_series<'a>(said: &StudyFigure, plan: &'a StudyPlan) -> Vec<(&'a str, Vec<
     own.filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// A point where the axis reaches, of what the figure shows.
+/// Returns a point within the axis and the figure's selection.
 fn figure_point(
     given: &Ns2Point,
     metric: &str,

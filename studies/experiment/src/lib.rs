@@ -1,7 +1,7 @@
-//! A study run whole, whoever asks for it: the program `usher` and the Python package do.
+//! Runs whole studies, for the program `usher` and for the Python package.
 //!
-//! [`StudyExperiment`] makes of a sweep's rows what a run's folder holds: the manifest, the figures and the report, the published
-//! statements with their verdicts. [`statements`] finds the runs that are on disk and judges by them.
+//! [`StudyExperiment`] turns the rows of a sweep into the contents of a run's folder: manifest, figures, report and
+//! verdicts on the published statements. [`statements`] finds runs on disk and judges the statements by them.
 
 pub mod live;
 pub mod statements;
@@ -16,42 +16,42 @@ use usher_report::HtmlReport;
 use usher_runner::sweep::{self, DialogueSamples, RunFolder, RunRequest, SweepResults, key};
 use usher_scenario::{Study, StudyPlan};
 
-/// One study that is run, and how.
+/// A study to run, and the options of its run.
 #[derive(Clone, Copy, Debug)]
 pub struct StudyExperiment<'a> {
     /// The study.
     pub study: &'a Study,
     /// Its plan.
     pub plan: &'a StudyPlan,
-    /// How it was asked to run.
+    /// The options of the run.
     pub request: &'a RunRequest,
-    /// Replications that run at once.
+    /// Number of concurrent replications.
     pub jobs: usize,
-    /// True where it runs on a lab: what that measured is no result that statements are held against.
+    /// True on a lab. Such results are not compared with published statements.
     pub on_lab: bool,
 }
 
-/// What a run gave, and all that is made of it.
+/// The results of a run, and everything derived from them.
 #[derive(Debug)]
 pub struct ExperimentResult {
     /// The rows and points.
     pub results: SweepResults,
-    /// True where an interrupt has left points out of figures of single dialogues.
+    /// True if an interrupt left points out of the figures of single dialogues.
     pub cut_short: bool,
-    /// What was run, where and how long.
+    /// The manifest: the study, the machine and the duration.
     pub manifest: RunManifest,
     /// The report.
     pub report: HtmlReport,
-    /// The published statements that rest on this study, judged.
+    /// The verdicts on the published statements of this study.
     pub judged: Vec<ClaimJudgement>,
-    /// The units of the rows' axes and metrics.
+    /// The units of axes and metrics in rows.
     pub units: RowUnits,
     /// The confidence level of intervals, such as 0.95.
     pub level: f64,
 }
 
 impl StudyExperiment<'_> {
-    /// The manifest of what was run. `started` is as [`utc_timestamp`] gives it, `more` are facts beside the usual ones.
+    /// Builds the manifest of the run. `started` is a time of [`utc_timestamp`]; `more` are additional facts.
     pub fn build_manifest(
         &self,
         results: &SweepResults,
@@ -124,7 +124,8 @@ impl StudyExperiment<'_> {
         known.chain(setup.iter().flat_map(usher_claims::StudySetup::to_facts)).collect()
     }
 
-    /// Makes report, verdicts and units of what a sweep gave. `rerun` says how a point is run again alone.
+    /// Builds report, verdicts and units from the results of a sweep. `rerun` returns the command that runs a point
+    /// alone.
     pub fn conclude_run(
         &self,
         results: SweepResults,
@@ -152,8 +153,8 @@ impl StudyExperiment<'_> {
 }
 
 impl ExperimentResult {
-    /// Writes everything into the run's folder: rows, summaries, manifest, verdicts, figures and `report.html`, each file whole or
-    /// not at all.
+    /// Writes all files into the run's folder: rows, summaries, manifest, verdicts, figures and `report.html`. Each
+    /// file is written whole or not at all.
     ///
     /// # Errors
     /// The first file that cannot be written.
@@ -165,12 +166,12 @@ impl ExperimentResult {
     }
 }
 
-/// The points that came to their limit of replications before the precision asked for.
+/// Returns the points that reached their limit of replications before the requested precision.
 pub fn unconverged_points(results: &SweepResults) -> Vec<&GridPoint> {
     results.points.iter().filter(|p| p.complete && !p.converged).map(|p| &p.point).collect()
 }
 
-/// The time of this machine, UTC, as manifests write it (RFC 3339).
+/// Returns the current UTC time in the format of manifests (RFC 3339).
 pub fn utc_timestamp() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format_rfc3339(WallTime::from_unix_secs(since.as_secs()))

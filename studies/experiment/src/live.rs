@@ -1,4 +1,4 @@
-//! Reports that run their own study in a browser.
+//! Reports that run their study in a browser.
 
 use super::{ExperimentResult, StudyExperiment};
 use serde_json::{Value, json};
@@ -9,35 +9,35 @@ use usher_report::LiveStudy;
 use usher_runner::world::{ScenarioRun, export_handshakes};
 use usher_scenario::{Study, metrics};
 
-/// The module's file, beside the program or in `share/usher` beside the program's folder.
+/// The module's file, in the program's folder or in `share/usher` beside that folder.
 pub const MODULE: &str = "usher-browser.wasm.gz";
 
-/// Why a report cannot run its own study.
+/// An error that prevents a report from running its study.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The module is nowhere.
+    /// The module was not found.
     #[error(
         "--live-report puts the simulator into the report, as a module for browsers, and there is no {MODULE} in {}: make it by \
          ./x module, or say where it is by USHER_BROWSER_MODULE", .looked.join(", ")
     )]
     Missing {
-        /// The folders that were looked in.
+        /// The folders searched.
         looked: Vec<String>,
     },
-    /// It cannot be read.
+    /// The module cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
         /// Its file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The study needs what a browser has not.
+    /// The study needs files, which a browser cannot read.
     #[error("--live-report: {study} names {}, which a browser cannot read", path.display())]
     Files {
         /// The study.
         study: String,
-        /// A file that it names.
+        /// A file that the study names.
         path: PathBuf,
     },
     /// A point cannot be set up.
@@ -45,10 +45,10 @@ pub enum LiveError {
     World(String),
 }
 
-/// Reads the module that a report of this study is to carry.
+/// Reads the module for a report of this study.
 ///
 /// # Errors
-/// The study names files, or the module is nowhere or cannot be read.
+/// The study names files, or the module is missing or unreadable.
 pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveError> {
     if let Some(path) = study.resolved_text().1.into_iter().next() {
         return Err(LiveError::Files { study: study.name().to_owned(), path });
@@ -70,7 +70,7 @@ pub fn read_module(study: &Study) -> Result<Vec<u8>, LiveError> {
     }
 }
 
-/// Gives a report what it needs to run its study; the module is that of [`read_module`].
+/// Adds to a report everything that it needs to run its study. `module` comes from [`read_module`].
 ///
 /// # Errors
 /// A point cannot be set up.
@@ -81,7 +81,7 @@ pub fn make_live_report(
 ) -> Result<LiveStudy, LiveError> {
     let StudyExperiment { study, plan, request: asked, .. } = *experiment;
     let (text, _) = study.resolved_text();
-    // What a run went on with from its journal made no handshakes.
+    // Points restored from the journal made no handshakes.
     for point in &plan.points {
         ScenarioRun::new(&point.scenario, point.replication_seed(0), &[], None)
             .map_err(|e| LiveError::World(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! Published statements beside what was run: in a study's report, and of the runs that are on disk.
+//! Verdicts on published statements, in a study's report and for the runs on disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,31 +8,31 @@ use usher_observe::{ResultRow, RunFileError, csv, file};
 use usher_report::{HtmlReport, ReportSection};
 use usher_scenario::StudyPlan;
 
-/// Where runs go that are not told where to go.
+/// Default folder of runs.
 pub const OUT: &str = "out";
-/// The mode whose runs are of other choices than the defaults.
+/// The mode whose runs vary the choices.
 const SENSITIVITY: &str = "sensitivity";
-/// The file that lists the judgements.
+/// The file of verdicts.
 pub const FILE: &str = "claims.json";
-/// The fact of a manifest that tells one study file's text from another's.
+/// The fact of a manifest that identifies the text of the study file.
 pub const STUDY_HASH: &str = "study_hash";
 
-/// What runs on disk say of published statements.
+/// Verdicts by the runs on disk.
 #[derive(Debug)]
 pub struct JudgedStatements {
-    /// The statements: those of the studies that were run, or all of them where no folder was named.
+    /// The statements of the studies that were run. Without a folder argument: all statements.
     pub list: Vec<ClaimJudgement>,
-    /// The rows of other choices than the defaults, for what holds with each.
+    /// Rows with other choices than the defaults, for the sensitivity of verdicts.
     pub varied: RunResults,
-    /// The folders that were judged by.
+    /// The folders of the runs.
     pub runs: Vec<PathBuf>,
 }
 
-/// Why runs could not be judged by.
+/// An error that prevents verdicts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JudgeError {
-    /// The folder that was named has no run in it.
+    /// The given folder contains no run.
     #[error("{} is no folder of a run: give one that holds results.csv, or that holds such folders", path.display())]
     NoRun {
         /// The folder.
@@ -43,7 +43,7 @@ pub enum JudgeError {
     Observe(#[from] RunFileError),
 }
 
-/// Judges what the runs in this folder gave, or the best run of each study below [`OUT`].
+/// Judges the statements by the runs in a folder, or by the best run of each study below [`OUT`].
 ///
 /// # Errors
 /// [`JudgeError`].
@@ -66,7 +66,7 @@ struct RecordedRun {
 }
 
 impl RecordedRun {
-    /// The run in this folder, if there is one.
+    /// Reads the run in this folder, if there is one.
     fn read_run(path: &Path) -> Result<Option<Self>, RunFileError> {
         if !path.join("results.csv").exists() {
             return Ok(None);
@@ -83,8 +83,8 @@ impl RecordedRun {
         self.manifest.mode == SENSITIVITY
     }
 
-    /// What makes a run a better one to judge by, the weightiest first: the study's own settings, every point, a mode
-    /// with more points and replications, and being newer.
+    /// Returns the rank of a run, most significant part first: the study's own settings, all points, a more thorough
+    /// mode, a later time.
     fn rank(&self) -> (bool, bool, u8, &str) {
         let mode = match self.manifest.mode.as_str() {
             "full" => 2,
@@ -95,7 +95,7 @@ impl RecordedRun {
     }
 }
 
-/// The runs in a folder, in the folders in it, and in those of groups in it.
+/// Returns the runs in a folder, in its folders, and in the folders of groups in it.
 fn find_runs(path: &Path) -> Result<Vec<RecordedRun>, RunFileError> {
     let mut found = Vec::new();
     let mut level = vec![path.to_owned()];
@@ -112,7 +112,7 @@ fn find_runs(path: &Path) -> Result<Vec<RecordedRun>, RunFileError> {
     Ok(found)
 }
 
-/// The folders in a folder, by name; none in what cannot be read.
+/// Returns the folders in a folder, by name; empty if the folder cannot be read.
 fn list_folders(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries.map(|e| e.path()).filter(|p| p.is_dir()).collect();
@@ -120,7 +120,7 @@ fn list_folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The best run of each study, of its defaults and of its other choices, by study.
+/// Returns the best run of each study with the default choices, and the best with other choices.
 fn choose_best(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
     let mut chosen: BTreeMap<(&str, bool), &RecordedRun> = BTreeMap::new();
     for run in runs {
@@ -132,7 +132,8 @@ fn choose_best(runs: &[RecordedRun]) -> Vec<&RecordedRun> {
     chosen.into_values().collect()
 }
 
-/// The rows at the defaults of the best runs, and those of other choices. Where a study has only the one, it stands for both.
+/// Returns the rows of the best runs with default choices, and of those with other choices. If a study has only one of
+/// the two, its rows count for both.
 fn gather_results(
     runs: &[RecordedRun],
     rows: impl Fn(&RecordedRun) -> Result<Vec<ResultRow>, RunFileError>,
@@ -160,7 +161,7 @@ fn gather_results(
     Ok((pair.pop().unwrap_or_default(), varied))
 }
 
-/// Tells the results what is known of a run besides its rows.
+/// Adds the facts of a run's manifest to the results.
 pub fn add_run_facts(results: &mut RunResults, manifest: &RunManifest) {
     if let Some(setup) = usher_claims::StudySetup::from_facts(&manifest.facts) {
         results.set_up(&manifest.study, setup);
@@ -187,7 +188,7 @@ pub fn add_run_facts(results: &mut RunResults, manifest: &RunManifest) {
     }
 }
 
-/// True where a run has a founding study's own text and settings.
+/// True if a run has the text and settings of the founding study.
 pub fn is_own(manifest: &RunManifest) -> bool {
     let founding = usher_scenario::founding::find_founding_study(&manifest.study)
         .map(|f| ManifestFact::from(f.digest()));
@@ -196,15 +197,14 @@ pub fn is_own(manifest: &RunManifest) -> bool {
         && manifest.facts.get(STUDY_HASH) == founding.as_ref()
 }
 
-/// The settings that a run changed. The names of axes have no dot: their values choose points and change no setting.
+/// Returns the settings that a run changed. An axis name has no dot: its values select points and change no setting.
 fn changed_settings(manifest: &RunManifest) -> Vec<String> {
     let changed = manifest.parameters.iter().filter(|(name, _)| name.contains('.'));
     changed.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Puts the claims into a study's report: each beside its figure, and all of them in a part of their own. Gives
-/// their list.
-/// ns-2's points are drawn where `own` says that the study was run at its own settings.
+/// Adds the claims to a study's report: each beside its figure, and all of them in a section. Returns their verdicts.
+/// If `own` is true, the study ran with its own settings, and the points of ns-2 are drawn.
 pub fn add_claims(
     report: &mut HtmlReport,
     plan: &StudyPlan,
@@ -223,13 +223,13 @@ pub fn add_claims(
     judged
 }
 
-/// All claims, and under which choices they hold.
+/// Returns the sections with all claims, and with the choices under which they hold.
 pub fn claim_sections(judged: &[ClaimJudgement], varied: &RunResults) -> Vec<ReportSection> {
     let all = (!judged.is_empty()).then(|| usher_claims::judgement_section(judged));
     all.into_iter().chain(usher_claims::sensitivity_map(varied)).collect()
 }
 
-/// Writes the list into a run's folder, whole or not at all.
+/// Writes the verdicts into a run's folder, whole or not at all.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_best_run_is_judged_and_not_the_newest() {
-        // Each is better than all after it, and older.
+        // Each run ranks above all later ones, and is older.
         let runs = [
             make_run("full", "full", "2", true, &["loss"]),
             make_run("default, newer", "default", "4", true, &[]),

@@ -1,18 +1,18 @@
-//! What one login costs an AAA server or an IKEv2 gateway of ours on this machine: `usher load --calibrate`.
+//! Measures the cost of a login for our AAA server or IKEv2 gateway on this machine: `usher load --calibrate`.
 //!
-//! Each method is loaded by itself, with at most 30 % of what one core can do: steadily, in small bursts, and in bursts that keep the
-//! server busy for a while. At each load the server's CPU time, its wake-ups, what it took in at a time and the units of work that it
-//! counted are read. What a kind of work costs is solved from all of these together ([`usher_profile::solve_costs`]), with the public-key
-//! operations given as this machine's library does them.
+//! Each method is loaded by itself, with at most 30 % of the capacity of one core: steadily, in small bursts, and in
+//! bursts that keep the server busy for a while. At each load, calibration reads the server's CPU time, its wake-ups,
+//! its batch sizes and its counted units of work. All loads together determine the cost of each kind of work
+//! ([`usher_profile::solve_costs`]). The public-key operations are given, as this machine's library performs them.
 //!
-//! A login costs a busy server far less than an idle one: by passwords an eighth. More messages share a wake-up and a batch, and the
-//! processor's caches have what is needed. What a server can do at most is what a login costs it while it is busy, and that is
-//! measured in the long bursts: its load is small on average all the same. Wake-ups and batches have costs of their own, from the
-//! other loads, so that the profile holds at loads between.
+//! A login costs a busy server far less than an idle one: an eighth with passwords. More messages share a wake-up and a
+//! batch, and the processor's caches are warm. The cost of a login on a busy server determines the server's capacity.
+//! The long bursts measure it, although their average load is small. Wake-ups and batches have their own costs, from
+//! the other loads, so that the profile holds for loads between.
 //!
-//! Of IKE's methods none tells what a message costs a gateway from what an IKE_SA costs it once, and by EAP each two messages go with one
-//! request to the AAA server. So the first method is measured once more, by initiators who ask whether the gateway lives, which is nothing
-//! but messages.
+//! No method of IKE separates the cost of a message at the gateway from the one-time cost of an IKE_SA. With EAP, each
+//! two messages also go with one request to the AAA server. The first method is therefore measured again with
+//! initiators that send liveness checks, which are messages alone.
 
 mod costs;
 mod counts;
@@ -32,123 +32,122 @@ use usher_config::units::PositiveCount;
 use usher_core::Duration;
 use usher_profile::{ServerConfiguration, ServerProfile, UnsoundProfile};
 
-/// The share of a core that a load takes, by what each login of it costs.
+/// The share of a core that a load takes, from the cost of its logins.
 const SHARE: f64 = 0.3;
-/// That of the smallest.
+/// The share of a core of the smallest load.
 const SMALL_SHARE: f64 = 0.1;
-/// How many logins begin at once in small bursts.
+/// Numbers of logins that begin at once in small bursts.
 const SMALL_BURSTS: [u32; 2] = [4, 16];
-/// How long a burst keeps the server busy at most, seconds. When it begins the processor has other things in its caches, which costs
-/// a fraction of a millisecond more.
+/// Maximum busy time of the server in a burst, in seconds. A burst begins with cold caches, which costs a fraction of a
+/// millisecond more.
 const BUSY_S: f64 = 0.05;
-/// The most logins that begin at once: what a server's sockets hold.
+/// Maximum number of logins that begin at once: the capacity of a server's sockets.
 const MOST_AT_ONCE: f64 = 4096.0;
-/// How often everything is measured at most, where what was measured does not fit together: other programs can only add to what a
-/// login costs, so that of each load the cheapest counts.
+/// Maximum number of repetitions of all measurements if they are inconsistent. Other programs can only add to the cost
+/// of a login, so the cheapest measurement of each load counts.
 const PASSES: u32 = 3;
-/// How often those ask who have nothing else to say: so that messages are most of what an IKE_SA costs by a shared key.
+/// Number of liveness checks of an idle IKE_SA, so that messages dominate the cost of an IKE_SA by a shared key.
 const PROBES: u32 = 8;
-/// What is added to the name of the method that they log in by.
+/// The suffix of that method's name.
 const PROBED: &str = "-probed";
-/// How long the server is left alone before and after a load, so that what its CPU time is read for has begun and ended.
+/// Idle time of the server before and after a load, so that its CPU time covers whole logins.
 const REST: std::time::Duration = std::time::Duration::from_millis(50);
-/// How many bursts a load has on average at least, however long they lie apart: their gaps are exponential, and in a load without any
-/// nothing can be measured.
+/// Minimum average number of bursts of a load. Gaps are exponential, and a load without any burst measures nothing.
 const BURSTS: f64 = 10.0;
 
-/// The server that is measured, and how.
+/// The server to measure, and the options.
 #[derive(Clone, Debug)]
 pub struct CalibrationConfig {
-    /// The names of the methods, as a profile has them.
+    /// The names of the methods in the profile.
     pub methods: Vec<String>,
     /// The server's process.
     pub pid: u32,
-    /// What it is.
+    /// The kind of server.
     pub server: CalibratedServer,
-    /// Where its metrics are, by which what it does is counted.
+    /// The address of its metrics, which count its work.
     pub metrics: SocketAddr,
-    /// What it was set to.
+    /// The server's configuration.
     pub configuration: ServerConfiguration,
-    /// How often a look-up goes to its store and back.
+    /// Number of round trips to its store in a lookup.
     pub round_trips: Option<PositiveCount>,
-    /// Whether its certificate's key is of RSA; `None` without one.
+    /// True if its certificate has an RSA key; `None` without a certificate.
     pub rsa: Option<bool>,
-    /// Seconds of one public-key operation of IKE's key exchange ([`key_exchange`]), where that is a server's to do.
+    /// Seconds of one public-key operation of IKE's key exchange ([`key_exchange`]), for a gateway.
     pub key_exchange: Option<f64>,
-    /// How long each load is measured.
+    /// Duration of each load.
     pub measurement_time: Duration,
-    /// Whether the CPU time is divided among libraries, where the system can.
+    /// True to divide the CPU time among libraries, if the system can.
     pub libraries: bool,
-    /// The program's version, which is the server's too.
+    /// The version of the program and the server.
     pub program: String,
-    /// The day.
+    /// The date.
     pub date: String,
 }
 
-/// Why nothing was calibrated.
+/// The reason why calibration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// A load did not take place.
+    /// A load could not run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The machine's own speed.
+    /// The machine's own speed could not be measured.
     #[error(transparent)]
     Refused(#[from] KeyRefusedError),
-    /// The server's metrics.
+    /// The server's metrics could not be read.
     #[error("{0}")]
     Counts(String),
-    /// What was measured does not fit together.
+    /// The measurements are inconsistent.
     #[error(
         "{fault}; most likely other programs had the processor: calibrate again where nothing else runs, or with a longer \
          --calibrate-hold. The cheapest of {passes} measurements of each load:\n{loads}",
         passes = PASSES
     )]
     Unsound {
-        /// What does not.
+        /// The inconsistency.
         fault: UnsoundProfile,
-        /// What was measured, a line for each load.
+        /// The measurements, a line for each load.
         loads: String,
     },
-    /// The server is another version.
+    /// The server has another version.
     #[error("the server is usher {server} and this is usher {program}: a profile is of one version")]
     Version {
-        /// The server's.
+        /// The server's version.
         server: String,
-        /// This program's.
+        /// This program's version.
         program: String,
     },
-    /// Too much went wrong to measure the rest.
+    /// Too many logins failed for a measurement.
     #[error(
         "{method} at {rate:.0} a second: only {share:.1} % of the logins ended as they had to. Either the server refuses them, which a load \
          without --calibrate shows, or other programs had the processor: calibrate again where nothing else runs"
     )]
     Failures {
-        /// Which.
+        /// The method.
         method: String,
-        /// At this rate.
+        /// The rate.
         rate: f64,
-        /// Successes.
+        /// The share of successes.
         share: f64,
     },
-    /// The server did nothing that could be measured.
+    /// The server did no measurable work.
     #[error(
         "{method}: the server's process {pid} counted no login, or used no CPU time; is it the one that serves?"
     )]
     Idle {
-        /// Which.
+        /// The method.
         method: String,
-        /// The process.
+        /// The server's process.
         pid: u32,
     },
-    /// The user ended it.
+    /// The user interrupted it.
     #[error("interrupted: no profile was written")]
     Interrupted,
 }
 
-/// Measures all methods and makes the profile. `progress` is told what is measured now.
+/// Measures all methods and returns the profile. `progress` receives the name of each measurement.
 ///
 /// # Errors
-/// What went wrong; nothing of a profile is worth keeping then.
+/// The first failure; there is no partial profile.
 pub fn calibrate_server(
     plan: &LoadPlan,
     calibration: &CalibrationConfig,
@@ -162,7 +161,7 @@ pub fn calibrate_server(
         return Err(CalibrateError::Version { server, program: calibration.program.clone() });
     }
     let ways = measured_methods(calibration);
-    // As the profile has them.
+    // With the names of the profile.
     let named = CalibrationConfig {
         methods: ways.iter().map(|way| way.name.clone()).collect(),
         ..calibration.clone()
@@ -175,7 +174,7 @@ pub fn calibrate_server(
     loop {
         pass_through(plan, (calibration, &ways), watch, progress, &mut all, &mut shares)?;
         let profile = build_profile(&named, &operations, &all, shares.clone());
-        // Nobody could read it again.
+        // An unsound profile could not be read again.
         match profile.check_soundness() {
             Ok(()) => return Ok(profile),
             Err(fault) if pass == PASSES => {
@@ -188,13 +187,13 @@ pub fn calibrate_server(
     }
 }
 
-/// How logins are measured.
+/// A method as a measurement runs it.
 struct MeasuredMethod {
-    /// What the profile calls it.
+    /// Its name in the profile.
     name: String,
-    /// By which method, a number in [`CalibrationConfig::methods`].
+    /// Its login method, an index into [`CalibrationConfig::methods`].
     method: usize,
-    /// How often who is in asks whether the gateway lives.
+    /// Number of liveness checks of an established IKE_SA.
     probes: u32,
 }
 
@@ -208,7 +207,7 @@ fn measured_methods(calibration: &CalibrationConfig) -> Vec<MeasuredMethod> {
     ways
 }
 
-/// Measures all methods once. Of each load the cheaper measurement is kept, this one or an earlier one.
+/// Measures all methods once. Keeps the cheaper measurement of each load, this one or an earlier one.
 fn pass_through(
     plan: &LoadPlan,
     (calibration, ways): (&CalibrationConfig, &[MeasuredMethod]),
@@ -239,7 +238,7 @@ fn pass_through(
     Ok(())
 }
 
-/// Keeps of each load the measurement in which a login cost less.
+/// Keeps for each load the measurement with the cheaper login.
 fn keep_cheaper(kept: &mut [LoadMeasurement], again: Vec<LoadMeasurement>) {
     for (kept, again) in kept.iter_mut().zip(again) {
         if again.login_cost() < kept.login_cost() {
@@ -248,7 +247,7 @@ fn keep_cheaper(kept: &mut [LoadMeasurement], again: Vec<LoadMeasurement>) {
     }
 }
 
-/// What was measured and is not accounted for, for people.
+/// Describes measurements and their unexplained parts for people.
 fn describe_loads(profile: &ServerProfile) -> String {
     let mut text = String::new();
     for (name, method) in profile.methods.iter() {
@@ -319,7 +318,7 @@ fn measure_method(
     Ok((measured, libraries))
 }
 
-/// How long a load is measured: as long as was asked for, and until some bursts have come.
+/// Returns the duration of a load: the requested one, or longer until some bursts have come.
 fn long_enough(pace: &LoginPace, hold: Duration) -> Duration {
     match *pace {
         LoginPace::Open { rate, arrivals: LoginArrivals::Bursts(size) } => {
@@ -336,9 +335,8 @@ fn describe_pace(pace: &LoginPace) -> String {
     }
 }
 
-/// One load. That the generator may have been late does not matter: what comes of that, how often the server woke up and how much it
-/// took in at a time, is measured with the rest. Whole logins are measured with all their CPU time, those of the warm-up too: where
-/// they come in bursts, a window would cut some in two.
+/// Runs one load. Lateness of the generator does not matter: wake-ups and batch sizes are measured as they are. The CPU
+/// time covers whole logins, including the warm-up, because a window would cut bursts in two.
 fn measure_load(
     plan: &LoadPlan,
     method: &str,
@@ -357,7 +355,7 @@ fn measure_load(
         ServerCounts::query_metrics(calibration.server, calibration.metrics).map_err(CalibrateError::Counts)
     };
     let counts = ask()?;
-    // What the server does for having been asked is no login's.
+    // The metrics request itself must not count.
     std::thread::sleep(REST);
     let (cpu, begun) = (read()?, Instant::now());
     let outcome = run_load_plan(&plan, watch)?;
@@ -377,7 +375,7 @@ fn measure_load(
     Ok(LoadMeasurement { rate: outcome.throughput(), burst, logins, cpu, own, seconds, counts })
 }
 
-/// Whether a load says what a login costs.
+/// Checks that a load allows a measurement of its logins.
 fn check_outcome(outcome: &LoadOutcome, method: &str) -> Result<(), CalibrateError> {
     if outcome.interrupted {
         return Err(CalibrateError::Interrupted);

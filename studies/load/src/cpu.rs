@@ -1,31 +1,31 @@
-//! What a process uses of the processors, as `/proc` tells it.
+//! The processor use of a process, from `/proc`.
 
 use std::fs;
 use std::io;
 
-/// Clock ticks a second in `/proc/PID/stat`: what every Linux on every processor of today has (`USER_HZ`).
+/// Clock ticks per second in `/proc/PID/stat` (`USER_HZ`), the same on all current Linux architectures.
 const TICKS: f64 = 100.0;
-/// By how much two readings of a process's ticks may be less than what it used: a tick of each kind.
+/// Maximum underestimate of the difference of two readings by ticks: a tick of each kind.
 const TICK_ERROR: f64 = 2.0 / TICKS + 0.001;
 
-/// CPU time of a process since it began.
+/// CPU time of a process since its start.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CpuTime {
     /// In user mode, seconds.
     pub user: f64,
     /// In the kernel, seconds.
     pub system: f64,
-    /// Times that a thread of it went to sleep.
+    /// Number of times that a thread went to sleep.
     pub sleeps: u64,
-    /// What threads that still run had of the processors, seconds, to the nanosecond.
+    /// Seconds of processor time of the running threads, to the nanosecond.
     exact: Option<f64>,
 }
 
 impl CpuTime {
-    /// Of this process now: all its threads, the ended ones too, to 10 ms.
+    /// Returns the time of a process until now: all its threads, including ended ones, to 10 ms.
     ///
     /// # Errors
-    /// There is no such process, or `/proc` cannot be read.
+    /// The process does not exist, or `/proc` cannot be read.
     pub fn for_process(pid: u32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         let unknown = || io::Error::other(format!("/proc/{pid}/stat has an unknown form"));
@@ -44,7 +44,7 @@ impl CpuTime {
         Ok(time)
     }
 
-    /// The program's name, the second field, stands in parentheses and may hold anything.
+    /// The program's name, the second field, is in parentheses and may contain any characters.
     fn parse_stat(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(") ")?;
         let mut fields = rest.split_ascii_whitespace().skip(11).map(|f| f.parse::<u64>().ok());
@@ -52,14 +52,14 @@ impl CpuTime {
         Some(Self { user: ticks(fields.next())?, system: ticks(fields.next())?, ..Self::default() })
     }
 
-    /// Both kinds.
+    /// Returns the sum of user and system time.
     #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.user + self.system
     }
 
-    /// What came since `earlier`: to the nanosecond where the kernel counts so and no thread has ended meanwhile, else to 10 ms. The
-    /// ticks say how it is divided.
+    /// Returns the time since `earlier`. It is exact to the nanosecond if the kernel provides that and no thread has
+    /// ended meanwhile; otherwise to 10 ms. The ticks divide it into user and system time.
     #[must_use]
     pub fn delta_since(&self, earlier: &Self) -> Self {
         let (user, system) = (self.user - earlier.user, self.system - earlier.system);
@@ -69,21 +69,21 @@ impl CpuTime {
             Some(exact) if user + system > 0.0 => {
                 (exact * user / (user + system), exact * system / (user + system))
             }
-            // Less than a tick, of which nobody knows how it is divided.
+            // Less than a tick: the division is unknown.
             Some(exact) => (exact, 0.0),
             None => (user, system),
         };
         Self { user, system, sleeps: self.sleeps.saturating_sub(earlier.sleeps), exact }
     }
 
-    /// Whether it is known to the nanosecond.
+    /// True if the time is exact to the nanosecond.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.exact.is_some()
     }
 }
 
-/// The largest resident memory of a process so far, octets; none where the system does not say.
+/// Returns the peak resident memory of a process in octets; `None` if the system does not provide it.
 #[must_use]
 pub fn peak_memory(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -111,10 +111,10 @@ mod tests {
             (since.total_seconds() - 0.412).abs() < 1e-12 && (since.user - 0.309).abs() < 1e-12,
             "{since:?}"
         );
-        // Less than a tick of either kind is still known.
+        // Less than a tick of either kind is still measured.
         let little = at(0.3, 0.1, Some(0.109)).delta_since(&at(0.3, 0.1, Some(0.1)));
         assert!((little.total_seconds() - 0.009).abs() < 1e-12, "{little:?}");
-        // A thread has ended with what it had: the ticks alone know of it.
+        // An ended thread takes its exact time along: only the ticks include it.
         let ended = at(0.3, 0.1, Some(0.1)).delta_since(&at(0.0, 0.0, Some(0.0)));
         assert!(!ended.is_exact() && (ended.total_seconds() - 0.4).abs() < 1e-12);
         assert!(
@@ -128,7 +128,7 @@ mod tests {
         let (begun, own) = (std::time::Instant::now(), usher_live::thread_cpu_time());
         while usher_live::thread_cpu_time() < own + std::time::Duration::from_millis(60) {}
         let used = CpuTime::for_process(std::process::id()).unwrap().delta_since(&before);
-        // Of the process are at least this thread's 60 ms, and at most all processors for all the time.
+        // The process used at least this thread's 60 ms, and at most all processors for the whole time.
         let cores = std::thread::available_parallelism().unwrap().get() as f64;
         let most = begun.elapsed().as_secs_f64() * cores + TICK_ERROR;
         assert!((0.06 - TICK_ERROR..most).contains(&used.total_seconds()), "{used:?} of {most} s");

@@ -1,4 +1,4 @@
-//! The EAP side of a login: one method for all users, one peer for each login.
+//! The EAP side of a login: one method for all users, and one peer for each login.
 
 use crate::tally::LoginFailure;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use usher_eap::packet::{self, EapType};
 use usher_eap::peer::{self, EapPeer};
 use usher_eap::{EapKeys, packet::EapCode};
 
-/// More rounds than any login takes: a chain of many certificates in the shortest fragments.
+/// More rounds than any login takes, even with a chain of many certificates in the shortest fragments.
 const MOST_ROUNDS: u16 = 500;
-/// The peer's patience. The client's retransmission decides before.
+/// Timeout of the peer. The client's retransmission ends first.
 const PEER_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// What users prove themselves by.
+/// The EAP method of users.
 #[derive(Clone, Debug)]
 pub enum EapMethod {
     /// EAP-MD5-Challenge: the password.
     Md5,
-    /// EAP-GTC: the password in clear, outside any tunnel.
+    /// EAP-GTC: the cleartext password without a tunnel.
     Gtc,
     /// EAP-MSCHAPv2.
     MsChapV2,
@@ -35,20 +35,20 @@ pub enum EapMethod {
     Ttls(EapTlsConfig, TtlsInner),
 }
 
-/// The TLS of a method.
+/// TLS of a method.
 #[derive(Clone, Debug)]
 pub struct EapTlsConfig {
-    /// Certificates, versions, authorities: of all users that have none of their own.
+    /// Certificates, versions and authorities for users without a configuration of their own.
     pub config: ClientConfig,
-    /// Each user's own, by number; empty: all have the same.
+    /// A configuration for each user, by number; empty if all share `config`.
     pub each: Arc<[ClientConfig]>,
-    /// The longest EAP packet sent, octets.
+    /// Longest EAP packet sent, in octets.
     pub fragment: usize,
-    /// Whether each user takes up its earlier session; the configuration must keep sessions.
+    /// True if users resume their earlier sessions; the configuration must keep sessions.
     pub resume: bool,
 }
 
-/// What runs inside PEAP.
+/// The inner method of PEAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeapInner {
     /// EAP-MSCHAPv2.
@@ -57,7 +57,7 @@ pub enum PeapInner {
     Gtc,
 }
 
-/// What runs inside EAP-TTLS.
+/// The inner method of EAP-TTLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TtlsInner {
     /// User-Password.
@@ -77,12 +77,12 @@ pub enum TtlsInner {
 }
 
 impl EapMethod {
-    /// Whether it gives keys, which a server must send (RFC 3579, RFC 2548).
+    /// True if the method derives keys, which a server must send (RFC 3579, RFC 2548).
     pub(crate) const fn exports_keys(&self) -> bool {
         !matches!(self, Self::Md5 | Self::Gtc)
     }
-    /// Whether a login can be wrong, so that it must be turned away: by a wrong password, or by the certificate of
-    /// another user.
+    /// True if a login can be wrong, so that the server must reject it: by a wrong password, or by another user's
+    /// certificate.
     #[must_use]
     pub fn is_deniable(&self) -> bool {
         match self {
@@ -90,13 +90,13 @@ impl EapMethod {
             _ => true,
         }
     }
-    /// Whether the user's name is said within a tunnel, so that another may be outside.
+    /// True if a tunnel protects the user's name, so that the outer identity may differ.
     #[must_use]
     pub const fn has_tunnel(&self) -> bool {
         matches!(self, Self::Peap(..) | Self::Ttls(..))
     }
 
-    /// What a peer of this user does when it is asked for the method.
+    /// Returns the peer's method for this user.
     pub(crate) fn peer_offer(&self, who: LoginCredentials<'_>) -> Box<dyn PeerOffer> {
         match self {
             Self::Md5 => Box::new(md5::Md5Password::new(who.password)),
@@ -142,33 +142,33 @@ impl EapMethod {
 
 impl EapTlsConfig {
     fn peer_tls(&self, who: LoginCredentials<'_>) -> PeerTls {
-        // Another user's: the next one's.
+        // The next user's certificate.
         let number = if who.wrong { (who.number + 1) % self.each.len().max(1) } else { who.number };
         let config = self.each.get(number).unwrap_or(&self.config);
         PeerTls::Real(config.clone(), if self.resume { who.number as u64 } else { 0 })
     }
 }
 
-/// What an EAP packet of the server led to.
+/// The result of an EAP packet of the server.
 #[derive(Debug)]
 pub(crate) enum ConversationStep {
     /// The response is in the buffer.
     Respond,
-    /// The method is over.
+    /// The method has ended.
     MethodEnded(peer::EapPeerEvent),
 }
 
-/// Whose conversation it is.
+/// The credentials of a conversation.
 #[derive(Clone, Copy)]
 pub(crate) struct LoginCredentials<'a> {
     /// The user's number.
     pub(crate) number: usize,
-    /// What is answered to the Identity request.
+    /// The reply to the Identity request.
     pub(crate) outer: &'a [u8],
     /// The user's name, inside a tunnel too.
     pub(crate) name: &'a [u8],
     pub(crate) password: &'a [u8],
-    /// The login is to be turned away: the password is wrong already.
+    /// True if the server must reject the login: the password is already wrong.
     pub(crate) wrong: bool,
 }
 
@@ -179,7 +179,7 @@ pub(crate) struct EapConversation {
 }
 
 impl EapConversation {
-    /// Begins; `out` gets the response to an Identity request that the access server asked itself.
+    /// Starts the peer; `out` gets the reply to the Identity request that an access server sends itself.
     pub(crate) fn start(
         method: &EapMethod,
         who: LoginCredentials<'_>,
@@ -199,7 +199,7 @@ impl EapConversation {
         Self { peer }
     }
 
-    /// Takes the EAP packet of an answer; `out` gets the response.
+    /// Handles the EAP packet of a reply; `out` gets the response.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -217,13 +217,13 @@ impl EapConversation {
     }
 }
 
-/// Whether a login of so many rounds may have another.
+/// True if a login after this number of rounds may have another.
 pub(crate) const fn may_go_on(rounds: u16) -> bool {
     rounds < MOST_ROUNDS
 }
 
-/// Compares the keys that the peer derived with those that the server sent: the halves of the MSK, of which
-/// EAP-MSCHAPv2 may give the first 32 octets only.
+/// Compares the keys of the peer with those of the server: the halves of the MSK. With EAP-MSCHAPv2 a server may send
+/// only the first 32 octets.
 pub(crate) fn check_keys(
     method: &EapMethod,
     derived: Option<&EapKeys>,

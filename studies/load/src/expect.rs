@@ -1,4 +1,4 @@
-//! What a run is expected to show, as people write it: `p99 < 100 ms`, `failed < 0.1 %`.
+//! Expectations of a run, as users write them: `p99 < 100 ms`, `failed < 0.1 %`.
 
 use crate::live::SetupRates;
 use crate::tally::{LoginFailure, LoginStats, quantile};
@@ -6,14 +6,14 @@ use std::fmt;
 use std::str::FromStr;
 use usher_core::Duration;
 
-/// What is accepted, for messages.
+/// Help for messages.
 const ACCEPTED: &str = "write METRIC < VALUE, with < <= > or >=. Metrics: p50, p90, p95, p99, p99.9, max, mean (of the \
                         latency of logins: 100 ms), server-cpu (of a login, with --server-pid: 0.1 ms), failed, succeeded, \
                         cut-off and each failure by its name, as timeout (of all logins: 0.1 %), throughput and, of a \
                         ramp, knee (5000/s); of PPPoE sessions cps, cps-min, cps-avg, cps-max (5000/s), setup-time, \
                         echo-p50, echo-p99 (100 ms), echo-lost (0.1 %)";
 
-/// What is looked at.
+/// The metric of an expectation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum ExpectedMetric {
     /// A quantile of latency.
@@ -24,27 +24,27 @@ enum ExpectedMetric {
     ServerCpu,
     /// The share of logins that failed.
     Failed,
-    /// The share that ended as they had to.
+    /// The share of logins with the right result.
     Succeeded,
     /// The share that was cut off.
     CutOff,
-    /// The share that failed in one way.
+    /// The share of one kind of failure.
     Failure(LoginFailure),
-    /// Successes a second.
+    /// Successes per second.
     Throughput,
     /// A ramp's capacity.
     Knee,
-    /// Sessions set up a second.
+    /// Sessions set up per second.
     Cps(SetupRateStatistic),
-    /// Until all sessions were there.
+    /// Time until all sessions were set up.
     SetupTime,
-    /// A quantile of how long echoes took.
+    /// A quantile of the echoes' round-trip time.
     EchoQuantile(f64),
-    /// The share of echoes that nobody answered.
+    /// The share of echoes without a reply.
     EchoLost,
 }
 
-/// Which set-up rate.
+/// The statistic of a set-up rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SetupRateStatistic {
     Last,
@@ -53,12 +53,12 @@ enum SetupRateStatistic {
     Most,
 }
 
-/// In what a metric is told.
+/// The unit of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MetricUnit {
     /// Seconds.
     Time,
-    /// Of 1.
+    /// A fraction of 1.
     Share,
     /// 1/s.
     Rate,
@@ -78,11 +78,11 @@ pub struct LoadExpectation {
     text: String,
     metric: ExpectedMetric,
     relation: MetricRelation,
-    /// Seconds, a share of 1, or 1/s.
+    /// Seconds, a fraction of 1, or 1/s.
     value: f64,
 }
 
-/// A text that says no expectation: what is wrong with it, and what is accepted.
+/// A text that is not an expectation: its fault, and the accepted syntax.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?}: {what}; {ACCEPTED}")]
 pub struct ExpectError {
@@ -90,31 +90,31 @@ pub struct ExpectError {
     what: String,
 }
 
-/// What a run showed, as far as expectations look at it.
+/// The results of a run that expectations refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectationInputs<'a> {
-    /// What came of the logins.
+    /// The statistics of logins.
     pub tally: &'a LoginStats,
-    /// How long was measured, seconds.
+    /// Measured time in seconds.
     pub measured_s: f64,
-    /// CPU time of the server for each login, milliseconds.
+    /// CPU time of the server for each login, in milliseconds.
     pub server_ms: Option<f64>,
-    /// The capacity that a ramp found, 1/s.
+    /// The capacity found by a ramp, in 1/s.
     pub knee: Option<f64>,
-    /// How fast sessions were set up.
+    /// The set-up rates of sessions.
     pub setup: Option<SetupRates>,
 }
 
-/// Whether an expectation was met.
+/// The verdict on an expectation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExpectationVerdict {
-    /// As it was written.
+    /// The expectation as written.
     pub expected: String,
-    /// What was found, in seconds, of 1, or 1/s; none where nothing was measured.
+    /// The result in seconds, as a fraction of 1, or in 1/s; `None` without a measurement.
     pub found: Option<f64>,
-    /// The same as text.
+    /// The result as text.
     pub found_text: String,
-    /// Whether it is as expected; what was not measured is not.
+    /// True if it was met; false without a measurement.
     pub met: bool,
 }
 
@@ -243,18 +243,18 @@ impl fmt::Display for LoadExpectation {
 }
 
 impl LoadExpectation {
-    /// True of what only a ramp shows.
+    /// True for metrics of a ramp only.
     #[must_use]
     pub fn needs_ramp(&self) -> bool {
         self.metric == ExpectedMetric::Knee
     }
-    /// True of what only shows where the server's process is known.
+    /// True for metrics that need the server's process.
     #[must_use]
     pub fn needs_server(&self) -> bool {
         self.metric == ExpectedMetric::ServerCpu
     }
 
-    /// Holds it against what was shown.
+    /// Compares the results with the expectation.
     #[must_use]
     pub fn judge_inputs(&self, shown: &ExpectationInputs<'_>) -> ExpectationVerdict {
         let found = self.metric.value_from(shown);

@@ -1,11 +1,17 @@
-//! The generator: a machine that logs users in, at a pace, and keeps the tally.
+//! The generator: a machine that logs users in at a pace and counts the results.
 //!
 //! ```text
 //! Pace ─▶ Generator ─▶ front (access servers' clients by RADIUS or Diameter, EAP peers) ─▶ server
 //!              └─ Tally: what came of it, by name
 //! ```
-//! It goes through a warm-up, whose logins are not counted, a window of measurement, and a time in which the
-//! logins begun within the window come to their end; then it says [`GeneratorEvent::Finished`].
+//! It goes through a warm-up without counting, a window of measurement, and a time in which the logins of the window
+//! end. Then it emits [`GeneratorEvent::Finished`].
+//!
+//! [`LoadGenerator`] implements [`Machine`], with four kinds of methods:
+//! - Getters: the statistics of logins, the measured time, the number of outstanding logins, counters.
+//! - A handler of input: datagrams, stream data and frames of the server.
+//! - Commands ([`GeneratorCommand`]): another pace, a new window, a stop.
+//! - Polls of outputs and of the next timeout.
 
 mod diameter;
 mod either;
@@ -38,75 +44,76 @@ use usher_core::{
     SecureRng, WallTime,
 };
 
-/// How long what stays to the end of a run may take to be ended.
+/// Time limit for ending sessions at the end of a run.
 const LEAVING: Duration = Duration::from_secs(3600);
 
-/// How soon a login that found no room is tried again.
+/// Delay until a login without capacity is tried again.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Between two idle inputs that are further apart the host slept, or did not get a processor.
+/// A longer gap between two idle inputs means that the host slept or had no processor.
 const SPIN_GAP: Duration = Duration::from_micros(200);
 
-/// What a generator is made of.
+/// The configuration of a generator.
 #[derive(Clone, Debug)]
 pub struct GeneratorConfig {
-    /// When logins begin.
+    /// The pace of logins.
     pub pace: LoginPace,
-    /// How long logins are not counted, from the time at which the server can be reached.
+    /// Time without counting, after the server becomes reachable.
     pub warmup: Duration,
-    /// How long the window of measurement is; `None`: until it is told to stop or has begun `count` logins.
+    /// Duration of the window of measurement; `None`: until a stop or until `count` logins have begun.
     pub duration: Option<Duration>,
-    /// Logins to begin in the window.
+    /// Number of logins to begin in the window.
     pub count: Option<u64>,
-    /// Most logins under way at once in an open loop; those that are due beyond it wait, and their latency runs.
+    /// Maximum number of concurrent logins in an open loop. Further due logins wait, and their latency includes the
+    /// wait.
     pub outstanding: usize,
-    /// How long the logins of the window are waited for after its end.
+    /// Time limit for the logins of the window after its end.
     pub drain_timeout: Duration,
-    /// How much earlier than the next login of an open loop it asks to be woken: a host whose timer is coarse then
-    /// asks again and again until the time has come. Zero in virtual time.
+    /// Lead of the timer before the next login of an open loop. A host with a coarse timer then polls until the exact
+    /// time. Zero in virtual time.
     pub spin: Duration,
-    /// Which share of the logins has a wrong password, which the server must turn away.
+    /// The share of logins with a wrong password, which the server must reject.
     pub wrong_share: f64,
-    /// Who logs in: from `first`, every `step`-th, around and around.
+    /// The users: from `first`, every `step`-th, in a cycle.
     pub users: Arc<LoadUsers>,
-    /// The first user.
+    /// Index of the first user.
     pub first: usize,
-    /// The step; 1 for all.
+    /// Step between users; 1 for all.
     pub step: usize,
-    /// The methods of the front, with their shares; empty where there is one only.
+    /// The methods of the front with their weights; empty if there is only one.
     pub mix: Vec<MethodShare>,
-    /// How they log in.
+    /// The protocol and its configuration.
     pub front: FrontConfig,
 }
 
 /// One of several methods.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MethodShare {
-    /// What it is called in the results.
+    /// Its name in the results.
     pub name: String,
-    /// Its weight among all, above 0.
+    /// Its weight among all methods, above 0.
     pub weight: f64,
-    /// Whether a login can be made wrong, so that it must be turned away.
+    /// True if a login can be wrong, so that the server must reject it.
     pub deniable: bool,
 }
 
-/// How users log in.
+/// The protocol of logins.
 #[derive(Clone, Debug)]
 pub enum FrontConfig {
     /// Over RADIUS.
     Radius(RadiusConfig),
     /// Over Diameter.
     Diameter(DiameterConfig),
-    /// By IKEv2, at a gateway.
+    /// IKEv2 at a gateway.
     Ike(IkeConfig),
-    /// No logins, but transactions between MIH functions.
+    /// Transactions between MIH functions instead of logins.
     Mih(MihConfig),
-    /// By PPPoE, at an access concentrator.
+    /// PPPoE at an access concentrator.
     Pppoe(PppoeConfig),
 }
 
 impl FrontConfig {
-    /// How many methods of logging in there are.
+    /// Returns the number of login methods.
     const fn method_count(&self) -> usize {
         match self {
             Self::Radius(r) => r.logins.len(),
@@ -116,7 +123,7 @@ impl FrontConfig {
             Self::Mih(_) => 1,
         }
     }
-    /// The same with the `n`-th method only.
+    /// Returns the configuration with the `n`-th method only.
     #[must_use]
     pub fn with_method(&self, n: usize) -> Self {
         let mut only = self.clone();
@@ -129,7 +136,7 @@ impl FrontConfig {
         }
         only
     }
-    /// The same with initiators who ask so often whether the gateway lives, once they are in.
+    /// Returns the configuration with this number of liveness checks of each established IKE_SA.
     #[must_use]
     pub fn with_probes(&self, probes: u32) -> Self {
         let mut probing = self.clone();
@@ -140,61 +147,62 @@ impl FrontConfig {
     }
 }
 
-/// Why a generator cannot be made.
+/// The reason why a generator cannot be created.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The clients.
+    /// The clients' configuration is invalid.
     #[error(transparent)]
     Client(#[from] usher_access::ConfigError),
-    /// A value out of its range.
+    /// A value is out of range.
     #[error("{0}")]
     Invalid(&'static str),
 }
 
-/// What a generator is told.
+/// A command to a generator.
 #[derive(Clone, Debug)]
 pub enum GeneratorCommand {
-    /// Go on at another pace from now on; a backlog is forgotten.
+    /// Continues at another pace and drops the backlog.
     Pace(LoginPace),
-    /// Begin a window of measurement now. The tally should have been taken before.
+    /// Begins a window of measurement now. Take the statistics of the last window first.
     Measure,
-    /// Begin no more logins; finish when those under way have ended.
+    /// Starts no more logins, and finishes when the outstanding ones have ended.
     Stop,
-    /// End the window here, as a step of a ramp does: what was meant to begin in it and has not ended is
-    /// [`LoginFailure::Overdue`] where that is longer ago than this, and cut off else. Logins go on, uncounted.
+    /// Closes the window now, as at the end of a ramp's step. Unfinished logins of the window are
+    /// [`LoginFailure::Overdue`] if they were due longer ago than this limit, and cut off otherwise. Logins continue
+    /// without counting.
     Close(Duration),
-    /// Forget all logins under way, without a word to anybody. Those of an open window are cut off.
+    /// Drops all outstanding logins silently. Those of an open window are cut off.
     Abandon,
 }
 
-/// What a generator has to say, once.
+/// An event of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GeneratorEvent {
-    /// All is done: the tally is whole.
+    /// The run has finished and the statistics are complete.
     Finished,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum GeneratorPhase {
-    /// The server cannot be reached yet.
+    /// The server is not reachable yet.
     Connecting,
     Warm,
     Measuring,
-    /// Until then those under way are waited for.
+    /// Outstanding logins may end until then.
     Draining(Instant),
-    /// What stays to the end is ended, until then at the latest.
+    /// Remaining sessions are ended until then.
     Leaving(Instant),
     Finished,
 }
 
-/// Why a login did not begin just now.
+/// The reason why a login did not begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum NotNow {
-    /// No room: later.
+    /// No capacity: try later.
     Full,
 }
 
-/// One generator; see the [module](self).
+/// A load generator; see the [module](self).
 #[derive(Debug)]
 pub struct LoadGenerator {
     config: GeneratorConfig,
@@ -203,17 +211,17 @@ pub struct LoadGenerator {
     phase: GeneratorPhase,
     since: Instant,
     schedule: Option<LoginSchedule>,
-    /// A login that is due and found no room.
+    /// A due login without capacity.
     waiting: Option<(LoginStart, Instant)>,
-    /// Logins were due and there was no room for them.
+    /// True if due logins had no capacity.
     full: bool,
-    /// Since when there has been room.
+    /// Time since which there is capacity.
     capacity_since: Instant,
-    /// How many windows there were.
+    /// Number of windows so far.
     windows: u32,
-    /// The last input, if it found nothing to do.
+    /// Time of the last input, if it was idle.
     idle: Option<Instant>,
-    /// How long the host asked again and again whether a login's time has come.
+    /// Total time of polling for a login's due time.
     spun: Duration,
     next_user: usize,
     left: Option<u64>,
@@ -223,10 +231,10 @@ pub struct LoadGenerator {
 }
 
 impl LoadGenerator {
-    /// A generator that begins at `start`. All chance is drawn from `rng`.
+    /// Creates a generator that begins at `start`, with random numbers from `rng`.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// The configuration is inconsistent.
     pub fn new(config: GeneratorConfig, start: Instant, mut rng: SecureRng) -> Result<Self, ConfigError> {
         if config.users.is_empty() {
             return Err(ConfigError::Invalid("there is no user"));
@@ -283,16 +291,16 @@ impl LoadGenerator {
         })
     }
 
-    /// What came of the logins since the tally was last taken.
+    /// Returns the statistics since they were last taken.
     #[must_use]
     pub const fn login_stats(&self) -> &LoginStats {
         &self.sink.tally
     }
-    /// Takes the tally; a new one begins.
+    /// Takes the statistics and resets them.
     pub fn take_tally(&mut self) -> LoginStats {
         core::mem::take(&mut self.sink.tally)
     }
-    /// How long the window of measurement is so far.
+    /// Returns the duration of the window so far.
     #[must_use]
     pub fn measured_time(&self, now: Instant) -> Duration {
         if self.windows == 0 {
@@ -300,39 +308,39 @@ impl LoadGenerator {
         }
         self.sink.to.unwrap_or(now).min(now).duration_since(self.sink.from)
     }
-    /// True once the server is reached and logins begin.
+    /// True once the server is reachable and logins begin.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.phase != GeneratorPhase::Connecting
     }
-    /// True within a window of measurement, and while its logins come to their end.
+    /// True during a window of measurement and while its logins end.
     #[must_use]
     pub const fn is_measuring(&self) -> bool {
         self.sink.window != 0
     }
-    /// True when all is done.
+    /// True after the run has finished.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         matches!(self.phase, GeneratorPhase::Finished)
     }
-    /// Logins under way.
+    /// Returns the number of outstanding logins.
     #[must_use]
     pub fn outstanding_logins(&self) -> usize {
         self.front.outstanding_logins()
     }
-    /// How long the host has asked again and again whether a login's time has come, while nothing was to be done: a
-    /// processor's time that could be used otherwise.
+    /// Returns the total time in which the host polled for a login's due time without other work. The processor was
+    /// free for other uses then.
     #[must_use]
     pub const fn spin_time(&self) -> Duration {
         self.spun
     }
-    /// What the client counted: retransmissions, and answers that it dropped, by name.
+    /// Returns the clients' counters, such as retransmissions and dropped replies, by name.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.front.counters()
     }
 
-    /// Whether nothing is due.
+    /// True if no work is due.
     fn is_idle(&mut self, now: Instant) -> bool {
         let begins = self.waiting.is_some() || self.schedule.as_ref().is_some_and(|s| s.next_time() <= now);
         !begins && self.front.poll_timeout().is_none_or(|at| at > now)
@@ -357,7 +365,7 @@ impl LoadGenerator {
         };
     }
 
-    /// Ends the window where it is; see [`GeneratorCommand::Close`].
+    /// Closes the window now; see [`GeneratorCommand::Close`].
     fn close_window(&mut self, now: Instant, limit: Duration) {
         if self.phase != GeneratorPhase::Measuring || self.sink.window == 0 {
             return;
@@ -384,7 +392,7 @@ impl LoadGenerator {
         self.left = None;
     }
 
-    /// Which method the next login has.
+    /// Chooses the method of the next login.
     fn choose_method(&mut self) -> u16 {
         if self.config.mix.len() < 2 {
             return 0;
@@ -399,7 +407,7 @@ impl LoadGenerator {
         found.unwrap_or(last) as u16
     }
 
-    /// Ends the window: what was due and could not begin is counted, the rest is waited for.
+    /// Ends the window: counts due logins that could not begin, and lets outstanding ones end.
     fn stop_window(&mut self, now: Instant) {
         if matches!(
             self.phase,
@@ -408,7 +416,7 @@ impl LoadGenerator {
             return;
         }
         if self.sink.window == 0 {
-            // What was measured, if anything was, was closed before.
+            // An earlier command closed the window.
             self.waiting = None;
             self.schedule = None;
             self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
@@ -441,7 +449,7 @@ impl LoadGenerator {
         self.finish_leaving(now);
     }
 
-    /// All is done once nothing is left to be ended.
+    /// Finishes the run once no session remains.
     fn finish_leaving(&mut self, now: Instant) {
         if let GeneratorPhase::Leaving(until) = self.phase
             && (!self.front.is_leaving() || now >= until)
@@ -450,7 +458,7 @@ impl LoadGenerator {
         }
     }
 
-    /// Does what is due.
+    /// Advances the phase if it is due.
     fn advance_phase(&mut self, now: Instant) {
         if self.phase == GeneratorPhase::Connecting && self.front.is_ready() && now >= self.since {
             self.since = now;
@@ -465,7 +473,7 @@ impl LoadGenerator {
             self.begin_due(now, if over { self.sink.to } else { None });
             if over || self.left == Some(0) {
                 if self.sink.to.is_none_or(|to| to > now) && self.left == Some(0) {
-                    // By count, the window ends with its last login.
+                    // With a count, the window ends with its last login.
                     self.sink.to = None;
                     self.schedule = None;
                     self.phase = GeneratorPhase::Draining(now + self.config.drain_timeout);
@@ -487,7 +495,7 @@ impl LoadGenerator {
         self.finish_leaving(now);
     }
 
-    /// Begins the logins that are due, those before `end`.
+    /// Begins the logins that are due before `end`.
     fn begin_due(&mut self, now: Instant, end: Option<Instant>) {
         let most = match self.config.pace {
             LoginPace::Closed { concurrency } => concurrency,
@@ -528,13 +536,13 @@ impl LoadGenerator {
                 }
             }
         }
-        // Nobody waits for room.
+        // No login waits for capacity.
         if core::mem::take(&mut self.full) {
             self.capacity_since = now;
         }
     }
 
-    /// The login that is due, if one is.
+    /// Returns the due login, if any.
     fn next_start(&mut self, now: Instant, end: Option<Instant>) -> Option<LoginStart> {
         let intended = match &mut self.schedule {
             None if end.is_some() || matches!(self.config.pace, LoginPace::Open { .. }) => return None,
@@ -557,12 +565,12 @@ impl LoadGenerator {
 }
 
 impl LoadGenerator {
-    /// Hears the front, does what is due, and hands on what the front wants done for that.
+    /// Handles the front's events, does due work, and passes on the front's outputs.
     fn drain_front(&mut self, now: Instant) {
         self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
         self.advance_phase(now);
         self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
-        // The last may have ended as soon as it began.
+        // The last login may have ended at once.
         if matches!(self.phase, GeneratorPhase::Draining(_)) && self.outstanding_logins() == 0 {
             self.advance_phase(now);
             self.front.drain_outputs(now, &mut self.outputs, &mut self.sink);
@@ -618,7 +626,7 @@ impl Machine for LoadGenerator {
             }
             GeneratorCommand::Stop => {
                 if self.phase == GeneratorPhase::Measuring {
-                    // What is due by now is no backlog.
+                    // Logins that are due by now are no backlog.
                     self.begin_due(now, Some(now));
                 }
                 self.stop_window(now);
@@ -669,7 +677,7 @@ impl Machine for LoadGenerator {
     }
 }
 
-/// A password that is not this one, and as long.
+/// Returns a different password of the same length.
 fn alter_password<'a>(password: &[u8], room: &'a mut [u8; 128]) -> &'a [u8] {
     let length = password.len().clamp(1, 128);
     room[0] = b'x';

@@ -1,7 +1,10 @@
-//! The load generator: users who log in on real sockets, and what that shows.
+//! The load generator: logs users in on real sockets and measures the server.
 //!
-//! [`LoadGenerator`] is a machine without sockets: RADIUS requests with their retransmissions, EAP peers and the
-//! checks of every answer, at the pace of an open or a closed loop. Tests drive it in virtual time.
+//! [`LoadGenerator`] is a machine without sockets. It sends RADIUS requests with their retransmissions, runs EAP peers
+//! and checks every reply, at the pace of an open or a closed loop. Tests drive it in virtual time.
+//!
+//! [`run_load_plan`] runs a [`LoadPlan`] on real sockets. [`report`] turns its [`LoadOutcome`] into JSON, rows and a
+//! report. [`calibrate`] measures the cost of a login on this machine.
 
 pub mod calibrate;
 mod cpu;

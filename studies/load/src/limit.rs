@@ -1,37 +1,37 @@
-//! Whether the generator itself was the limit: then what was measured is a bound of what the server does, not more.
+//! Detects that the generator itself was the limit. The measurement is then only a bound of the server's performance.
 
 use crate::tally::{LoginStats, quantile};
 use serde::Serialize;
 
-/// Logins that begin later than meant by less than this say nothing, seconds: timers are no finer (`--relaxed`).
+/// Lateness of logins below this value is not significant, in seconds: timers are no finer (`--relaxed`).
 pub const LATENESS_FLOOR_S: f64 = 0.002;
-/// The share of the 99th percentile of latency that the generator's own lateness may be.
+/// Acceptable lateness as a share of the 99th percentile of latency.
 pub const LATENESS_FRACTION: f64 = 0.1;
-/// The share of the time that a generating thread may be busy, or wait for a processor.
+/// Acceptable share of time in which a generating thread runs or waits for a processor.
 pub const BUSY_SHARE: f64 = 0.95;
 
-/// How the generator was the limit.
+/// The reason why the generator was the limit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum GeneratorLimit {
-    /// It began logins later than the schedule wanted though there was room for them.
+    /// It began logins late although there was capacity for them.
     Late {
-        /// The 99th percentile of how much later, seconds.
+        /// The 99th percentile of its lateness in seconds.
         p99_s: f64,
     },
-    /// One of its threads had nothing left of its processor.
+    /// One of its threads used its whole processor.
     Busy {
-        /// The largest share of the time that a thread ran or waited for a processor.
+        /// The largest share of time in which a thread ran or waited for a processor.
         share: f64,
     },
 }
 
 impl GeneratorLimit {
-    /// Judges a window: its tally, and the largest share of the time that a thread was busy, where that is known; what a
-    /// thread does to keep its processor between logins is not in it.
+    /// Evaluates a window by its statistics and the largest busy share of a thread, if known. The busy share excludes
+    /// polling between logins.
     ///
-    /// Late: 1 % of the logins began later than meant, by the generator's own fault, by more than [`LATENESS_FLOOR_S`]
-    /// and more than [`LATENESS_FRACTION`] of the 99th percentile of latency. Busy: [`BUSY_SHARE`] of the time.
+    /// Late: the generator's own lateness exceeds [`LATENESS_FLOOR_S`] and [`LATENESS_FRACTION`] of the 99th percentile
+    /// of latency, for 1 % of the logins. Busy: [`BUSY_SHARE`] of the time.
     #[must_use]
     pub fn judge_window(tally: &LoginStats, busy: Option<f64>) -> Option<Self> {
         if let Some(p99_s) = quantile(&tally.own_lag, 0.99) {
@@ -43,7 +43,7 @@ impl GeneratorLimit {
         busy.filter(|share| *share >= BUSY_SHARE).map(|share| Self::Busy { share: share.min(1.0) })
     }
 
-    /// What it was, in a few words.
+    /// Describes the limit in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

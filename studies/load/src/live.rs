@@ -1,4 +1,4 @@
-//! The generator on real sockets: a thread for each share of the load, and a conductor that leads them through
+//! The generator on real sockets: a thread for each share of the load, and a conductor that leads the threads through
 //! warm-up, window and end, or along a ramp.
 
 mod rounds;
@@ -27,92 +27,92 @@ use usher_live::{
     Shard, SystemClock, TlsClient, spawn_shard, thread_cpu_time,
 };
 
-/// How often the conductor looks up.
+/// Interval of the conductor's checks.
 const TICK: StdDuration = StdDuration::from_millis(20);
-/// How long a thread may take to answer the conductor.
+/// Time limit for a thread's reply to the conductor.
 const ANSWER: StdDuration = StdDuration::from_secs(5);
-/// What a thread has to send leaves it so soon at the latest, while it keeps its processor for the next login.
+/// Maximum delay of a thread's transmissions while it polls for the next login.
 const SLICE: StdDuration = StdDuration::from_micros(100);
-/// A warm-up that ends when it is told.
+/// A warm-up that ends by command.
 const UNLIMITED_WARM_UP: Duration = Duration::MAX;
 
-/// What is to be run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// The whole load; each thread gets its share of it.
+    /// The whole load, which threads divide.
     pub load: GeneratorConfig,
-    /// How many threads generate it.
+    /// Number of generating threads.
     pub threads: usize,
-    /// The processors they are bound to, one after the other; empty: none.
+    /// The processors that threads are bound to, in order; empty for none.
     pub cores: Vec<usize>,
-    /// A ramp instead of one window.
+    /// A ramp in place of one window.
     pub ramp: Option<RampPlan>,
-    /// TLS for the connections of Diameter.
+    /// TLS for Diameter connections.
     pub tls: Option<ClientConfig>,
-    /// Whether small messages of Diameter's associations leave at once (`SCTP_NODELAY`).
+    /// True to send small messages of Diameter's associations at once (`SCTP_NODELAY`).
     pub sctp_nodelay: bool,
-    /// The server's process, whose CPU time is taken.
+    /// The server's process, for its CPU time.
     pub server_pid: Option<u32>,
-    /// How often the figures so far are shown.
+    /// Interval of progress reports.
     pub interval: Duration,
-    /// How fine the course of time is in the results; a multiple of `interval`.
+    /// Interval of the timeline in the results; a multiple of `interval`.
     pub timeline_interval: Duration,
-    /// Whether datagrams may go through the system in trains (UDP segmentation offload).
+    /// True to allow UDP segmentation offload.
     pub offload: bool,
-    /// The interface behind which stations of Ethernet are, for those who log in by PPPoE.
+    /// The interface of Ethernet stations, for PPPoE logins.
     pub interface: Option<String>,
-    /// How often all stations set their sessions up, and end them.
+    /// Number of rounds in which all stations set up and end their sessions.
     pub rounds: u32,
 }
 
-/// A ramp: which rates, and how long each.
+/// The rates and durations of a ramp.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RampPlan {
     /// The search.
     pub search: RampConfig,
-    /// How logins follow each other.
+    /// The arrival process of logins.
     pub arrivals: LoginArrivals,
-    /// How long a rate runs before it is measured, and nobody logs in after one that failed.
+    /// Time at a rate before its measurement, and without logins after a failed rate.
     pub settle: Duration,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub measurement_time: Duration,
 }
 
 /// The figures of an interval.
 #[derive(Clone, Debug)]
 pub struct LoadInterval {
-    /// From the beginning of the run to the interval's end, seconds.
+    /// Seconds from the start of the run to the end of the interval.
     pub at_s: f64,
-    /// How long it was, seconds.
+    /// Its length in seconds.
     pub length_s: f64,
-    /// True before the window of measurement: nothing is counted.
+    /// True before the window of measurement, without counting.
     pub warming: bool,
-    /// Logins under way at its end.
+    /// Outstanding logins at its end.
     pub outstanding: usize,
     /// The rate of a ramp's step.
     pub rate: Option<f64>,
-    /// Successes of this time, whenever their login began.
+    /// Successes in the interval, including logins that began earlier.
     pub completed: u64,
-    /// Of the logins counted that ended in it, those that ended as they had to.
+    /// Counted logins that ended in it with the right result.
     pub succeeded: u64,
-    /// And those that did not.
+    /// Counted logins that ended in it with a failure.
     pub failed: u64,
     /// Logins cut off at its end.
     pub cut_off: u64,
-    /// The median latency, seconds.
+    /// The median latency in seconds.
     pub p50_s: Option<f64>,
-    /// The 90th percentile, seconds.
+    /// The 90th percentile of latency in seconds.
     pub p90_s: Option<f64>,
-    /// The 99th percentile, seconds.
+    /// The 99th percentile of latency in seconds.
     pub p99_s: Option<f64>,
-    /// The longest, seconds.
+    /// The maximum latency in seconds.
     pub max_s: Option<f64>,
-    /// The 99th percentile of how much later than meant logins began by the generator's own fault, seconds.
+    /// The 99th percentile of the generator's own lateness in seconds.
     pub own_lag_p99_s: Option<f64>,
 }
 
 impl LoadInterval {
-    /// Of the logins that ended in it, the share that ended as they had to; of none, 1.
+    /// Returns the share of right results among the logins that ended in it; 1 without any.
     #[must_use]
     pub fn success_ratio(&self) -> f64 {
         let ended = self.succeeded + self.failed;
@@ -120,135 +120,135 @@ impl LoadInterval {
     }
 }
 
-/// What a server used.
+/// The resources that a server used.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServerUse {
     /// CPU time over the window.
     pub cpu: CpuTime,
-    /// Logins that ended well in it.
+    /// Logins that succeeded in it.
     pub completed: u64,
-    /// Its largest resident memory so far, octets.
+    /// Its peak resident memory in octets.
     pub peak_memory: Option<u64>,
 }
 
 impl ServerUse {
-    /// CPU time for each login, milliseconds; none without a login.
+    /// Returns the CPU time for each login in milliseconds; `None` without logins.
     #[must_use]
     pub fn ms_per_login(&self) -> Option<f64> {
         (self.completed > 0).then(|| self.cpu.total_seconds() * 1e3 / self.completed as f64)
     }
 }
 
-/// What a run showed.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct LoadOutcome {
-    /// The window's; of a ramp, that of all steps at its knee, or of the lowest rate where none was kept up with.
+    /// The statistics of the window. For a ramp, of all steps at its knee, or of the lowest rate if none was sustained.
     pub tally: LoginStats,
-    /// How long that was measured, seconds.
+    /// Measured time in seconds.
     pub measured_s: f64,
-    /// The generator was the limit: this is a bound of what the server does.
+    /// Set if the generator was the limit: the result is then a bound of the server's performance.
     pub limit: Option<GeneratorLimit>,
-    /// The largest share of the time that a generating thread ran or waited for a processor, but for what it did to keep
-    /// the processor between logins; none of a ramp, whose steps have theirs.
+    /// The largest share of time in which a generating thread ran or waited for a processor, without polling between
+    /// logins. `None` for a ramp, whose steps have their own.
     pub busy: Option<f64>,
-    /// The course of time.
+    /// The timeline.
     pub timeline: Vec<LoadInterval>,
     /// The ramp, if there was one.
     pub ramp: Option<RampSearch>,
-    /// What the server used.
+    /// The server's resources.
     pub server: Option<ServerUse>,
-    /// CPU time of this process over the same time.
+    /// CPU time of this process in the same interval.
     pub own_cpu_s: f64,
-    /// What the clients counted, by name.
+    /// The clients' counters by name.
     pub counters: Vec<(&'static str, u64)>,
-    /// What the drivers counted.
+    /// The drivers' counters.
     pub driver: DriverCounts,
-    /// Why connections came to nothing, if that was for TLS.
+    /// The reason of connection failures in TLS.
     pub tls: TlsFailure,
-    /// Rounds in which all stations set their sessions up.
+    /// Rounds of session setup.
     pub rounds: Vec<SetupRound>,
-    /// Ended by the user before its time.
+    /// True if the user ended it early.
     pub interrupted: bool,
 }
 
 impl LoadOutcome {
-    /// Successes a second.
+    /// Returns the successes per second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
         if self.measured_s > 0.0 { self.tally.completed as f64 / self.measured_s } else { 0.0 }
     }
 }
 
-/// Who watches a run.
+/// Observes a run.
 pub trait LoadObserver {
-    /// An interval is over.
+    /// An interval has ended.
     fn on_interval(&mut self, _interval: &LoadInterval) {}
-    /// A ramp's step is over.
+    /// A step of a ramp has ended.
     fn on_step(&mut self, _step: &RampStep) {}
-    /// Whether the run is to end now, with the figures so far.
+    /// True to end the run now with the results so far.
     fn is_interrupted(&self) -> bool {
         false
     }
 }
 
-/// Nobody watches.
+/// Ignores all progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLoadObserver;
 impl LoadObserver for NoLoadObserver {}
 
-/// Why a run did not take place.
+/// The reason why a run did not take place.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The configuration.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A thread could not be started.
     #[error(transparent)]
     Thread(#[from] usher_live::ShardError),
-    /// A thread's sockets.
+    /// A thread's sockets failed.
     #[error("a thread's sockets: {0}")]
     Sockets(std::io::Error),
     /// A thread ended or hangs.
     #[error("a generating thread does not answer: this is a fault of the program")]
     Lost,
-    /// The interface behind which stations are.
+    /// The interface of the stations cannot be used.
     #[error("the interface {name} cannot be used: {error}")]
     Interface {
         /// Its name.
         name: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The server's process.
+    /// The server's process cannot be read.
     #[error("the CPU time of process {pid} cannot be read: {error}")]
     Process {
-        /// Which.
+        /// The process.
         pid: u32,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The connections did not come up.
+    /// The connections were not established.
     #[error(
         "no connection to the server within {0} s: check its address and port, that it knows or accepts this \
          identity, and that it speaks the application asked for{1}"
     )]
     Unreachable(u64, TlsFailure),
-    /// The login tried before all others failed.
+    /// The first login, before all others, failed.
     #[error("a first login{} did not succeed ({}): {}{}{tls}", method_suffix(.method), .failure.name(), .failure.explanation(),
         describe_dropped(.dropped))]
     First {
-        /// How.
+        /// Its failure.
         failure: LoginFailure,
-        /// By which of several methods.
+        /// Its method, if there are several.
         method: Option<String>,
-        /// Answers that the client dropped, by name.
+        /// Replies that the client dropped, by name.
         dropped: Vec<(&'static str, u64)>,
-        /// Why TLS ended the connection, if it did.
+        /// The TLS error of the connection, if any.
         tls: TlsFailure,
     },
 }
 
-/// What ended the first of the connections that TLS itself ended, if one was; for people a line of its own.
+/// The error of the first connection that TLS ended, if any; displayed on its own line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TlsFailure(pub Option<TlsError>);
 
@@ -268,7 +268,7 @@ fn method_suffix(method: &Option<String>) -> String {
     method.as_ref().map_or_else(String::new, |m| format!(" by {m}"))
 }
 
-/// What dropped answers tell.
+/// Describes the causes of dropped replies.
 fn describe_dropped(dropped: &[(&'static str, u64)]) -> String {
     let mut text = String::new();
     for (name, n) in dropped {
@@ -282,14 +282,14 @@ fn describe_dropped(dropped: &[(&'static str, u64)]) -> String {
     text
 }
 
-/// What the conductor asks of a thread.
+/// A message of the conductor to a thread.
 enum ThreadMessage {
     TakeFigures { answer: Sender<ThreadFigures> },
     Command(GeneratorCommand),
     Frames(Vec<Vec<u8>>),
 }
 
-/// A thread's figures since its last cut.
+/// A thread's statistics since its last report.
 struct ThreadFigures {
     tally: LoginStats,
     outstanding: usize,
@@ -299,18 +299,18 @@ struct ThreadFigures {
     reading: ProcessorReading,
 }
 
-/// What a thread has had of its processor at a time.
+/// The processor use of a thread up to a time.
 #[derive(Clone, Copy)]
 struct ProcessorReading {
     taken_at: StdInstant,
-    /// How long it ran, or waited for a processor, but for the time in which it did so to keep the processor.
+    /// Time in which it ran or waited for a processor, without polling.
     busy: StdDuration,
 }
 
 impl ProcessorReading {
-    /// Of this thread now, whose generator spun for so long.
+    /// Reads this thread's use now; its generator polled for `spun`.
     fn take_now(spun: Duration) -> Self {
-        // Nanoseconds on a processor, and those of waiting for one (Linux, Documentation/scheduler/sched-stats).
+        // Nanoseconds on a processor and in its queue (Linux, Documentation/scheduler/sched-stats).
         let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut fields = said.split_ascii_whitespace().map_while(|f| f.parse::<u64>().ok());
         let busy = match (fields.next(), fields.next()) {
@@ -320,7 +320,7 @@ impl ProcessorReading {
         Self { taken_at: StdInstant::now(), busy: busy.saturating_sub(to_std_duration(spun)) }
     }
 
-    /// The share of the time since `earlier` that it was busy; none of no time.
+    /// Returns the busy share of the time since `earlier`; `None` without elapsed time.
     fn busy_fraction(&self, earlier: &Self) -> Option<f64> {
         let time = self.taken_at.saturating_duration_since(earlier.taken_at).as_secs_f64();
         (time > 1e-3).then(|| self.busy.saturating_sub(earlier.busy).as_secs_f64() / time)
@@ -330,7 +330,7 @@ impl ProcessorReading {
 struct LiveGenerator {
     generator: LoadGenerator,
     finished: Option<ProcessorReading>,
-    /// The interface by which its stations' frames go.
+    /// The link of its stations' frames.
     link: Option<StationLink>,
 }
 
@@ -364,11 +364,11 @@ impl DriverRole for LiveGenerator {
     fn on_message(&mut self, now: Instant, message: ThreadMessage) {
         match message {
             ThreadMessage::TakeFigures { answer } => {
-                // A conductor that does not wait any more has given up already.
+                // A conductor that no longer waits has given up already.
                 let _ = answer.send(self.take_figures(now));
             }
             ThreadMessage::Command(command) => {
-                // Refused only before the server is reached, which the conductor waits for.
+                // The generator rejects it only before the server is reachable, which the conductor waits for.
                 let _ = self.generator.handle_command(now, command);
             }
             ThreadMessage::Frames(frames) => {
@@ -395,13 +395,13 @@ struct GeneratorThread {
     counters: Arc<DriverCounters>,
 }
 
-/// Of so many things in a row, the first of a thread's, and how many it has: one at least.
+/// Returns a part's first index and its length, at least one, of `whole` elements in a row.
 fn part_of(whole: usize, part: usize, parts: usize) -> (usize, usize) {
     let count = whole / parts + usize::from(part < whole % parts);
     (part * (whole / parts) + part.min(whole % parts), count.max(1))
 }
 
-/// One thread's share of the load.
+/// Returns the configuration of one thread's share of the load.
 fn thread_config(plan: &LoadPlan, part: usize, warmup: Duration) -> GeneratorConfig {
     let parts = plan.threads;
     let whole = &plan.load;
@@ -411,7 +411,7 @@ fn thread_config(plan: &LoadPlan, part: usize, warmup: Duration) -> GeneratorCon
     load.count = whole.count.map(|n| n / parts as u64 + u64::from((part as u64) < n % parts as u64));
     load.warmup = warmup;
     load.duration = None;
-    // With fewer users than threads, threads share them.
+    // With fewer users than threads, threads share users.
     if whole.users.len() >= parts {
         (load.first, load.step) = (part, parts);
     }
@@ -430,12 +430,12 @@ fn thread_config(plan: &LoadPlan, part: usize, warmup: Duration) -> GeneratorCon
     load
 }
 
-/// A generator whose chance comes from the system.
+/// Creates a random generator seeded by the system.
 fn system_rng() -> SecureRng {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut seed = [0; 32];
     for part in seed.chunks_exact_mut(8) {
-        // A new RandomState has keys of the system's; the hash of nothing under them is as hard to guess.
+        // A new RandomState has random keys from the system; its empty hash is as hard to guess as they are.
         part.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
     }
     SecureRng::from_seed(seed)
@@ -445,25 +445,25 @@ struct LoadConductor<'a> {
     plan: &'a LoadPlan,
     watch: &'a mut dyn LoadObserver,
     threads: Vec<GeneratorThread>,
-    /// Of all threads' connections.
+    /// TLS of all threads' connections.
     tls: Option<TlsClient>,
-    /// The interface behind which stations are.
+    /// The interface of the stations.
     wire: Option<FrameRouter>,
     started_at: StdInstant,
-    /// When the figures were last shown.
+    /// Time of the last progress report.
     last: StdInstant,
     timeline: Vec<LoadInterval>,
-    /// What belongs to the course's next interval, and when that began.
+    /// Statistics of the timeline's next interval, and its start.
     part: (LoginStats, StdInstant),
     total: LoginStats,
     rate: Option<f64>,
     interrupted: bool,
-    /// Of each thread, at the window's beginning and now.
+    /// The processor use of each thread, at the window's start and now.
     from: Vec<Option<ProcessorReading>>,
     readings: Vec<Option<ProcessorReading>>,
 }
 
-/// What threads did together since the last cut.
+/// The statistics of all threads since the last report.
 struct CombinedFigures {
     tally: LoginStats,
     outstanding: usize,
@@ -526,12 +526,12 @@ impl<'a> LoadConductor<'a> {
 
     fn send_commands(&self, command: impl Fn(usize) -> GeneratorCommand) {
         for (i, thread) in self.threads.iter().enumerate() {
-            // One that has ended has nothing more to do.
+            // An ended thread needs no commands.
             thread.mailbox.send(ThreadMessage::Command(command(i)));
         }
     }
 
-    /// The figures of all threads since the last cut; `None` of a thread that has ended.
+    /// Collects the statistics of all threads since the last report; `None` for a thread that has ended.
     fn collect_figures(&mut self) -> Result<Vec<Option<ThreadFigures>>, RunError> {
         let asked: Vec<_> = self
             .threads
@@ -545,7 +545,7 @@ impl<'a> LoadConductor<'a> {
             None => Ok(None),
             Some(answers) => match answers.recv_timeout(ANSWER) {
                 Ok(cut) => Ok(Some(cut)),
-                // It ended between the question and the answer.
+                // It ended between the request and the reply.
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => Ok(None),
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => Err(RunError::Lost),
             },
@@ -559,12 +559,12 @@ impl<'a> LoadConductor<'a> {
         Ok(cuts)
     }
 
-    /// What all did since the last cut.
+    /// Combines the statistics of all threads since the last report.
     fn combine_figures(&mut self) -> Result<CombinedFigures, RunError> {
         let (tally, measured) = (LoginStats::default(), Duration::ZERO);
         let mut all = CombinedFigures { tally, outstanding: 0, measured, warming: false };
         let cuts: Vec<ThreadFigures> = self.collect_figures()?.into_iter().flatten().collect();
-        // Threads end after their window only.
+        // Threads end only after their window.
         all.warming = !cuts.is_empty();
         for cut in cuts {
             all.tally.add(&cut.tally);
@@ -576,19 +576,19 @@ impl<'a> LoadConductor<'a> {
         Ok(all)
     }
 
-    /// A window begins here.
+    /// Marks the start of a window.
     fn mark_window(&mut self) {
         self.from.clone_from(&self.readings);
     }
 
-    /// The largest share of the time since the mark that a thread was busy.
+    /// Returns the largest busy share of a thread since the mark.
     fn busy_fraction(&self, now: &[Option<ProcessorReading>]) -> Option<f64> {
         let shares =
             self.from.iter().zip(now).filter_map(|(from, now)| now.as_ref()?.busy_fraction(from.as_ref()?));
         shares.max_by(f64::total_cmp)
     }
 
-    /// Takes the figures since the last time and shows them; gives how long was measured.
+    /// Reports the statistics since the last time; returns the measured time.
     fn report_interval(&mut self) -> Result<Duration, RunError> {
         let all = self.combine_figures()?;
         let now = StdInstant::now();
@@ -603,7 +603,7 @@ impl<'a> LoadConductor<'a> {
         Ok(all.measured)
     }
 
-    /// Ends an interval of the course here.
+    /// Ends an interval of the timeline.
     fn push_interval(&mut self, outstanding: usize, warming: bool) {
         let now = StdInstant::now();
         let (tally, since) = std::mem::replace(&mut self.part, (LoginStats::default(), now));
@@ -637,7 +637,7 @@ impl<'a> LoadConductor<'a> {
         }
     }
 
-    /// Lets time pass, interval by interval, for so long or until all threads have ended; false after an interrupt.
+    /// Waits and reports intervals, for this time or until all threads have ended; false after an interrupt.
     fn wait_for(&mut self, time: Option<StdDuration>) -> Result<bool, RunError> {
         let end = time.map(|t| StdInstant::now() + t);
         let interval = StdDuration::from_nanos(self.plan.interval.as_nanos());
@@ -658,12 +658,12 @@ impl<'a> LoadConductor<'a> {
         }
     }
 
-    /// Waits until every thread's server is reached; false after an interrupt.
+    /// Waits until every thread's server is reachable; false after an interrupt.
     fn wait_until_reached(&mut self, patience: StdDuration) -> Result<bool, RunError> {
         let end = StdInstant::now() + patience;
         loop {
             let cuts = self.collect_figures()?;
-            // Without a warm-up logins are counted already.
+            // Without a warm-up, counting has begun already.
             for cut in cuts.iter().flatten() {
                 self.total.add(&cut.tally);
                 self.part.0.add(&cut.tally);
@@ -686,7 +686,7 @@ impl<'a> LoadConductor<'a> {
         TlsFailure(self.tls.as_ref().and_then(TlsClient::first_fault).cloned())
     }
 
-    /// Ends all threads and gathers what is left.
+    /// Ends all threads and collects their last statistics.
     fn finish_run(mut self) -> Result<LoadOutcome, RunError> {
         let ended = self.threads.iter().all(|t| t.shard.is_finished());
         self.send_commands(|_| GeneratorCommand::Stop);
@@ -700,7 +700,7 @@ impl<'a> LoadConductor<'a> {
             std::thread::sleep(TICK);
         }
         if self.interrupted {
-            // What was under way when the user ended it failed at nothing: it is counted as cut off.
+            // Logins outstanding at the user's interrupt have not failed: they count as cut off.
             self.send_commands(|_| GeneratorCommand::Abandon);
         }
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
@@ -716,7 +716,7 @@ impl<'a> LoadConductor<'a> {
             measured = measured.max(host.generator.measured_time(now).as_secs_f64());
             final_tally.add(&host.generator.take_tally());
             if ended {
-                // By count, the window ends with the thread.
+                // With a count, the window ends with the thread.
                 *reading = host.finished;
             }
             for (i, (name, n)) in host.generator.counters().into_iter().enumerate() {
@@ -756,16 +756,16 @@ fn to_std_duration(d: Duration) -> StdDuration {
     StdDuration::from_nanos(d.as_nanos())
 }
 
-/// CPU times of the server and of this process.
+/// Reads the CPU times of the server and of this process.
 fn read_cpu_times(plan: &LoadPlan) -> Result<(Option<CpuTime>, CpuTime), RunError> {
     let read = |pid| CpuTime::for_process(pid).map_err(|error| RunError::Process { pid, error });
     Ok((plan.server_pid.map(read).transpose()?, read(std::process::id())?))
 }
 
-/// Runs a plan. With a ramp its steps decide how long; else the load's `warmup`, `duration` and `count`.
+/// Runs a plan. A ramp's steps determine the duration, or else the load's `warmup`, `duration` and `count`.
 ///
 /// # Errors
-/// It did not take place, or a thread was lost; what went wrong with logins is in the outcome.
+/// The run did not take place, or a thread was lost. Failures of logins are in the outcome.
 pub fn run_load_plan(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutcome, RunError> {
     if plan.threads == 0 {
         return Err(ConfigError::Invalid("there is no thread; at least one").into());
@@ -797,7 +797,7 @@ fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutco
         conductor.wait_for(plan.load.duration.map(to_std_duration))?;
     }
     let after = read_cpu_times(plan)?;
-    // What ended by now is what that CPU time was for; the last logins are waited for after it.
+    // The CPU time belongs to the logins that have ended by now; the last logins end after it.
     conductor.report_interval()?;
     let completed = conductor.total.completed;
     let ended = conductor.threads.iter().all(|t| t.shard.is_finished());
@@ -813,10 +813,10 @@ fn run_window(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<LoadOutco
     Ok(outcome)
 }
 
-/// Logs one user in by each method, before all others: what is wrong with the settings shows at once, by its name.
+/// Logs one user in by each method before all others, so that wrong settings show at once by name.
 ///
 /// # Errors
-/// A login failed, or could not be tried.
+/// A login failed or could not be tried.
 pub fn try_each_method(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Result<(), RunError> {
     if plan.load.mix.is_empty() {
         return try_method(plan, None, watch);

@@ -1,22 +1,23 @@
-//! When logins begin: an open loop, whose clients do not wait for each other, or a closed one, whose do.
+//! The pace of logins: an open loop, whose logins begin independently, or a closed loop, whose logins wait for each
+//! other.
 
 use usher_core::{Duration, Instant, ModelRng};
 
-/// How the logins of an open loop follow each other.
+/// The arrivals of an open loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LoginArrivals {
-    /// With exponential gaps, as many independent users give.
+    /// Exponential gaps, as of many independent users.
     #[default]
     Exponential,
-    /// Evenly.
+    /// Equal gaps.
     Regular,
-    /// So many at once, with exponential gaps from one such burst to the next: what comes after a failure of power or of a link,
-    /// and how a server is seen busy while it is idle most of the time.
+    /// Bursts of this size with exponential gaps between them. They model the recovery of power or of a link, and show
+    /// a busy server at a small average load.
     Bursts(u32),
 }
 
 impl LoginArrivals {
-    /// In a few words.
+    /// Describes the arrivals in a few words.
     #[must_use]
     pub fn describe(self) -> String {
         match self {
@@ -27,25 +28,25 @@ impl LoginArrivals {
     }
 }
 
-/// When logins begin.
+/// The pace of logins.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum LoginPace {
-    /// A closed loop: so many at once; the next begins when one ends.
+    /// A closed loop with a fixed concurrency; the next login begins when one ends.
     Closed {
-        /// How many at once.
+        /// Number of concurrent logins.
         concurrency: usize,
     },
-    /// An open loop: so many a second, whatever the server does.
+    /// An open loop with a fixed rate, independent of the server.
     Open {
-        /// Logins a second.
+        /// Logins per second.
         rate: f64,
-        /// How they follow each other.
+        /// Their arrivals.
         arrivals: LoginArrivals,
     },
 }
 
 impl LoginPace {
-    /// One of `parts` equal shares: the rate is divided, a concurrency so that the shares' sum is the whole.
+    /// Returns one of `parts` equal shares. A rate is divided; concurrencies of the shares add up to the whole.
     #[must_use]
     pub fn thread_share(self, part: usize, parts: usize) -> Self {
         match self {
@@ -57,29 +58,29 @@ impl LoginPace {
     }
 }
 
-/// The times at which the logins of an open loop are meant to begin.
+/// The due times of the logins of an open loop.
 #[derive(Debug)]
 pub(crate) struct LoginSchedule {
     mean: Duration,
     arrivals: LoginArrivals,
     next: Instant,
-    /// Of the burst that is under way, those that are still to begin.
+    /// Number of logins left in the current burst.
     of_burst: u32,
 }
 
 impl LoginSchedule {
-    /// From `now` on.
+    /// Creates a schedule from `now` on.
     pub(crate) fn new(rate: f64, arrivals: LoginArrivals, now: Instant, rng: &mut ModelRng) -> Self {
         let mean = Duration::from_secs_f64(1.0 / rate.max(1e-6));
         let mut schedule = Self { mean, arrivals, next: now, of_burst: 0 };
         schedule.advance(rng);
         schedule
     }
-    /// The next login's time.
+    /// Returns the next login's due time.
     pub(crate) const fn next_time(&self) -> Instant {
         self.next
     }
-    /// Takes it.
+    /// Returns the next due time and advances.
     pub(crate) fn advance(&mut self, rng: &mut ModelRng) -> Instant {
         let at = self.next;
         let gap = match self.arrivals {

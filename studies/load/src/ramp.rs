@@ -1,38 +1,39 @@
-//! The search for the knee: the highest rate that a server keeps up with.
+//! The search for the knee: the highest rate that a server sustains.
 //!
-//! First the rate doubles until a step fails, and the distance to the last rate kept up with is halved until it is
-//! small. One failure may be an accident, so that a rate fails in the search when two steps in a row do. Then steps near the
-//! knee are repeated, by a rung up after each that was kept up with and a rung down after each that was not: each turn from
-//! one to the other is an estimate of the knee, the mean of both rates. That ends when the 95 % interval of the
-//! estimates' mean is no wider than a rung to either side, of at least [`TURNS`] of them, or after so many steps as allowed.
-//! Where [`RUN`] repetitions in a row say the same the search was wrong, and begins again from there.
+//! The rate doubles until a step fails. Then bisection narrows the distance to the last sustained rate. A single
+//! failure may be an accident, so a rate fails in the search when two steps in a row fail.
+//!
+//! Then steps near the knee are repeated, one rung higher after each sustained step and one rung lower after each
+//! failed one. Each turn between both is an estimate of the knee, the mean of both rates. Repetition ends when the 95 %
+//! interval of their mean is no wider than a rung to either side, with at least [`TURNS`] estimates. It also ends at
+//! the limit of steps. If [`RUN`] repetitions in a row agree, the search was wrong and starts again from there.
 
 use crate::limit::GeneratorLimit;
 use crate::tally::{LoginStats, quantile};
 use usher_observe::MeanEstimate;
 
-/// Estimates of the knee that an interval rests on at least.
+/// Minimum number of estimates of the knee for an interval.
 pub const TURNS: usize = 4;
-/// So many repetitions in a row that are kept up with, or fail, say that the knee is elsewhere.
+/// This number of equal repetitions in a row shows that the knee is elsewhere.
 pub const RUN: u32 = 4;
-/// The level of the interval.
+/// The confidence level of the interval.
 const LEVEL: f64 = 0.95;
 
-/// What a step of a ramp must show to be kept up with, and where the search begins and ends.
+/// The criteria of a sustained step, and the limits of the search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RampConfig {
-    /// The first rate, logins a second; it is doubled until a step fails.
+    /// The first rate in logins per second; it doubles until a step fails.
     pub start: f64,
-    /// Rates are not tried beyond this.
+    /// The maximum rate.
     pub most: f64,
-    /// The share of logins that must end as they have to within the limit.
+    /// The share of logins that must succeed within the limit.
     pub success: f64,
-    /// The limit of the 99th percentile of latency, seconds.
+    /// The limit of the 99th percentile of latency, in seconds.
     pub p99: f64,
-    /// The search ends when the failing rate is at most this share above the one kept up with; a rung of the
-    /// repetition is as wide.
+    /// The search ends when the failing rate is at most this share above the sustained one; a rung of the repetition
+    /// has the same width.
     pub precision: f64,
-    /// Most steps that are repeated near the knee.
+    /// Maximum number of repeated steps near the knee.
     pub repeats: u32,
 }
 
@@ -44,7 +45,7 @@ impl Default for RampConfig {
 }
 
 impl RampConfig {
-    /// Whether a tally shows that the server kept up.
+    /// True if the statistics show that the server sustained the rate.
     #[must_use]
     pub fn is_met(&self, tally: &LoginStats) -> bool {
         let in_time = quantile(&tally.latency, 0.99).is_some_and(|p| p <= self.p99);
@@ -52,62 +53,63 @@ impl RampConfig {
     }
 }
 
-/// What one step showed.
+/// The result of one step.
 #[derive(Clone, Debug)]
 pub struct RampStep {
-    /// The rate asked for, logins a second.
+    /// The requested rate in logins per second.
     pub rate: f64,
-    /// How long was measured, seconds.
+    /// Measured time in seconds.
     pub measured_s: f64,
-    /// What came of its logins: all that were meant to begin in it.
+    /// The statistics of all logins that were due in it.
     pub tally: LoginStats,
-    /// The generator was the limit: if the step was not kept up with, that says nothing about the server.
+    /// Set if the generator was the limit: a failure of the step then says nothing about the server.
     pub limit: Option<GeneratorLimit>,
-    /// A repetition near the knee.
+    /// True for a repetition near the knee.
     pub repeat: bool,
-    /// Whether the server kept up.
+    /// True if the server sustained the rate.
     pub is_sustained: bool,
-    /// Ended before its time: it counts for nothing.
+    /// True if the step was interrupted; it does not count.
     pub interrupted: bool,
 }
 
 impl RampStep {
-    /// A step at this rate; the ramp judges it.
+    /// Creates a step at this rate; the ramp evaluates it.
     #[must_use]
     pub const fn new(rate: f64, measured_s: f64, tally: LoginStats, limit: Option<GeneratorLimit>) -> Self {
         Self { rate, measured_s, tally, limit, repeat: false, is_sustained: false, interrupted: false }
     }
-    /// Whether it was at this very rate.
+    /// True if it has exactly this rate.
     fn is_at(&self, rate: f64) -> bool {
         self.rate.to_bits() == rate.to_bits()
     }
-    /// Successes a second.
+    /// Returns the successes per second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
         self.tally.completed as f64 / self.measured_s.max(1e-9)
     }
 }
 
-/// What the ramp found.
+/// The result of a ramp.
 #[derive(Clone, Debug)]
 pub struct RampKnee {
-    /// The capacity, logins a second: of the rates of which most steps were kept up with, and at which all steps together
-    /// met the limits, the one that divides the steps best, so that least fail up to it or are kept up with above it.
+    /// The capacity in logins per second. It is the rate that best separates the steps: the fewest fail up to it or are
+    /// sustained above it. Candidates are rates at which most steps were sustained and all steps together met the
+    /// limits.
     pub capacity: f64,
-    /// What came of the logins of all steps at that rate.
+    /// The statistics of all steps at that rate.
     pub tally: LoginStats,
-    /// How long they were measured, seconds.
+    /// Their measured time in seconds.
     pub measured_s: f64,
-    /// How many steps that were.
+    /// Their number.
     pub steps: usize,
-    /// The 95 % interval of where steps turn from kept up with to failing, with the rungs' distance; none where the
-    /// search ended without such a turn.
+    /// The 95 % interval of the turn from sustained to failed steps, including the rungs' distance; `None` if the
+    /// search ended without a turn.
     pub interval: Option<(f64, f64)>,
-    /// How many turns it rests on.
+    /// Number of turns in the interval.
     pub turns: usize,
-    /// The interval is as narrow as asked for.
+    /// True if the interval is as narrow as requested.
     pub stable: bool,
-    /// A bound only, since the next rate failed by the generator's fault: the server takes at least this.
+    /// Set if the next rate failed because of the generator: the capacity is then a lower bound.
     pub bound: Option<GeneratorLimit>,
 }
 
@@ -126,21 +128,21 @@ pub struct RampSearch {
     phase: SearchPhase,
     sustained_rate: f64,
     failed: Option<f64>,
-    /// The rate has failed once.
+    /// True if the rate has failed once.
     doubt: bool,
     rate: f64,
     /// The logarithm of each estimate of the knee.
     turns: Vec<f64>,
-    /// Whether the last step was kept up with.
+    /// True if the last step was sustained.
     last: bool,
-    /// How many repetitions in a row said the same as the last.
+    /// Number of repetitions in a row with the same result.
     run: u32,
     repeats: u32,
     steps: Vec<RampStep>,
 }
 
 impl RampSearch {
-    /// At its first step.
+    /// Creates a search at its first step.
     #[must_use]
     pub const fn new(config: RampConfig) -> Self {
         let rate = config.start.min(config.most);
@@ -158,28 +160,28 @@ impl RampSearch {
             steps: Vec::new(),
         }
     }
-    /// The rate to try next; none when the search is over.
+    /// Returns the next rate; `None` when the search has ended.
     #[must_use]
     pub fn next_rate(&self) -> Option<f64> {
         (self.phase != SearchPhase::Finished).then_some(self.rate)
     }
-    /// What was found out.
+    /// Returns the steps so far.
     #[must_use]
     pub fn steps(&self) -> &[RampStep] {
         &self.steps
     }
-    /// True where the search ended at the highest rate allowed, with the server still keeping up.
+    /// True if the server still sustained the maximum rate at the end of the search.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.phase == SearchPhase::Finished && self.failed.is_none() && self.sustained_rate > 0.0
     }
-    /// True when it came to its end.
+    /// True if the search has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == SearchPhase::Finished
     }
 
-    /// What the step at the current rate showed; it is judged here.
+    /// Evaluates and adds a step at the current rate.
     pub fn add_step(&mut self, mut step: RampStep) {
         if step.interrupted {
             self.steps.push(step);
@@ -211,7 +213,7 @@ impl RampSearch {
         match self.failed {
             None if self.sustained_rate >= self.config.most => self.phase = SearchPhase::Finished,
             None => self.rate = (self.sustained_rate * 2.0).min(self.config.most),
-            // Below the first rate there is no rate that was kept up with: halve until one is, or it is absurd.
+            // The first rate failed and no rate was sustained yet: halve it until one is, or the rate is absurd.
             Some(failed) if self.sustained_rate == 0.0 => {
                 self.rate = failed / 2.0;
                 if failed < 1.0 {
@@ -243,7 +245,7 @@ impl RampSearch {
         self.repeats += 1;
         self.run = if kept_up == self.last { self.run + 1 } else { 1 };
         if self.run >= RUN && self.repeats < self.config.repeats {
-            // What the search rested on was an accident.
+            // The search ended by an accident.
             (self.run, self.phase) = (0, SearchPhase::Search);
             self.turns.clear();
             (self.sustained_rate, self.failed) = if kept_up { (rate, None) } else { (0.0, Some(rate)) };
@@ -251,7 +253,7 @@ impl RampSearch {
             return;
         }
         if kept_up != self.last {
-            // The step before was one rung towards this one: below where it was kept up with, above where it failed.
+            // The step before was one rung back: lower if it was sustained, higher if it failed.
             let before = if self.last { rung - 1 } else { rung + 1 };
             let between = f64::from(rung + before) / 2.0;
             self.turns.push(self.sustained_rate.ln() + between * self.rung_width());
@@ -268,7 +270,7 @@ impl RampSearch {
             && MeanEstimate::from_values(&self.turns, LEVEL).half_width <= self.rung_width()
     }
 
-    /// All steps at a rate: how many were kept up with and how many not, and what they showed together.
+    /// Sums up all steps at a rate: sustained and failed steps, and their statistics and measured time.
     fn sum_at_rate(&self, rate: f64) -> (usize, usize, LoginStats, f64) {
         let (mut kept, mut failed, mut tally, mut measured_s) = (0, 0, LoginStats::default(), 0.0);
         for step in self.steps.iter().filter(|s| !s.interrupted && s.is_at(rate)) {
@@ -283,14 +285,14 @@ impl RampSearch {
         (kept, failed, tally, measured_s)
     }
 
-    /// The knee; none where no rate was kept up with.
+    /// Returns the knee; `None` if no rate was sustained.
     #[must_use]
     pub fn find_knee(&self) -> Option<RampKnee> {
         let whole = || self.steps.iter().filter(|s| !s.interrupted);
         let mut rates: Vec<f64> = whole().map(|s| s.rate).collect();
         rates.sort_by(f64::total_cmp);
         rates.dedup();
-        // The rate that divides the steps best: least of them fail up to it, or are kept up with above it.
+        // The rate that best separates the steps: the fewest fail up to it or are sustained above it.
         let wrong = |rate: f64| whole().filter(|s| s.is_sustained != (s.rate <= rate)).count();
         let fits = |&rate: &f64| {
             let (kept, failed, tally, _) = self.sum_at_rate(rate);
@@ -299,8 +301,7 @@ impl RampSearch {
         let capacity = rates.iter().copied().filter(fits).min_by_key(|rate| wrong(*rate))?;
         let (kept, failed, tally, measured_s) = self.sum_at_rate(capacity);
         let steps = kept + failed;
-        // Where each failure at the next rate that failed was the generator's, nobody knows what the server would have
-        // done.
+        // If the generator caused each failure at the next failed rate, the server's limit is unknown.
         let above = || whole().filter(|s| s.rate > capacity && !s.is_sustained);
         let next = above().map(|s| s.rate).min_by(f64::total_cmp);
         let there = || above().filter(|s| next.is_some_and(|rate| s.is_at(rate)));
@@ -308,7 +309,7 @@ impl RampSearch {
         let half_rung = self.rung_width() / 2.0;
         let interval = match self.turns.len() {
             0 => None,
-            // Of one turn nothing is known but the two rates that it is between.
+            // A single turn gives only the two rates around it.
             1 => Some(((self.turns[0] - half_rung).exp(), (self.turns[0] + half_rung).exp())),
             _ => {
                 let e = MeanEstimate::from_values(&self.turns, LEVEL);
@@ -319,8 +320,8 @@ impl RampSearch {
         Some(RampKnee { capacity, tally, measured_s, steps, interval, turns, stable, bound })
     }
 
-    /// What all steps at the lowest rate with a login showed, for a ramp without a knee: their tally, how long they were measured in
-    /// seconds, and whether the generator was the limit in all of them.
+    /// Returns the sum of all steps at the lowest rate with a login, for a ramp without a knee: their statistics, their
+    /// measured time in seconds, and the generator's limit if it holds for all of them.
     #[must_use]
     pub fn sum_at_lowest(&self) -> (LoginStats, f64, Option<GeneratorLimit>) {
         let whole = || self.steps.iter().filter(|s| !s.interrupted && s.tally.started > 0);
@@ -335,16 +336,16 @@ impl RampSearch {
     }
 }
 
-/// Who can take a ramp's steps.
+/// Runs the steps of a ramp.
 pub(crate) trait RampStage {
     type Error;
-    /// Takes a step at this rate.
+    /// Runs a step at this rate.
     fn run_step(&mut self, rate: f64) -> Result<RampStep, Self::Error>;
-    /// Hears how it was judged.
+    /// Receives the verdict on a step.
     fn on_step_judged(&mut self, step: &RampStep) -> Result<(), Self::Error>;
 }
 
-/// Takes steps until the search is over or one was interrupted.
+/// Runs steps until the search ends or a step is interrupted.
 pub(crate) fn climb_ramp<S: RampStage>(ramp: &mut RampSearch, stage: &mut S) -> Result<(), S::Error> {
     while let Some(rate) = ramp.next_rate() {
         ramp.add_step(stage.run_step(rate)?);

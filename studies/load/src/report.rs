@@ -1,4 +1,4 @@
-//! What a run showed: as one JSON object, as rows, and as the report that a study has.
+//! The results of a run as a JSON object, as rows, and as a study's report.
 
 mod setup;
 
@@ -17,20 +17,20 @@ use usher_report::{
     FigureAxis, FigureSeries, HtmlReport, ReportColumn, ReportFigure, ReportSection, ReportTable, TableCell,
 };
 
-/// The quantiles told, with their names.
+/// The reported quantiles with their names.
 const QUANTILES: [(f64, &str); 6] =
     [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p999"), (1.0, "max")];
 
-/// What was run, for those who read the results.
+/// The description of a run for readers of its results.
 #[derive(Clone, Debug)]
 pub struct RunDescription {
     /// `radius`, `eap`, `diameter`, `ike`, `mih` or `pppoe`.
     pub command: &'static str,
-    /// How users log in: `pap`, `ttls-pap`.
+    /// The method of logins: `pap`, `ttls-pap`.
     pub method: String,
-    /// The server, as it was named.
+    /// The server as the user named it.
     pub server: String,
-    /// Whether logins come at a rate of their own: then latency runs from the time at which each was meant to begin.
+    /// True for an open loop: latency then counts from each login's due time.
     pub open_loop: bool,
     /// Settings by name, as text; no secrets.
     pub settings: BTreeMap<String, String>,
@@ -38,15 +38,16 @@ pub struct RunDescription {
     pub line: String,
     /// The names of the methods, where there are several.
     pub methods: Vec<String>,
-    /// Logins come from one socket, by trains: what that cost the server is less than real access servers cost it.
+    /// True if logins come from one socket with segmentation offload, which costs the server less than real access
+    /// servers do.
     pub trains: bool,
-    /// What was expected, and whether it is so.
+    /// The expectations and their verdicts.
     pub verdicts: Vec<ExpectationVerdict>,
     /// Usher's version.
     pub version: String,
-    /// When it began.
+    /// Start of the run.
     pub started: WallTime,
-    /// How long it took, seconds.
+    /// Duration in seconds.
     pub elapsed_s: f64,
 }
 
@@ -54,12 +55,12 @@ impl RunDescription {
     fn study_name(&self) -> String {
         format!("load-{}", self.command)
     }
-    /// A text in the terms of what was loaded: MIH functions do not log in, they have transactions.
+    /// Rewrites a text in the load's terms: MIH functions have transactions, not logins.
     #[must_use]
     pub fn in_terms(&self, text: &str) -> String {
         if self.command == "mih" { text.replace("login", "transaction") } else { text.to_owned() }
     }
-    /// What a login has to show before it counts.
+    /// Returns the checks that a login must pass before it counts.
     const fn verification_text(&self) -> &'static str {
         match self.command.as_bytes() {
             b"pppoe" => {
@@ -76,7 +77,7 @@ impl RunDescription {
             }
         }
     }
-    /// Where latency is counted from.
+    /// Returns the start of latency.
     #[must_use]
     pub fn latency_from(&self) -> String {
         self.in_terms(if self.open_loop {
@@ -87,7 +88,7 @@ impl RunDescription {
     }
 }
 
-/// The quantiles of a histogram in seconds, by name; empty of none.
+/// Returns the quantiles of a histogram in seconds, by name; empty without values.
 fn latency_quantiles(histogram: &LatencyHistogram) -> Vec<(&'static str, f64)> {
     QUANTILES.iter().filter_map(|(q, name)| quantile(histogram, *q).map(|s| (*name, s))).collect()
 }
@@ -104,7 +105,7 @@ fn latency_json(histogram: &LatencyHistogram) -> Value {
     Value::Object(object)
 }
 
-/// The outcome as one object.
+/// Returns the outcome as one object.
 #[must_use]
 pub fn outcome_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
     let t = &outcome.tally;
@@ -246,7 +247,7 @@ fn step_json(s: &RampStep) -> Value {
     })
 }
 
-/// The metrics of a window.
+/// Returns the metrics of a window.
 fn window_metrics(tally: &LoginStats, measured_s: f64) -> Vec<(String, f64)> {
     let mut all = vec![
         ("begun".to_owned(), tally.started as f64),
@@ -280,8 +281,8 @@ fn window_metrics(tally: &LoginStats, measured_s: f64) -> Vec<(String, f64)> {
     all
 }
 
-/// The outcome as rows: the whole, each step of a ramp in its order (the replication counts the steps at one rate), each
-/// method of several, and the course of time.
+/// Returns the outcome as rows: the whole, each step of a ramp in order (the replication counts the steps at a rate),
+/// each of several methods, and the timeline.
 #[must_use]
 pub fn outcome_rows(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ResultRow> {
     let study: Arc<str> = about.study_name().into();
@@ -360,7 +361,7 @@ fn make_series(name: &str, points: Vec<usher_report::SeriesPoint>) -> FigureSeri
     FigureSeries { name: name.to_owned(), points, ..FigureSeries::default() }
 }
 
-/// Latency over how rare it is.
+/// Draws latency against its quantile.
 fn latency_figure(tally: &LoginStats) -> ReportFigure {
     let curve = |histogram: &LatencyHistogram| {
         let count = histogram.len() as f64;
@@ -392,7 +393,7 @@ fn latency_figure(tally: &LoginStats) -> ReportFigure {
     }
 }
 
-/// Throughput and latency over the run.
+/// Draws throughput and latency over the run.
 fn draw_timeline_figures(outcome: &LoadOutcome) -> [ReportFigure; 2] {
     let counted: Vec<_> = outcome.timeline.iter().filter(|i| !i.warming && i.length_s > 0.05).collect();
     let rate = counted.iter().map(|i| exact_point(i.at_s, i.completed as f64 / i.length_s)).collect();
@@ -436,7 +437,7 @@ fn draw_timeline_figures(outcome: &LoadOutcome) -> [ReportFigure; 2] {
     ]
 }
 
-/// Latency and throughput against the rate.
+/// Draws latency and throughput against the rate.
 fn ramp_figures(steps: &[RampStep]) -> [ReportFigure; 2] {
     let mut steps: Vec<&RampStep> = steps.iter().filter(|s| !s.interrupted).collect();
     steps.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -533,7 +534,7 @@ fn build_tables(about: &RunDescription, outcome: &LoadOutcome) -> Vec<ReportTabl
     tables
 }
 
-/// What came of the logins by each of several methods.
+/// Returns the table of several methods' results.
 fn methods_table(about: &RunDescription, t: &LoginStats) -> Option<ReportTable> {
     let columns = [
         ("Method", ""),
@@ -557,7 +558,7 @@ fn methods_table(about: &RunDescription, t: &LoginStats) -> Option<ReportTable> 
     (!rows.is_empty()).then(|| ReportTable { title: "By method".into(), columns, rows, folded: false })
 }
 
-/// What a ramp found, in sentences.
+/// Describes the result of a ramp in sentences.
 fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> {
     let Some(knee) = knee else {
         return vec![
@@ -602,7 +603,7 @@ fn describe_capacity(ramp: &RampSearch, knee: Option<&RampKnee>) -> Vec<String> 
     all
 }
 
-/// The findings, a sentence each.
+/// Returns the findings, a sentence each.
 #[must_use]
 pub fn describe_findings(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
@@ -716,7 +717,7 @@ fn step_row(s: &RampStep) -> Vec<TableCell> {
     ]
 }
 
-/// How a step was judged, in a word or two.
+/// Returns the verdict on a step in a word or two.
 #[must_use]
 pub const fn verdict_text(step: &RampStep) -> &'static str {
     match (step.interrupted, step.is_sustained, step.limit.is_some()) {
@@ -727,7 +728,7 @@ pub const fn verdict_text(step: &RampStep) -> &'static str {
     }
 }
 
-/// The report.
+/// Builds the report.
 #[must_use]
 pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport {
     let mut sections = Vec::new();
@@ -774,11 +775,11 @@ pub fn build_report(about: &RunDescription, outcome: &LoadOutcome) -> HtmlReport
     }
 }
 
-/// Writes `results.csv`, `results.parquet`, `results.json`, `manifest.json`, `report.html` and its figures into
-/// this folder, and gives the report's path.
+/// Writes `results.csv`, `results.parquet`, `results.json`, `manifest.json`, `report.html` and its figures to this
+/// folder, and returns the report's path.
 ///
 /// # Errors
-/// With path and cause.
+/// The path and the cause.
 pub fn write_report(
     folder: &Path,
     about: &RunDescription,

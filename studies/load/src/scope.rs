@@ -1,17 +1,17 @@
-//! Whom one may load without being asked twice.
+//! Addresses that may be loaded without a confirmation.
 
 use std::fs;
 use std::net::IpAddr;
 
-/// Whether loading this address touches nobody but this machine: a loopback address, or anything from inside a
-/// network namespace other than the system's first.
+/// True if load on this address affects only this machine: a loopback address, or any address from a network namespace
+/// other than the system's first.
 #[must_use]
 pub fn is_own(address: IpAddr) -> bool {
     address.to_canonical().is_loopback() || in_namespace()
 }
 
-/// True in a network namespace that is not that of the system's first process. Where that cannot be read
-/// (without privileges), false: then one is asked.
+/// True in a network namespace other than that of the system's first process. False if that cannot be read without
+/// privileges; the user must then confirm.
 #[must_use]
 pub fn in_namespace() -> bool {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net"));

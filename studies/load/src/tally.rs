@@ -1,54 +1,54 @@
-//! What came of the logins: counts by name, and histograms of latency.
+//! Statistics of logins: counts by name, and histograms of latency.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use usher_core::Duration;
 
-/// Why a login did not end as it had to.
+/// The reason why a login failed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LoginFailure {
-    /// No answer to any transmission.
+    /// No reply to any transmission.
     Timeout,
-    /// Turned away though the password was right.
+    /// Rejected with the right password.
     Rejected,
-    /// Let in though the password was wrong.
+    /// Accepted with a wrong password.
     WronglyAccepted,
-    /// Asked for more where the method has no more.
+    /// A challenge after the end of the method.
     UnexpectedChallenge,
-    /// An answer without the EAP packet that it must have.
+    /// A reply without its required EAP packet.
     NoEap,
     /// The peer discarded the server's EAP packet.
     EapDiscarded,
-    /// The peer's method failed: it does not accept the server's proof (its certificate, its response).
+    /// The peer's method failed: it rejects the server's proof (its certificate, its response).
     EapFailed,
-    /// Let in before the method was done.
+    /// Accepted before the end of the method.
     EarlySuccess,
     /// More rounds than a login may take.
     TooManyRounds,
-    /// Let in without the keys that the method gives.
+    /// Accepted without the keys of the method.
     NoKeys,
-    /// The keys of the answer are not those that the method derived.
+    /// The keys of the reply differ from those that the method derived.
     WrongKeys,
     /// MS-CHAP2-Success is missing or is not the server's proof.
     WrongProof,
-    /// The server could not do its work: 3xxx, 4xxx or 5xxx, other than a reject.
+    /// The server failed: a result of 3xxx, 4xxx or 5xxx other than a reject.
     ServerFault,
     /// No connection to the server.
     Unreachable,
-    /// The connection went down amid a request.
+    /// The connection closed during a request.
     ConnectionLost,
-    /// An answer that does not fit the request, or cannot be read.
+    /// A reply that does not match the request or cannot be parsed.
     BadAnswer,
-    /// Meant to begin, but as many logins as allowed were under way until the end.
+    /// It was due, but the limit of concurrent logins held until the end.
     NotBegun,
-    /// Still under way when waiting ended.
+    /// Outstanding when the wait ended.
     Unfinished,
-    /// Under way or not begun when a ramp's step ended, and later than the ramp's limit.
+    /// Outstanding or not begun at the end of a ramp's step, and later than the ramp's limit.
     Overdue,
 }
 
 impl LoginFailure {
-    /// All of them, in the order of their declaration.
+    /// All failures in the order of their declaration.
     pub const ALL: [Self; 19] = [
         Self::Timeout,
         Self::Rejected,
@@ -71,7 +71,7 @@ impl LoginFailure {
         Self::Overdue,
     ];
 
-    /// Its name in rows and JSON.
+    /// Returns its name in rows and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl LoginFailure {
         }
     }
 
-    /// What it means, and what to look at.
+    /// Returns its meaning and a hint for the user.
     #[must_use]
     pub const fn explanation(self) -> &'static str {
         match self {
@@ -141,18 +141,18 @@ fn new_histogram() -> LatencyHistogram {
     Histogram::new_with_bounds(1_000, 600_000_000_000, 3).expect("the bounds are constants that fit")
 }
 
-/// What came of the logins by one of several methods.
+/// The statistics of one of several methods.
 #[derive(Clone, Debug)]
 pub struct MethodStats {
-    /// Logins begun.
+    /// Logins that began.
     pub started: u64,
-    /// Ended as they had to.
+    /// Logins with the right result.
     pub succeeded: u64,
-    /// Ended otherwise.
+    /// Logins that failed.
     pub failed: u64,
     /// Cut off; see [`LoginStats::cut_off`].
     pub cut_off: u64,
-    /// Of those let in.
+    /// Latency of accepted logins.
     pub latency: LatencyHistogram,
 }
 
@@ -172,46 +172,45 @@ impl MethodStats {
     }
 }
 
-/// What came of a number of logins. Each login that was meant to begin is in one of `succeeded`, the failures and
-/// `cut_off` when the tally is whole.
+/// The statistics of logins. In complete statistics, each due login is in one of `succeeded`, the failures and
+/// `cut_off`.
 #[derive(Clone, Debug)]
 pub struct LoginStats {
-    /// Logins begun.
+    /// Logins that began.
     pub started: u64,
-    /// Ended as they had to: let in with every check passed, or turned away where the password was wrong.
+    /// Logins with the right result: accepted with every check passed, or rejected with a wrong password.
     pub succeeded: u64,
-    /// Of those, the ones turned away as they had to be.
+    /// The rejected logins among these.
     pub expected_rejects: u64,
-    /// Successes of the time measured, whenever their login began: what throughput is made of.
+    /// Successes in the measured time, including logins that began earlier: the basis of throughput.
     pub completed: u64,
-    /// Meant to begin, and not ended when the step or an interrupted run did: nobody knows what would have come of
-    /// them.
+    /// Due logins that were outstanding at the end of the step or of an interrupted run; their result is unknown.
     pub cut_off: u64,
     /// Failures by kind.
     failures: [u64; LoginFailure::ALL.len()],
-    /// Result codes of faults.
+    /// Result codes of server faults.
     pub results: BTreeMap<u32, u64>,
-    /// Requests answered.
+    /// Answered requests.
     pub exchanges: u64,
-    /// Accounting records acknowledged.
+    /// Acknowledged accounting records.
     pub records: u64,
-    /// From the time that a login was meant to begin to its end, of those let in.
+    /// Time from a login's due time to its end, for accepted logins.
     pub latency: LatencyHistogram,
-    /// The same of those turned away as they had to be.
+    /// The same for logins rejected as expected.
     pub reject_latency: LatencyHistogram,
-    /// From a request's first transmission to its answer.
+    /// Time from a request's first transmission to its reply.
     pub exchange_latency: LatencyHistogram,
-    /// How much later than meant a login began.
+    /// Lateness of the starts of logins.
     pub lag: LatencyHistogram,
-    /// How much of that was the generator's own: the time in which there was room for the login.
+    /// The generator's own part of the lateness: the time in which there was capacity for the login.
     pub own_lag: LatencyHistogram,
-    /// Echoes sent within sessions.
+    /// Echoes sent in sessions.
     pub echoes: u64,
-    /// Those of them that were answered.
+    /// Echoes with a reply.
     pub echoes_answered: u64,
-    /// From an echo to its answer.
+    /// Time from an echo to its reply.
     pub echo_latency: LatencyHistogram,
-    /// By method, where there are several.
+    /// Statistics by method, if there are several.
     pub parts: Vec<MethodStats>,
 }
 
@@ -241,32 +240,32 @@ impl Default for LoginStats {
 }
 
 impl LoginStats {
-    /// How often this came.
+    /// Returns the count of a failure.
     #[must_use]
     pub const fn failure_count(&self, failure: LoginFailure) -> u64 {
         self.failures[failure as usize]
     }
-    /// Each kind of failure that came, with its count.
+    /// Returns each failure that occurred, with its count.
     pub fn failures(&self) -> impl Iterator<Item = (LoginFailure, u64)> {
         LoginFailure::ALL.into_iter().map(|f| (f, self.failure_count(f))).filter(|(_, n)| *n > 0)
     }
-    /// All failures.
+    /// Returns the number of failures.
     #[must_use]
     pub fn failed_total(&self) -> u64 {
         self.failures.iter().sum()
     }
-    /// Logins that ended, well or not.
+    /// Returns the number of logins that ended.
     #[must_use]
     pub fn ended_total(&self) -> u64 {
         self.succeeded + self.failed_total()
     }
-    /// The share of logins that ended as they had to, of those that ended; of none, 1.
+    /// Returns the share of right results among the logins that ended; 1 without any.
     #[must_use]
     pub fn success_ratio(&self) -> f64 {
         let ended = self.ended_total();
         if ended == 0 { 1.0 } else { self.succeeded as f64 / ended as f64 }
     }
-    /// The share of the echoes that nobody answered; none where none was sent.
+    /// Returns the share of echoes without a reply; `None` without echoes.
     #[must_use]
     pub fn echoes_lost(&self) -> Option<f64> {
         let lost = self.echoes.saturating_sub(self.echoes_answered);
@@ -276,7 +275,7 @@ impl LoginStats {
     pub(crate) const fn count_failures(&mut self, failure: LoginFailure, times: u64) {
         self.failures[failure as usize] += times;
     }
-    /// Adds another's.
+    /// Adds other statistics.
     pub fn add(&mut self, other: &Self) {
         self.started += other.started;
         self.succeeded += other.succeeded;
@@ -318,7 +317,7 @@ pub(crate) fn record_time(histogram: &mut LatencyHistogram, time: Duration) {
     histogram.saturating_record(time.as_nanos());
 }
 
-/// A quantile in seconds; none of an empty histogram.
+/// Returns a quantile in seconds; `None` for an empty histogram.
 #[must_use]
 pub fn quantile(histogram: &LatencyHistogram, q: f64) -> Option<f64> {
     (!histogram.is_empty()).then(|| histogram.value_at_quantile(q) as f64 * 1e-9)

@@ -1,25 +1,25 @@
-//! Who logs in: thousands of names with their passwords, made once and read without allocation.
+//! The users of a load: thousands of names and passwords, created once and read without allocation.
 
 use std::fmt;
 use thiserror::Error;
 
-/// Names and passwords, all in one buffer.
+/// Names and passwords in one buffer.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct LoadUsers {
     text: Vec<u8>,
-    /// Of each user, where the name and the password end; they begin where the one before ends.
+    /// For each user, the ends of the name and of the password; each begins where the previous one ends.
     ends: Vec<(u32, u32)>,
-    /// The files of each user's certificate and key; empty where nobody has any.
+    /// The files of each user's certificate and key; empty if no user has any.
     files: Vec<Option<(String, String)>>,
 }
 
-/// Why there are no users.
+/// The reason why users cannot be created.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum UsersError {
-    /// Nobody at all.
+    /// There is no user.
     #[error("there is no user; give at least one")]
     None,
-    /// Many are wanted of a name that is always the same.
+    /// Several users were requested with a constant name.
     #[error("{0:?} names one user only: put {{}} where the number is to stand, as in 'user{{}}@example.org'")]
     NoPlaceholder(String),
     /// A line that is not NAME,PASSWORD or NAME,PASSWORD,CERTIFICATE,KEY.
@@ -28,24 +28,24 @@ pub enum UsersError {
          comma: \"a,b\")"
     )]
     Line {
-        /// Counted from 1.
+        /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
-    /// A name or password that no User-Name or User-Password holds.
+    /// A name or password too long for User-Name or User-Password.
     #[error("{0}: a name has 1 to 253 octets, a password at most 128")]
     Length(String),
-    /// More than the buffer numbers.
+    /// More users than the buffer can index.
     #[error("too many users: names and passwords together are longer than 4 GiB")]
     TooMany,
 }
 
 impl LoadUsers {
-    /// `count` users of a template: `{}` in the name and in the password stands for the number, from 0.
+    /// Creates `count` users of a template: the number, from 0, replaces `{}` in the name and the password.
     ///
     /// # Errors
-    /// Several users of a name without `{}`, or a name that is too long.
+    /// Several users with a name without `{}`, or a name that is too long.
     pub fn from_template(name: &str, password: &str, count: usize) -> Result<Self, UsersError> {
         if count > 1 && !name.contains("{}") {
             return Err(UsersError::NoPlaceholder(name.to_owned()));
@@ -58,12 +58,12 @@ impl LoadUsers {
         users.require_some()
     }
 
-    /// From CSV: `NAME,PASSWORD` a line, or `NAME,PASSWORD,CERTIFICATE,KEY` with the files of the user's certificate
-    /// and private key; a field may stand in quotes, in which two make one. Empty lines and lines that begin with `#`
-    /// are passed over, and so is a first line `name,password` or `name,password,certificate,key`.
+    /// Parses CSV with `NAME,PASSWORD` in a line, or `NAME,PASSWORD,CERTIFICATE,KEY` with the files of the user's
+    /// certificate and private key. A field may be in quotes, with quotes doubled inside. Empty lines, lines that begin
+    /// with `#`, and a first line `name,password` or `name,password,certificate,key` are skipped.
     ///
     /// # Errors
-    /// Names the first line that cannot be read.
+    /// The first line that cannot be parsed.
     pub fn from_csv(text: &str) -> Result<Self, UsersError> {
         let mut users = Self::default();
         for (i, line) in text.lines().enumerate() {
@@ -103,7 +103,7 @@ impl LoadUsers {
         users.require_some()
     }
 
-    /// The files of a user's certificate and key, as the CSV names them.
+    /// Returns the files of a user's certificate and key, as in the CSV.
     #[must_use]
     pub fn certificate_files(&self, i: usize) -> Option<(&str, &str)> {
         self.files.get(i)?.as_ref().map(|(certificate, key)| (certificate.as_str(), key.as_str()))
@@ -125,17 +125,17 @@ impl LoadUsers {
         Ok(())
     }
 
-    /// How many there are: at least one.
+    /// Returns the number of users, at least one.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
-    /// True only of the default.
+    /// True only for the default.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
-    /// Name and password of the `i`-th, counted around.
+    /// Returns the name and password of the `i`-th user, in a cycle.
     #[must_use]
     pub fn get(&self, i: usize) -> (&[u8], &[u8]) {
         let Some(i) = i.checked_rem(self.ends.len()) else { return (&[], &[]) };
@@ -146,13 +146,13 @@ impl LoadUsers {
 }
 
 impl fmt::Debug for LoadUsers {
-    /// Without the passwords.
+    /// Writes no passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Users").field("len", &self.ends.len()).finish_non_exhaustive()
     }
 }
 
-/// The first field of a CSV line, and the rest behind its comma.
+/// Returns the first field of a CSV line, and the rest after its comma.
 fn parse_field(line: &str) -> Result<(String, Option<&str>), &'static str> {
     let Some(mut rest) = line.strip_prefix('"') else {
         return Ok(match line.split_once(',') {

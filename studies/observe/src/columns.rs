@@ -1,17 +1,17 @@
-//! The columns of the files that a run writes for other programs: their names, and what they hold, in one place for the
-//! writers and for `docs/results.schema.json`.
+//! The columns of the files that a run writes for other programs: names, types and meanings. Writers and
+//! `docs/results.schema.json` share them.
 
 use crate::row::{ResultRow, list_axes};
 use crate::{RunFileError, row};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// What a column holds.
+/// The type of a column's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ColumnKind {
     /// A text.
     Text,
-    /// A whole number that is not negative.
+    /// A non-negative integer.
     Count,
     /// A number.
     Number,
@@ -22,11 +22,11 @@ pub enum ColumnKind {
 pub struct ColumnSpec {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its values.
     pub kind: ColumnKind,
-    /// True where a row may leave it empty.
+    /// True if a row may leave it empty.
     pub optional: bool,
-    /// What that is.
+    /// The meaning of its values.
     pub meaning: &'static str,
 }
 
@@ -44,8 +44,7 @@ const METRIC: ColumnSpec =
 pub const UNIT: ColumnSpec =
     optional_column("unit", ColumnKind::Text, "The unit of the metric; empty for a plain number or a share.");
 
-/// The columns of results, around those of the axes: the study before them, the rest after. `unit` is in the Parquet file
-/// alone.
+/// The columns of results, without those of the axes, which follow `study`. Only the Parquet file has `unit`.
 pub const RESULTS: [ColumnSpec; 5] = [
     STUDY,
     required_column("replication", ColumnKind::Count, "Which repetition of the point, from 0."),
@@ -54,7 +53,7 @@ pub const RESULTS: [ColumnSpec; 5] = [
     required_column("value", ColumnKind::Number, "What the replication measured, in the metric's unit."),
 ];
 
-/// The columns of the summary, likewise.
+/// The columns of the summary, without those of the axes, which follow `study`.
 pub const SUMMARY: [ColumnSpec; 16] = [
     STUDY,
     METRIC,
@@ -86,7 +85,7 @@ pub const SUMMARY: [ColumnSpec; 16] = [
     optional_column("max", ColumnKind::Number, "The largest."),
 ];
 
-/// What rows leave to their reader: units, and the numbers of axes' values that are quantities.
+/// Information that rows lack: units, and the numbers of axis values that are quantities.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RowUnits {
     axes: BTreeMap<String, QuantityAxis>,
@@ -101,7 +100,7 @@ struct QuantityAxis {
 }
 
 impl RowUnits {
-    /// Says what numbers the values of an axis are in this unit.
+    /// Sets the unit of an axis and the numbers of its values.
     pub fn set_axis_unit(
         &mut self,
         name: &str,
@@ -112,51 +111,51 @@ impl RowUnits {
         self.axes.insert(name.to_owned(), quantities);
     }
 
-    /// Says the unit of a metric.
+    /// Sets the unit of a metric.
     pub fn set_metric_unit(&mut self, name: &str, unit: &str) {
         self.metrics.insert(name.to_owned(), unit.to_owned());
     }
 
-    /// The unit of a metric; nothing where it is a plain number or not known.
+    /// Returns the unit of a metric; `None` for a plain number or an unknown metric.
     pub(crate) fn of_metric(&self, name: &str) -> Option<&str> {
         self.metrics.get(name).map(String::as_str).filter(|unit| !unit.is_empty())
     }
 }
 
-/// A column of an axis: its values as the study writes them, or the numbers that they are.
+/// A column of an axis: its values as the study writes them, or their numbers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct AxisColumn<'a> {
-    /// Its name in the file: the axis's, and of numbers the unit in brackets behind it.
+    /// Its name in the file: the axis's name, followed by the unit in brackets for numbers.
     pub(crate) name: String,
     /// The axis.
     pub(crate) axis: &'a str,
-    /// Whether it stands beside the texts of quantities.
+    /// True if it accompanies a column of texts.
     quantity: bool,
-    /// The number of each value, where the column holds those.
+    /// The number of each value, for a column of numbers.
     numbers: Option<BTreeMap<&'a str, f64>>,
 }
 
 impl AxisColumn<'_> {
-    /// Whether it holds numbers.
+    /// True for a column of numbers.
     pub(crate) const fn is_numeric(&self) -> bool {
         self.numbers.is_some()
     }
-    /// A row's value as a CSV file has it: the text as the study writes it, or of a quantity the number.
+    /// Returns a row's value in a CSV file: the text as the study writes it, or the number of a quantity.
     pub(crate) fn value_text(&self, point: &row::GridPoint) -> String {
         match self.quantity {
             true => self.value_number(point).map_or_else(String::new, row::format_number),
             false => point.get(self.axis).unwrap_or_default().to_owned(),
         }
     }
-    /// The number of a row's value.
+    /// Returns the number of a row's value.
     pub(crate) fn value_number(&self, point: &row::GridPoint) -> Option<f64> {
         self.numbers.as_ref()?.get(point.get(self.axis)?).copied()
     }
 }
 
-/// The columns of the axes of these rows, in order of first appearance: the text, or where every value is a plain number
-/// that; and behind it, where every value is a quantity, the numbers in the axis's unit. An axis that is called as one of
-/// the `fixed` columns has `_axis` behind its name.
+/// Returns the columns of the axes of these rows, in order of first appearance. Each axis has a column of texts, or of
+/// numbers if every value is a plain number. If every value is a quantity, a column of numbers in the axis's unit
+/// follows. An axis with the name of one of the `fixed` columns gets the suffix `_axis`.
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].
@@ -187,8 +186,8 @@ pub(crate) fn of_axes<'a>(
     Ok(columns)
 }
 
-/// The JSON Schema of the rows of `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet`, as
-/// `docs/results.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of the rows of `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet`, as in
+/// `docs/results.schema.json`: indented, with a final newline.
 pub fn json_schema() -> String {
     let table = |about: &str, columns: &[ColumnSpec]| {
         let mut properties = Map::new();
@@ -246,7 +245,7 @@ mod tests {
     use serde_json::Value;
     use std::path::Path;
 
-    /// What programs have come to rely on.
+    /// Columns that other programs rely on.
     const PROMISED: [(&str, &[&str]); 3] = [
         ("results.csv", &["study", "replication", "metric", "value"]),
         ("results.parquet", &["study", "replication", "metric", "unit", "value"]),
@@ -314,7 +313,7 @@ mod tests {
             columns.iter().map(AxisColumn::is_numeric).collect::<Vec<_>>(),
             [false, true, true, false]
         );
-        // A value that the axis does not know leaves the texts alone.
+        // A value that the axis does not know leaves the column as text.
         let more = [rows.to_vec(), vec![row("x", "1", "a")]].concat();
         assert!(!of_axes(&more, &units, &SUMMARY).unwrap().iter().any(|c| c.name == "loss [%]"));
     }

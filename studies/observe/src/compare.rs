@@ -1,4 +1,4 @@
-//! Two runs held against each other, point by point and metric by metric.
+//! Comparison of two runs, point by point and metric by metric.
 
 use crate::manifest::RunManifest;
 use crate::row::{GridPoint, ResultRow};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// One metric of one point in both runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricComparison {
-    /// The study's name, as run `b` has it.
+    /// The study's name in run `b`.
     pub study: Arc<str>,
     /// The grid point.
     pub point: GridPoint,
@@ -22,29 +22,29 @@ pub struct MetricComparison {
     pub b: MeanEstimate,
     /// The difference `b - a`.
     pub difference: MeanEstimate,
-    /// True where the difference is that of replications with the same seeds.
+    /// True if the difference pairs replications with the same seeds.
     pub paired: bool,
-    /// True where the difference's interval does not hold zero. Each comparison stands alone: of a
-    /// hundred equal ones, five will look different at a level of 0.95.
+    /// True if the difference's interval excludes zero. Comparisons are independent: at a level of 0.95, five of a
+    /// hundred equal ones look different.
     pub significant: bool,
 }
 
-/// What two runs have in common, and what only one has.
+/// The common and the exclusive metrics of two runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunComparison {
-    /// What both have, in the order of run `a`.
+    /// Metrics of both runs, in the order of run `a`.
     pub both: Vec<MetricComparison>,
-    /// (point, metric) that only run `a` has.
+    /// (point, metric) of run `a` alone.
     pub only_a: Vec<(GridPoint, Arc<str>)>,
-    /// (point, metric) that only run `b` has.
+    /// (point, metric) of run `b` alone.
     pub only_b: Vec<(GridPoint, Arc<str>)>,
 }
 
 /// Compares the rows of two runs, with intervals at this level (0.95).
 ///
-/// `same_seed` says that replication i of both drew the same random streams; then the common
-/// replications are paired (two at least), which shows smaller differences. Otherwise the interval is
-/// Welch's. Where each run is of one study, studies of different names are compared too.
+/// If `same_seed` is true, replication i of both runs drew the same random streams. The common replications are then
+/// paired (at least two), which reveals smaller differences. Otherwise the interval is Welch's. If each run has a
+/// single study, the studies are compared even if their names differ.
 pub fn compare_rows(a: &[ResultRow], b: &[ResultRow], same_seed: bool, level: f64) -> RunComparison {
     let studies: HashSet<&str> = a.iter().map(|r| &*r.study).collect();
     let other: HashSet<&str> = b.iter().map(|r| &*r.study).collect();
@@ -66,7 +66,8 @@ pub fn compare_rows(a: &[ResultRow], b: &[ResultRow], same_seed: bool, level: f6
     out
 }
 
-/// Why two runs may not be comparable, a sentence each: what differs between them beside what a study varies.
+/// Returns the reasons why two runs may not be comparable, a sentence each: differences beyond the settings that a
+/// study varies.
 pub fn comparability_doubts(a: &RunManifest, b: &RunManifest) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str, so: &str| {
@@ -161,7 +162,7 @@ mod tests {
             complete: true,
             facts: BTreeMap::new(),
         };
-        // Another plan, machine or time makes no doubt.
+        // Another plan hash, machine or time is no reason for doubt.
         let again = RunManifest { plan_hash: "def".into(), elapsed_s: 9.0, ..manifest.clone() };
         assert_eq!(comparability_doubts(&manifest, &again), Vec::<String>::new());
         let other = RunManifest {

@@ -1,5 +1,5 @@
-//! Rows as CSV (RFC 4180 quoting, line feeds): `study`, one column per axis, `replication`, `metric`,
-//! `value`. The same rows give the same bytes, and reading them back gives the same rows.
+//! Rows as CSV (RFC 4180 quoting, line feeds): `study`, one column per axis, `replication`, `metric`, `value`. The same
+//! rows give the same bytes, and a round trip returns the same rows.
 
 use crate::row::{GridPoint, ResultRow, format_number, list_axes};
 use crate::{RunFileError, file};
@@ -8,16 +8,16 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Writes the rows in their order, whole or not at all.
+/// Writes the rows in their order, atomically.
 ///
 /// # Errors
-/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept.
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], which keeps the earlier file.
 pub fn write_csv(path: &Path, rows: &[ResultRow]) -> Result<(), RunFileError> {
     let axes = list_axes(rows)?;
     file::write_file(path, |out| encode_rows(out, &axes, rows))
 }
 
-/// The rows as the text of a CSV file.
+/// Returns the rows as the text of a CSV file.
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].
@@ -47,7 +47,7 @@ fn encode_rows(out: &mut dyn Write, axes: &[&str], rows: &[ResultRow]) -> io::Re
     Ok(())
 }
 
-/// One line of these fields, quoted where they need it, with its line feed.
+/// Returns one line of these fields with its line feed, quoted where needed.
 pub(crate) fn csv_line<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = Vec::new();
     for (i, text) in fields.into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn write_field(out: &mut dyn Write, text: &str) -> io::Result<()> {
     write!(out, "\"{}\"", text.replace('"', "\"\""))
 }
 
-/// Reads a file that [`write`] wrote (or another program, with the same columns in any order).
+/// Reads a file of [`write`], or of another program with the same columns in any order.
 ///
 /// # Errors
 /// [`RunFileError::Io`]; [`RunFileError::Malformed`] with the line.
@@ -76,10 +76,10 @@ pub fn read_csv(path: &Path) -> Result<Vec<ResultRow>, RunFileError> {
         .map_err(|(line, reason)| RunFileError::malformed_line(path, line, reason))
 }
 
-/// Reads rows from the text of a CSV file.
+/// Parses rows from the text of a CSV file.
 ///
 /// # Errors
-/// The line, from 1, and what is wrong with it.
+/// The line, from 1, and its fault.
 pub fn parse_csv(text: &str) -> Result<Vec<ResultRow>, (usize, String)> {
     let mut records = CsvRecords { rest: text, line: 1 };
     let (_, header) = records.next().ok_or((1, "the file is empty".to_owned()))??;
@@ -119,7 +119,7 @@ pub fn parse_csv(text: &str) -> Result<Vec<ResultRow>, (usize, String)> {
     Ok(rows)
 }
 
-/// Each distinct name once in memory.
+/// Stores each distinct name once.
 #[derive(Default)]
 struct NamePool(HashMap<String, Arc<str>>);
 
@@ -134,7 +134,7 @@ impl NamePool {
     }
 }
 
-/// The records of a CSV text, each with the line it begins on; blank lines are passed over.
+/// The records of a CSV text, each with its first line; blank lines are skipped.
 struct CsvRecords<'a> {
     rest: &'a str,
     line: usize,
@@ -171,7 +171,7 @@ impl Iterator for CsvRecords<'_> {
 }
 
 impl CsvRecords<'_> {
-    /// One field, up to the comma, line end or text end that follows it.
+    /// Returns one field, up to the next comma, line end or text end.
     fn next_field(&mut self) -> Result<String, String> {
         let Some(mut rest) = self.rest.strip_prefix('"') else {
             let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());

@@ -1,34 +1,34 @@
-//! What can go wrong with the files of a run.
+//! Errors of the files of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a file of a run could not be written or read. Each message names the file, the cause and, where
-/// there is one, the way on.
+/// An error of reading or writing a run's file. Each message names the file, the cause and, if there is one, the
+/// remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunFileError {
-    /// The system refused: no space, no permission, no such folder.
+    /// The system reports an error: no space, no permission, no such folder.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "write", "read", "create".
+        /// The attempted action, as a verb: "write", "read", "create".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file's content is not what its format asks for.
+    /// A file's content violates its format.
     #[error("{}:{line}: {reason}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
-    /// The folder holds the beginning of another plan's run.
+    /// The folder holds an unfinished run of another plan.
     #[error(
         "{} holds results of another plan ({found}, this one is {expected}): \
          choose another output folder, or delete the file to start afresh",
@@ -37,12 +37,12 @@ pub enum RunFileError {
     PlanMismatch {
         /// The journal.
         path: PathBuf,
-        /// The hash of the plan that is to run.
+        /// The hash of the requested plan.
         expected: String,
         /// The hash in the journal's header.
         found: String,
     },
-    /// The folder holds the beginning of a run by an earlier version, which named plans otherwise.
+    /// The folder holds an unfinished run of an earlier version, which computed plan hashes differently.
     #[error(
         "{} is of an earlier version of usher, whose runs this one does not go on with: \
          choose another output folder, or delete the file to start afresh",
@@ -61,7 +61,7 @@ pub enum RunFileError {
     /// An axis has the name of one of the fixed columns.
     #[error("axis '{0}' has the name of a fixed column (study, replication, metric, value): rename it")]
     ReservedAxis(String),
-    /// The Parquet encoder refused the rows.
+    /// The Parquet encoder's error.
     #[error("cannot encode the rows as Parquet: {0}")]
     Parquet(String),
 }
@@ -72,7 +72,7 @@ impl RunFileError {
         move |source| Self::Io { action, path, source }
     }
 
-    /// A file's line, from 1, and what is wrong with it.
+    /// Creates an error for a line, from 1, with its fault.
     pub fn malformed_line(path: &Path, line: usize, reason: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), line, reason: reason.into() }
     }

@@ -1,12 +1,12 @@
-//! Files that are either whole or not there.
+//! Files that are written atomically.
 
 use crate::RunFileError;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes a file by way of a temporary one beside it, which replaces `path` only when it is complete and
-/// on disk: whatever goes wrong, an earlier file of that name is kept. Missing folders are created.
+/// Writes a file through a temporary one in the same folder, which replaces `path` only when it is complete and on
+/// disk. After an error the earlier file remains. Missing folders are created.
 ///
 /// # Errors
 /// [`RunFileError::Io`] with the path and the system's reason (no space, no permission).
@@ -27,7 +27,7 @@ pub fn write_file(
         fs::rename(&temporary, path)
     })();
     written.map_err(|source| {
-        // The error that matters is the first; a temporary file that cannot be removed changes nothing.
+        // The first error matters; a leftover temporary file is harmless.
         let _ = fs::remove_file(&temporary);
         RunFileError::io_error("write", path)(source)
     })
@@ -36,7 +36,7 @@ pub fn write_file(
 /// Reads a whole text file.
 ///
 /// # Errors
-/// [`RunFileError::Io`]; a file that is not UTF-8 is one too.
+/// [`RunFileError::Io`], also for a file that is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, RunFileError> {
     fs::read_to_string(path).map_err(RunFileError::io_error("read", path))
 }
@@ -47,7 +47,7 @@ pub(crate) mod tests {
     use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A folder of a test's own, removed at its end.
+    /// A test's own folder, removed at its end.
     pub(crate) struct TempDir(PathBuf);
 
     impl TempDir {

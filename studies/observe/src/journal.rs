@@ -1,16 +1,16 @@
-//! The journal of a run: each finished replication as one line, so that an interrupted sweep goes on
-//! where it stopped.
+//! The journal of a run: each finished replication as one line, so that an interrupted sweep can resume.
 //!
 //! ```text
 //! usher-journal 2 <plan hash>
 //! <crc32>→<replication>→loss=0.05→transport=tcp→→delay_mean=0.125→failures=0
 //! ```
 //!
-//! Fields are separated by tabs (here →), an empty one divides axes from results, and `%`, `=`, control
-//! characters and all that is not ASCII are percent-encoded. A line is written by one system call. One
-//! that was torn by a crash or a full disk, or that does not match its checksum, counts as not run.
+//! Tabs (here →) separate fields, and an empty field separates axes from results. `%`, `=`, control characters and
+//! non-ASCII characters are percent-encoded. One system call writes a line. A replication whose line is torn by a crash
+//! or a full disk, or fails its checksum, runs again.
 //!
-//! The first version's plan hash was of what does not change rows, too, such as titles, so that it names no plan of today's.
+//! The plan hash of version 1 also covered settings that do not change rows, such as titles, so it matches no plan of
+//! version 2.
 
 use crate::RunFileError;
 use crate::row::{GridPoint, format_number};
@@ -21,13 +21,13 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &str = "usher-journal 2 ";
-/// Of the first version.
+/// The header of version 1.
 const FIRST: &str = "usher-journal 1 ";
 
-/// What one replication gave: (metric, value) in the study's order.
+/// The results of one replication: (metric, value) in the study's order.
 pub type ReplicationResults = Vec<(String, f64)>;
 
-/// An open journal, held by one process at a time.
+/// An open journal, locked by one process at a time.
 #[derive(Debug)]
 pub struct RunJournal {
     path: PathBuf,
@@ -37,13 +37,13 @@ pub struct RunJournal {
 }
 
 impl RunJournal {
-    /// Opens the journal at `path` for the plan of this hash, or begins one. Missing folders are
-    /// created; a torn last line is cut off.
+    /// Opens the journal at `path` for the plan with this hash, or creates it. Missing folders are created, and a torn
+    /// last line is removed.
     ///
     /// # Errors
-    /// [`RunFileError::PlanMismatch`] where it belongs to another plan; [`RunFileError::VersionMismatch`] where an earlier usher has written it;
-    /// [`RunFileError::InUse`] where another process
-    /// writes to it; [`RunFileError::Malformed`] where it is no journal at all; [`RunFileError::Io`].
+    /// [`RunFileError::PlanMismatch`] if it belongs to another plan. [`RunFileError::VersionMismatch`] if an earlier
+    /// version wrote it. [`RunFileError::InUse`] if another process writes to it. [`RunFileError::Malformed`] if it is
+    /// not a journal. [`RunFileError::Io`].
     pub fn open(path: &Path, plan: &str) -> Result<Self, RunFileError> {
         if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(RunFileError::io_error("create", folder))?;
@@ -53,7 +53,7 @@ impl RunJournal {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(RunFileError::InUse { path: path.to_owned() }),
-            // A file system without locks is no reason not to run.
+            // A file system without locks does not prevent the run.
             Err(TryLockError::Error(_)) => {}
         }
         let mut bytes = Vec::new();
@@ -62,7 +62,7 @@ impl RunJournal {
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut lines = text.lines();
         let mut journal = Self { path: path.to_owned(), file, finished: HashMap::new(), damaged: 0 };
-        // Torn as it was begun, by this version or the first.
+        // The header itself may be torn, of this version or the first.
         let torn = |magic: &str| magic.as_bytes().starts_with(&bytes[..bytes.len().min(magic.len())]);
         match lines.next() {
             None if !torn(MAGIC) && !torn(FIRST) => {
@@ -100,31 +100,31 @@ impl RunJournal {
         Ok(journal)
     }
 
-    /// The results of this replication, where an earlier run or this one has finished it.
+    /// Returns the results of a replication that this run or an earlier one has finished.
     pub fn get(&self, point: &GridPoint, replication: u32) -> Option<&ReplicationResults> {
         // Points are cheap to clone; a borrowed pair cannot be a key.
         self.finished.get(&(point.clone(), replication))
     }
 
-    /// How many replications are finished.
+    /// Returns the number of finished replications.
     pub fn len(&self) -> usize {
         self.finished.len()
     }
 
-    /// True where none is.
+    /// True if no replication is finished.
     pub fn is_empty(&self) -> bool {
         self.finished.is_empty()
     }
 
-    /// Lines that were passed over because they do not match their checksum.
+    /// Returns the number of lines that failed their checksum and were skipped.
     pub fn damaged_lines(&self) -> usize {
         self.damaged
     }
 
-    /// Adds a finished replication; one already there is kept as it is.
+    /// Adds a finished replication; an existing one stays unchanged.
     ///
     /// # Errors
-    /// [`RunFileError::Io`] (a full disk, say); what was added before stays.
+    /// [`RunFileError::Io`], such as a full disk; earlier lines remain.
     pub fn append(
         &mut self,
         point: &GridPoint,
@@ -140,7 +140,7 @@ impl RunJournal {
         Ok(())
     }
 
-    /// Brings everything to the disk, as at the end of a run or on an interrupt.
+    /// Flushes everything to disk, for the end of a run or an interrupt.
     ///
     /// # Errors
     /// [`RunFileError::Io`].
@@ -151,7 +151,7 @@ impl RunJournal {
     fn write_line(&mut self, line: &str) -> Result<(), RunFileError> {
         let before = self.file.stream_position().map_err(RunFileError::io_error("write", &self.path))?;
         self.file.write_all(line.as_bytes()).map_err(|source| {
-            // Half a line on a full disk: cut here if possible, or at the next open.
+            // A full disk leaves half a line: it is cut here if possible, or at the next open.
             let _ = self.truncate_at(before);
             RunFileError::io_error("write", &self.path)(source)
         })
@@ -222,7 +222,7 @@ fn unescape_text(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// CRC-32 as of IEEE 802.3.
+/// CRC-32 of IEEE 802.3.
 fn crc32(bytes: &[u8]) -> u32 {
     let crc = bytes.iter().fold(u32::MAX, |crc, &b| {
         (0..8).fold(crc ^ u32::from(b), |c, _| if c & 1 == 1 { c >> 1 ^ 0xedb8_8320 } else { c >> 1 })

@@ -1,10 +1,11 @@
-//! What runs observed, and how it is kept: [`row`]s, [`stats`] over them, [`csv`] and [`parquet`]
-//! files, the [`journal`] an interrupted sweep is resumed from, the [`manifest`] of a run, [`pcapng`]
-//! captures, and the comparison of two runs ([`compare`]).
+//! Results of runs and their files.
 //!
-//! Everything a user is shown is made from rows. The same rows give the same bytes on every machine:
-//! floating-point mathematics goes through `libm`, sums run in index order, and no file but the manifest
-//! carries a time.
+//! - [`row`]s of results, [`stats`] over them, and the comparison of two runs ([`compare`])
+//! - [`csv`] and [`parquet`] files, the [`journal`] for resuming a sweep, the [`manifest`] of a run
+//! - [`pcapng`] captures
+//!
+//! All output for users derives from rows. The same rows give the same bytes on every machine: floating-point functions
+//! come from `libm`, sums run in index order, and only the manifest contains times.
 
 mod error;
 

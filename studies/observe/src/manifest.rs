@@ -1,4 +1,4 @@
-//! `manifest.json`: what was run, with what, where and how long.
+//! `manifest.json`: the plan, the program, the machine and the duration of a run.
 
 use crate::{RunFileError, file};
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use usher_core::WallTime;
 
-/// The manifest of a run's folder. The one file that holds times, and so the one that differs between
-/// two runs of the same plan.
+/// The manifest of a run's folder. It is the only file with times, and so the only one that differs between two runs of
+/// the same plan.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RunManifest {
     /// Usher's version.
@@ -16,26 +16,25 @@ pub struct RunManifest {
     pub study: String,
     /// The run's seed.
     pub seed: u64,
-    /// "quick", "full" or what else the study knows.
+    /// The mode: "quick", "full" or another one of the study.
     pub mode: String,
-    /// Parameters that differ from the study's own, and the swept axes, as text.
+    /// The changed parameters and the swept axes, as text.
     pub parameters: BTreeMap<String, String>,
     /// The plan's hash, as in the journal.
     pub plan_hash: String,
     /// The machine.
     pub host: MachineInfo,
-    /// When the run began, UTC, as RFC 3339 writes it.
+    /// The start of the run in UTC, as RFC 3339.
     pub started: String,
-    /// How long it took, in seconds of wall time.
+    /// The duration in seconds of wall time.
     pub elapsed_s: f64,
     /// Grid points with results.
     pub points: u64,
-    /// Replications done over all points.
+    /// Finished replications over all points.
     pub replications: u64,
-    /// True where every point is there in full; false after an interrupt.
+    /// True if every point is complete; false after an interrupt.
     pub complete: bool,
-    /// Facts of the run beside the fields above: `packet_hops`, `wall_s`, `packet_hops_per_s`,
-    /// `mean_delay_s`, `peak_rss_bytes`.
+    /// Further facts of the run: `packet_hops`, `wall_s`, `packet_hops_per_s`, `mean_delay_s`, `peak_rss_bytes`.
     #[serde(flatten)]
     pub facts: BTreeMap<String, ManifestFact>,
 }
@@ -46,13 +45,13 @@ pub struct RunManifest {
 pub enum ManifestFact {
     /// A count.
     Count(u64),
-    /// A measurement; a number that JSON cannot hold (infinite, NaN) becomes null.
+    /// A measurement; infinity and NaN become null in JSON.
     Number(f64),
-    /// A yes or no.
+    /// A boolean.
     Flag(bool),
     /// A text.
     Text(String),
-    /// Nothing known.
+    /// An unknown value.
     Unknown(()),
 }
 
@@ -82,7 +81,7 @@ impl From<String> for ManifestFact {
     }
 }
 
-/// The machine a run took place on.
+/// The machine of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MachineInfo {
     /// System and kernel release: "Linux 6.1.0".
@@ -94,7 +93,7 @@ pub struct MachineInfo {
 }
 
 impl MachineInfo {
-    /// This machine, as far as the system tells ("unknown" where it does not).
+    /// Detects this machine; a field is "unknown" if the system does not provide it.
     pub fn detect() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let or_unknown = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
@@ -110,14 +109,14 @@ impl MachineInfo {
 }
 
 impl RunManifest {
-    /// The manifest as JSON text, two spaces deep, with a final line feed.
+    /// Returns the manifest as JSON text, indented by two spaces, with a final line feed.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a manifest has nothing JSON cannot hold");
         text.push('\n');
         text
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
     /// [`RunFileError::Io`].

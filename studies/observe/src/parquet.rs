@@ -1,7 +1,7 @@
 //! Rows and summaries as Parquet: texts as dictionary-encoded strings, counts as unsigned 32-bit integers, numbers as
-//! doubles, what is not known as null.
+//! doubles, unknown values as null.
 //!
-//! Uncompressed, one fixed `created_by`, no time: the same rows give the same bytes.
+//! The files are uncompressed, with a fixed `created_by` and no time: the same rows give the same bytes.
 
 use crate::columns::RowUnits;
 use crate::row::ResultRow;
@@ -21,16 +21,16 @@ use std::sync::Arc;
 /// Rows per row group: a few megabytes each.
 const GROUP: usize = 1 << 18;
 
-/// Writes the rows in their order, whole or not at all.
+/// Writes the rows in their order, atomically.
 ///
 /// # Errors
-/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept; [`RunFileError::Parquet`].
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], which keeps the earlier file; [`RunFileError::Parquet`].
 pub fn write_parquet(path: &Path, rows: &[ResultRow], units: &RowUnits) -> Result<(), RunFileError> {
     let bytes = encode_parquet(rows, units)?;
     file::write_file(path, |out| out.write_all(&bytes))
 }
 
-/// The rows as the bytes of a Parquet file, in the columns of [`crate::columns::RESULTS`].
+/// Returns the rows as the bytes of a Parquet file, in the columns of [`crate::columns::RESULTS`].
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`]; [`RunFileError::Parquet`].
@@ -38,7 +38,7 @@ pub fn encode_parquet(rows: &[ResultRow], units: &RowUnits) -> Result<Vec<u8>, R
     encode_table(&table::results_table(rows, units)?)
 }
 
-/// Writes the summary of rows, whole or not at all: the table of [`crate::summary_parquet()`].
+/// Writes the summary of rows atomically: the table of [`summary_table`](crate::table::summary_table).
 ///
 /// # Errors
 /// As [`write_parquet()`].
@@ -108,7 +108,7 @@ fn encode_into(out: &mut Vec<u8>, table: &ResultTable<'_>) -> Result<(), Parquet
     Ok(())
 }
 
-/// Each distinct text once in memory.
+/// Stores each distinct text once.
 #[derive(Default)]
 struct TextPool(HashMap<String, ByteArray>);
 
@@ -168,7 +168,7 @@ mod tests {
         units
     }
 
-    /// Names of the columns, and the fields of each record.
+    /// Returns the names of the columns, and the fields of each record.
     fn read_back(bytes: Vec<u8>) -> (Vec<String>, Vec<Vec<Field>>) {
         let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         let meta = file.metadata().file_metadata();

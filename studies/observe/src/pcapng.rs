@@ -1,7 +1,7 @@
-//! Captures in pcapng (IETF draft-ietf-opsawg-pcapng), as Wireshark and tshark read them.
+//! Captures in pcapng (IETF draft-ietf-opsawg-pcapng), readable by Wireshark and tshark.
 //!
-//! Little-endian, one section, times in nanoseconds since the simulation's or the clock's epoch. No time
-//! of writing is stored, so the same packets give the same bytes.
+//! They are little-endian with one section, and count nanoseconds since the simulation's or the clock's epoch. They
+//! contain no time of writing, so the same packets give the same bytes.
 
 use std::io::{self, Write};
 use usher_core::Instant;
@@ -18,7 +18,7 @@ const OPTION_APPLICATION: u16 = 4;
 const OPTION_IF_NAME: u16 = 2;
 const OPTION_IF_TSRESOL: u16 = 9;
 
-/// What the packets of an interface begin with (LINKTYPE values of tcpdump.org).
+/// The first header of an interface's packets (LINKTYPE values of tcpdump.org).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// An Ethernet header.
@@ -36,8 +36,7 @@ impl LinkType {
     }
 }
 
-/// Writes one capture. Interfaces are declared before their packets, TLS secrets before the packets that
-/// they decrypt.
+/// Writes one capture. Declare interfaces before their packets, and TLS secrets before the packets that they decrypt.
 #[derive(Debug)]
 pub struct CaptureWriter<W: Write> {
     out: W,
@@ -46,10 +45,10 @@ pub struct CaptureWriter<W: Write> {
 }
 
 impl<W: Write> CaptureWriter<W> {
-    /// Begins a capture; the comments are shown as the file's (the RADIUS secret, the study and point).
+    /// Begins a capture. Readers show the comments as the file's (the RADIUS secret, the study and point).
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's.
     pub fn new(out: W, comments: &[&str]) -> io::Result<Self> {
         let mut capture = Self { out, block: Vec::new(), interfaces: 0 };
         capture.start_block(SECTION_HEADER);
@@ -66,10 +65,10 @@ impl<W: Write> CaptureWriter<W> {
         Ok(capture)
     }
 
-    /// Declares an interface and gives its number.
+    /// Declares an interface and returns its number.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's.
     pub fn add_interface(&mut self, name: &str, link: LinkType, comments: &[&str]) -> io::Result<u32> {
         self.start_block(INTERFACE_DESCRIPTION);
         self.push_u16(link.code());
@@ -86,11 +85,10 @@ impl<W: Write> CaptureWriter<W> {
         Ok(self.interfaces - 1)
     }
 
-    /// Writes a packet that this interface saw.
+    /// Writes a packet of this interface.
     ///
     /// # Errors
-    /// What the writer says; [`io::ErrorKind::InvalidInput`] for an interface that was not declared or a
-    /// packet beyond 4 GiB.
+    /// The writer's; [`io::ErrorKind::InvalidInput`] for an undeclared interface or a packet beyond 4 GiB.
     pub fn write_packet(
         &mut self,
         interface: u32,
@@ -120,7 +118,7 @@ impl<W: Write> CaptureWriter<W> {
     /// Writes TLS secrets in the key log format of NSS (`CLIENT_RANDOM ...` lines).
     ///
     /// # Errors
-    /// What the writer says; [`io::ErrorKind::InvalidInput`] beyond 4 GiB.
+    /// The writer's; [`io::ErrorKind::InvalidInput`] beyond 4 GiB.
     pub fn tls_secrets(&mut self, key_log: &str) -> io::Result<()> {
         let length = u32::try_from(key_log.len())
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "key log too long to capture"))?;
@@ -131,10 +129,10 @@ impl<W: Write> CaptureWriter<W> {
         self.finish_block()
     }
 
-    /// Flushes and gives the writer back.
+    /// Flushes and returns the writer.
     ///
     /// # Errors
-    /// What the writer says.
+    /// The writer's.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -159,7 +157,7 @@ impl<W: Write> CaptureWriter<W> {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
-    /// An option; a value beyond its 16-bit length is cut short, at a character's boundary where it is text.
+    /// Appends an option. A value beyond its 16-bit length is truncated, text at a character boundary.
     fn push_option(&mut self, code: u16, value: &[u8]) {
         let mut end = value.len().min(usize::from(u16::MAX));
         while end < value.len() && end > 0 && value[end] & 0xc0 == 0x80 {
@@ -187,14 +185,14 @@ impl<W: Write> CaptureWriter<W> {
 pub struct PcapngPacket<'a> {
     /// The interface's number.
     pub interface: u32,
-    /// When, in nanoseconds.
+    /// Its time in nanoseconds.
     pub timestamp: Instant,
     /// The bytes.
     pub data: &'a [u8],
 }
 
-/// The packets of a capture that [`CaptureWriter`] wrote, in file order; other blocks are passed over. Reading
-/// ends at the first block that is not whole.
+/// Returns the packets of a capture by [`CaptureWriter`], in file order; skips other blocks. Stops at the first
+/// incomplete block.
 pub fn read_packets(capture: &[u8]) -> impl Iterator<Item = PcapngPacket<'_>> {
     iter_blocks(capture).filter(|(kind, _)| *kind == ENHANCED_PACKET).filter_map(|(_, body)| {
         let time = u64::from(read_u32(body, 4)?) << 32 | u64::from(read_u32(body, 8)?);
@@ -204,7 +202,7 @@ pub fn read_packets(capture: &[u8]) -> impl Iterator<Item = PcapngPacket<'_>> {
     })
 }
 
-/// The TLS secrets of a capture, in file order.
+/// Returns the TLS secrets of a capture, in file order.
 pub fn tls_secrets(capture: &[u8]) -> impl Iterator<Item = &str> {
     iter_blocks(capture).filter(|(kind, _)| *kind == DECRYPTION_SECRETS).filter_map(|(_, body)| {
         let length = read_u32(body, 4)? as usize;
@@ -213,7 +211,7 @@ pub fn tls_secrets(capture: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// (type, body) of each block.
+/// Returns (type, body) of each block.
 fn iter_blocks(mut rest: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, length) = (read_u32(rest, 0)?, read_u32(rest, 4)? as usize);

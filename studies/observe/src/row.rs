@@ -5,43 +5,42 @@ use std::sync::Arc;
 
 /// A point of a study's grid: each swept axis with its value as text, in the order of the axes.
 ///
-/// Cheap to clone. Two points are equal when they have the same axes with the same texts in the same
-/// order. An axis with an empty value is left out, so that a point survives a file with a column for
-/// every axis of every study.
+/// It is cheap to clone. Two points are equal if they have the same axes with the same texts in the same order. An axis
+/// with an empty value is omitted, so that a point survives a file with a column for every axis of every study.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GridPoint(Arc<[(String, String)]>);
 
 impl GridPoint {
-    /// A point of these (axis, value) pairs.
+    /// Creates a point of these (axis, value) pairs.
     pub fn new<A: Into<String>, V: Into<String>>(axes: impl IntoIterator<Item = (A, V)>) -> Self {
         let pairs = axes.into_iter().map(|(a, v)| (a.into(), v.into()));
         Self(pairs.filter(|(_, v): &(String, String)| !v.is_empty()).collect())
     }
 
-    /// The (axis, value) pairs in order.
+    /// Returns the (axis, value) pairs in order.
     pub fn axes(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(a, v)| (a.as_str(), v.as_str()))
     }
 
-    /// The value of this axis.
+    /// Returns the value of this axis.
     pub fn get(&self, axis: &str) -> Option<&str> {
         self.axes().find(|(a, _)| *a == axis).map(|(_, v)| v)
     }
 
-    /// The same point without this axis, as a figure needs whose series share all other values.
+    /// Returns the point without this axis, for series that share all other values.
     #[must_use]
     pub fn without_axis(&self, axis: &str) -> Self {
         Self::new(self.axes().filter(|(a, _)| *a != axis))
     }
 
-    /// True where nothing is swept.
+    /// True if there are no axes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl fmt::Display for GridPoint {
-    /// `loss=0.05 transport=tcp`; nothing for a point without axes.
+    /// Writes `loss=0.05 transport=tcp`; empty for a point without axes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (axis, value)) in self.axes().enumerate() {
             write!(f, "{}{axis}={value}", if i == 0 { "" } else { " " })?;
@@ -56,28 +55,28 @@ impl fmt::Debug for GridPoint {
     }
 }
 
-/// One observation: what one replication of one point gave for one metric.
+/// One observation: the value of a metric in one replication of one point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ResultRow {
     /// The study's name.
     pub study: Arc<str>,
     /// The grid point.
     pub point: GridPoint,
-    /// The replication, from 0.
+    /// The replication's index, from 0.
     pub replication: u32,
-    /// The metric's name; its unit is the study file's, SI base units unless said otherwise.
+    /// The metric's name. Its unit comes from the study file; the default is SI base units.
     pub metric: Arc<str>,
-    /// The value. A metric that a replication left undefined (the mean of nothing) has no row.
+    /// The value. A metric that is undefined in a replication (the mean of an empty sample) has no row.
     pub value: f64,
 }
 
-/// The fixed columns around the axes, in file order: the study before them, the rest after.
+/// The fixed columns, in file order; the axes follow `study`.
 pub(crate) const FIXED: [&str; 4] = ["study", "replication", "metric", "value"];
 
-/// Every axis of these rows, in order of first appearance.
+/// Returns every axis of these rows, in order of first appearance.
 ///
 /// # Errors
-/// [`crate::RunFileError::ReservedAxis`] where one has the name of a fixed column.
+/// [`crate::RunFileError::ReservedAxis`] if one has the name of a fixed column.
 pub(crate) fn list_axes(rows: &[ResultRow]) -> Result<Vec<&str>, crate::RunFileError> {
     let mut axes: Vec<&str> = Vec::new();
     let mut last: Option<&GridPoint> = None;
@@ -98,7 +97,7 @@ pub(crate) fn list_axes(rows: &[ResultRow]) -> Result<Vec<&str>, crate::RunFileE
     Ok(axes)
 }
 
-/// The shortest text that reads back as exactly this number: `0.1`, `12`, `1e-7`, `NaN`, `inf`.
+/// Returns the shortest text that parses to exactly this number: `0.1`, `12`, `1e-7`, `NaN`, `inf`.
 pub fn format_number(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size) {

@@ -1,8 +1,7 @@
-//! Means, intervals, quantiles, differences and the rule that says when a point has run often enough.
+//! Means, intervals, quantiles, differences and the stopping rule for replications.
 //!
-//! Values are taken in the order given (replication order), so that a result does not depend on which
-//! core finished first; logarithms and powers go through `libm`, so that it does not depend on the
-//! machine either.
+//! Functions use values in the given order (replication order), so results do not depend on which core finished first.
+//! Logarithms and powers come from `libm`, so results do not depend on the machine.
 
 mod line;
 pub mod robust;
@@ -10,8 +9,8 @@ pub mod student;
 
 pub use line::RegressionLine;
 
-/// Running mean and variance of values pushed in replication order (Welford's recurrence: no
-/// cancellation, and the mean of equal values is that value exactly).
+/// Running mean and variance of values in replication order. Welford's recurrence avoids cancellation, and the mean of
+/// equal values is exactly that value.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SampleMoments {
     n: u32,
@@ -20,14 +19,14 @@ pub struct SampleMoments {
 }
 
 impl SampleMoments {
-    /// The moments of these values.
+    /// Returns the moments of these values.
     pub fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
         let mut moments = Self::default();
         values.into_iter().for_each(|v| moments.push(v));
         moments
     }
 
-    /// Takes one more value in.
+    /// Adds a value.
     pub fn push(&mut self, value: f64) {
         self.n += 1;
         let delta = value - self.mean;
@@ -35,22 +34,22 @@ impl SampleMoments {
         self.squares += delta * (value - self.mean);
     }
 
-    /// How many values there were.
+    /// Returns the number of values.
     pub const fn count(&self) -> u32 {
         self.n
     }
 
-    /// The arithmetic mean; NaN of nothing.
+    /// Returns the arithmetic mean; NaN without values.
     pub const fn mean(&self) -> f64 {
         if self.n == 0 { f64::NAN } else { self.mean }
     }
 
-    /// The sample variance (divisor n - 1); infinite, for unknown, with fewer than two values.
+    /// Returns the sample variance (divisor n - 1); infinite (unknown) with fewer than two values.
     pub fn variance(&self) -> f64 {
         if self.n < 2 { f64::INFINITY } else { self.squares / f64::from(self.n - 1) }
     }
 
-    /// The mean with its Student-t confidence interval at this level (0.95: 95 %).
+    /// Returns the mean with its Student-t confidence interval at this level (0.95: 95 %).
     pub fn estimate(&self, level: f64) -> MeanEstimate {
         let half_width = match self.n {
             0 | 1 => f64::INFINITY,
@@ -59,8 +58,8 @@ impl SampleMoments {
         MeanEstimate { mean: self.mean(), half_width, n: self.n }
     }
 
-    /// True where the interval's half-width at this level is at most `half_width`: what comparing with
-    /// [`SampleMoments::estimate`] says, at a fraction of its cost.
+    /// True if the interval's half-width at this level is at most `half_width`. Equals a comparison with
+    /// [`SampleMoments::estimate`] at a fraction of the cost.
     pub fn is_within(&self, half_width: f64, level: f64) -> bool {
         if self.n < 2 {
             return false;
@@ -74,43 +73,43 @@ impl SampleMoments {
     }
 }
 
-/// The half-width that a standard error gives; an error of zero leaves no doubt, whatever the freedom.
+/// Returns the half-width for a standard error. An error of zero gives zero for any degrees of freedom.
 fn half_width(level: f64, freedom: f64, error: f64) -> f64 {
     if error == 0.0 { 0.0 } else { student::t_quantile(level, freedom) * error }
 }
 
-/// A mean and how far off it may be.
+/// A mean with its uncertainty.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MeanEstimate {
     /// The sample's mean.
     pub mean: f64,
-    /// Half the width of its confidence interval; infinite, for unknown, with fewer than two values.
+    /// Half the width of its confidence interval; infinite (unknown) with fewer than two values.
     pub half_width: f64,
-    /// How many values (or pairs) it rests on.
+    /// Number of values or pairs.
     pub n: u32,
 }
 
 impl MeanEstimate {
-    /// The mean of these values in replication order, with its interval at this level.
+    /// Returns the mean of these values in replication order, with its interval at this level.
     pub fn from_values(values: &[f64], level: f64) -> Self {
         SampleMoments::from_values(values.iter().copied()).estimate(level)
     }
-    /// The interval's lower end.
+    /// Returns the interval's lower end.
     pub fn low(&self) -> f64 {
         self.mean - self.half_width
     }
-    /// The interval's upper end.
+    /// Returns the interval's upper end.
     pub fn high(&self) -> f64 {
         self.mean + self.half_width
     }
-    /// True where the interval holds this value.
+    /// True if the interval contains this value.
     pub fn contains(&self, value: f64) -> bool {
         self.low() <= value && value <= self.high()
     }
 }
 
-/// The quantile `p` of a sample sorted ascending: linear interpolation between order statistics, type 7
-/// of Hyndman and Fan (1996), the default of R and NumPy. NaN of nothing; `p` is held to 0..=1.
+/// Returns the quantile `p` of an ascending sample, by linear interpolation between order statistics. This is type 7 of
+/// Hyndman and Fan (1996), the default of R and NumPy. NaN without values; `p` is clamped to 0..=1.
 pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = p.clamp(0.0, 1.0) * last as f64;
@@ -119,23 +118,23 @@ pub fn quantile(sorted: &[f64], p: f64) -> f64 {
     low + (at - below as f64) * (high - low)
 }
 
-/// Sorts the sample and reads these quantiles off it, as [`quantile`] does.
+/// Sorts the sample and returns these quantiles, as [`quantile`] does.
 pub fn sample_quantiles<const N: usize>(sample: &mut [f64], ps: [f64; N]) -> [f64; N] {
     sample.sort_unstable_by(f64::total_cmp);
     ps.map(|p| quantile(sample, p))
 }
 
-/// The mean difference `b - a` of two equally long samples paired by index, with its interval.
+/// Returns the mean difference `b - a` of two equally long samples paired by index, with its interval.
 ///
 /// # Panics
-/// Where the lengths differ.
+/// If the lengths differ.
 pub fn paired_difference(a: &[f64], b: &[f64], level: f64) -> MeanEstimate {
     assert_eq!(a.len(), b.len(), "paired samples have equal lengths");
     SampleMoments::from_values(a.iter().zip(b).map(|(a, b)| b - a)).estimate(level)
 }
 
-/// The difference of means `b - a` of two independent samples, with Welch's interval (unequal
-/// variances, Satterthwaite's degrees of freedom); `n` is the smaller sample's.
+/// Returns the difference of means `b - a` of two independent samples, with Welch's interval (unequal variances,
+/// Satterthwaite's degrees of freedom). `n` is the smaller sample's size.
 pub fn welch_difference(a: &SampleMoments, b: &SampleMoments, level: f64) -> MeanEstimate {
     let (va, vb) = (a.variance() / f64::from(a.count()), b.variance() / f64::from(b.count()));
     let (mean, n) = (b.mean() - a.mean(), a.count().min(b.count()));
@@ -148,11 +147,11 @@ pub fn welch_difference(a: &SampleMoments, b: &SampleMoments, level: f64) -> Mea
     MeanEstimate { mean, half_width: half_width(level, freedom, error), n }
 }
 
-/// The ratio of means `b / a` of two equally long samples paired by index, with the delta method's
-/// interval (good where `a`'s own interval is well away from zero).
+/// Returns the ratio of means `b / a` of two equally long samples paired by index, with the delta method's interval. It
+/// is accurate if `a`'s own interval is well away from zero.
 ///
 /// # Panics
-/// Where the lengths differ.
+/// If the lengths differ.
 pub fn ratio_of_means(a: &[f64], b: &[f64], level: f64) -> MeanEstimate {
     assert_eq!(a.len(), b.len(), "paired samples have equal lengths");
     let (below, above) =
@@ -162,47 +161,46 @@ pub fn ratio_of_means(a: &[f64], b: &[f64], level: f64) -> MeanEstimate {
     MeanEstimate { mean: ratio, half_width: residuals.half_width / below.mean().abs(), n: residuals.n }
 }
 
-/// When a point has been replicated often enough: each watched metric's half-width is at most `share` of
-/// its mean, or `max` replications are done; never before `min`.
+/// The stopping rule of a point's replications. It stops if each watched metric's half-width is at most `share` of its
+/// mean, or after `max` replications; never before `min`.
 ///
-/// Judged on prefixes in index order, so that the number of replications kept is the same whatever
-/// ran at once: those beyond the stop are discarded.
+/// It evaluates prefixes in index order, so the number of kept replications does not depend on parallelism.
+/// Replications beyond the stop are discarded.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StoppingRule {
-    /// The half-width allowed, as a share of the mean: 0.05 for 5 %.
+    /// The allowed half-width as a share of the mean: 0.05 for 5 %.
     pub share: f64,
     /// The intervals' confidence level: 0.95.
     pub level: f64,
-    /// Fewest replications.
+    /// Minimum number of replications.
     pub min: u32,
-    /// Most replications.
+    /// Maximum number of replications.
     pub max: u32,
 }
 
-/// Where a [`StoppingRule`] rule stops.
+/// The stop of a [`StoppingRule`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopDecision {
-    /// How many replications are kept, from the first.
+    /// Number of replications to keep, from the first.
     pub replications: u32,
-    /// False where the limit came before the precision.
+    /// False if the limit came before the precision.
     pub converged: bool,
 }
 
 impl StoppingRule {
-    /// Exactly `n` replications, whatever the precision.
+    /// Creates a rule for exactly `n` replications at any precision.
     pub const fn with_exact_count(n: u32) -> Self {
         Self { share: 0.0, level: 0.95, min: n, max: n }
     }
 
-    /// True where a mean of these moments is as precise as asked.
+    /// True if the mean of these moments is precise enough.
     pub fn is_precise(&self, moments: &SampleMoments) -> bool {
         moments.is_within(self.share * moments.mean().abs(), self.level)
     }
 
-    /// Where to stop, given for each watched metric its value in every one of the `done` replications
-    /// from index 0 without a gap (`None` where a replication left the metric undefined; such values are
-    /// passed over). `None`: not yet, go on. Where `min` is `max` that many replications are all that is
-    /// asked, and where nothing is watched `min` are enough.
+    /// Returns the stop, or `None` to continue. `series` has for each watched metric its value in each of the `done`
+    /// replications, from index 0 without a gap. `None` values, where a replication left the metric undefined, are
+    /// skipped. If `min` equals `max`, that number of replications is enough. Without watched metrics `min` is enough.
     pub fn decide_stop(&self, done: u32, series: &[&[Option<f64>]]) -> Option<StopDecision> {
         let max = self.max.max(1);
         let fixed = self.min >= max;

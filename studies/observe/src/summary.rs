@@ -1,5 +1,4 @@
-//! Rows gathered by point and metric, each with its mean and interval: what figures and tables are made
-//! from.
+//! Rows grouped by point and metric, each with mean and interval: the source of figures and tables.
 
 use crate::columns::{self, RowUnits};
 use crate::row::{GridPoint, ResultRow, format_number};
@@ -19,33 +18,33 @@ pub struct MetricSummary {
     pub point: GridPoint,
     /// The metric's name.
     pub metric: Arc<str>,
-    /// The values as (replication, value), by replication.
+    /// The values as (replication, value), in replication order.
     pub values: Vec<(u32, f64)>,
     /// Their mean and interval.
     pub estimate: MeanEstimate,
 }
 
 impl MetricSummary {
-    /// The values' median, with the interval of its order statistics at this level.
+    /// Returns the values' median, with the interval of its order statistics at this level.
     pub fn median_estimate(&self, level: f64) -> MedianEstimate {
         MedianEstimate::from_values(&self.values.iter().map(|(_, v)| *v).collect::<Vec<_>>(), level)
     }
 
-    /// The values' moments.
+    /// Returns the values' moments.
     fn moments(&self) -> SampleMoments {
         SampleMoments::from_values(self.values.iter().map(|(_, v)| *v))
     }
 
-    /// The replication that moves the mean, if one does ([`influential_replication`]).
+    /// Returns the replication that moves the mean, if any.
     pub fn influential_replication(&self) -> Option<InfluentialReplication> {
         find_influential(&self.values)
     }
 }
 
-/// A number of a summary, by the confidence of its intervals.
+/// Computes a number of a summary at the confidence level of its intervals.
 pub(crate) type NumberOf = fn(&MetricSummary, f64) -> Option<f64>;
 
-/// The numbers of a summary's line behind `n`, by the names of their columns.
+/// The numbers of a summary's line after `n`, by column name.
 pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
     ("mean", |s, _| Some(s.estimate.mean)),
     ("mean_low", |s, _| Some(s.estimate.low())),
@@ -61,11 +60,11 @@ pub(crate) const NUMBERS: [(&str, NumberOf); 12] = [
     ("max", |s, _| s.values.iter().map(|(_, v)| *v).reduce(f64::max)),
 ];
 
-/// Writes what rows come to, one line for each metric of each point, whole or not at all, in the columns of
-/// [`columns::SUMMARY`], with those of the axes behind `study`. What is not known is empty.
+/// Writes the summary of rows atomically, one line for each metric of each point. The columns are those of
+/// [`columns::SUMMARY`], with the axes after `study`. Unknown values are empty.
 ///
 /// # Errors
-/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], the earlier file being kept.
+/// [`RunFileError::ReservedAxis`]; [`RunFileError::Io`], which keeps the earlier file.
 pub fn write_summary_csv(
     path: &Path,
     rows: &[ResultRow],
@@ -76,7 +75,7 @@ pub fn write_summary_csv(
     file::write_file(path, |out| out.write_all(text.as_bytes()))
 }
 
-/// The text that [`write_summary_csv()`] writes.
+/// Returns the text that [`write_summary_csv()`] writes.
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].
@@ -101,9 +100,8 @@ pub fn summary_csv_text(rows: &[ResultRow], level: f64, units: &RowUnits) -> Res
     Ok(out)
 }
 
-/// Gathers rows by (study, point, metric), in order of first appearance, with intervals at this level
-/// (0.95). The rows may come in any order: each group is taken in replication order. NaN values are
-/// passed over.
+/// Groups rows by (study, point, metric), in order of first appearance, with intervals at this level (0.95). The rows
+/// may come in any order; each group is sorted by replication. NaN values are skipped.
 pub fn summarise_rows(rows: &[ResultRow], level: f64) -> Vec<MetricSummary> {
     let mut places: HashMap<(&str, &GridPoint, &str), usize> = HashMap::new();
     let mut summaries: Vec<MetricSummary> = Vec::new();

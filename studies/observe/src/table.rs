@@ -1,8 +1,8 @@
-//! The tables of a run, column by column, for whoever writes them in a format of its own: Parquet files here, Arrow's streams
-//! in the Python package.
+//! The tables of a run, column by column, for writers of other formats: Parquet files here, Arrow streams in the Python
+//! package.
 //!
-//! Beside each axis whose values are quantities stands a column of their numbers, called by the axis and the unit
-//! (`loss [%]`), so that a data frame can draw it at once; an axis of plain numbers is one itself.
+//! Each axis whose values are quantities has a second column with their numbers, named by the axis and the unit (`loss
+//! [%]`). Data frames can plot it directly. An axis of plain numbers has only a column of numbers.
 
 use crate::RunFileError;
 use crate::columns::{self, AxisColumn, RowUnits};
@@ -10,14 +10,14 @@ use crate::row::{GridPoint, ResultRow};
 use crate::summary::{self, MetricSummary};
 use std::fmt;
 
-/// Values of a column by the place of their row, from 0; `None` for what is not known.
+/// Returns the value of a column by row index, from 0; `None` if unknown.
 pub type ValueGetter<'a, V> = Box<dyn Fn(usize) -> Option<V> + 'a>;
 
-/// Where a column has its values from.
+/// The values of a column.
 pub enum ColumnValues<'a> {
     /// Texts.
     Text(ValueGetter<'a, &'a str>),
-    /// Whole numbers that are not negative.
+    /// Non-negative integers.
     Count(ValueGetter<'a, u32>),
     /// Numbers.
     Number(ValueGetter<'a, f64>),
@@ -38,7 +38,7 @@ impl fmt::Debug for ColumnValues<'_> {
 pub struct TableColumn<'a> {
     /// Its name.
     pub name: String,
-    /// Whether every row has a value.
+    /// True if every row has a value.
     pub required: bool,
     /// Its values.
     pub values: ColumnValues<'a>,
@@ -49,11 +49,11 @@ pub struct TableColumn<'a> {
 pub struct ResultTable<'a> {
     /// Its columns, in their order.
     pub columns: Vec<TableColumn<'a>>,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: usize,
 }
 
-/// The rows of a run, in the columns of [`columns::RESULTS`] with those of the axes behind `study`.
+/// Returns the rows of a run in the columns of [`columns::RESULTS`], with those of the axes after `study`.
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].
@@ -71,8 +71,8 @@ pub fn results_table<'a>(
     Ok(ResultTable { columns: of, rows: rows.len() })
 }
 
-/// What rows come to, as [`summary::summarise_rows`] gave it at this level: the columns of [`columns::SUMMARY`] with those of the axes
-/// behind `study`.
+/// Returns the summary of [`summary::summarise_rows`] at this level in the columns of [`columns::SUMMARY`], with those
+/// of the axes after `study`.
 ///
 /// # Errors
 /// [`RunFileError::ReservedAxis`].

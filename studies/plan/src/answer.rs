@@ -1,4 +1,4 @@
-//! The answer: what one server takes, how many are needed, and what ends first.
+//! The answer of a plan: the capacity of one server, the number of servers, and the limiting resource.
 
 use crate::bounds::{LoginMix, ResourceBound, ServerResource, resource_bounds};
 use crate::deployment::ServerDeployment;
@@ -10,38 +10,39 @@ use usher_load::quantile;
 use usher_observe::MeanEstimate;
 use usher_profile::ServerProfile;
 
-/// The level of all intervals.
+/// The confidence level of all intervals.
 const LEVEL: f64 = 0.95;
-/// What `usher load --ramp` does: how long a rate runs before it is measured, and how long it is.
+/// Settling and measuring times of a step, as in `usher load --ramp`.
 const SETTLE_S: f64 = 1.0;
 const HOLD_S: f64 = 3.0;
-/// The share of logins that must end as they have to, as `usher load --ramp` wants it.
+/// The share of logins that must succeed, as in `usher load --ramp`.
 const SUCCESS: f64 = 0.999;
-/// A step of a search has so many times the logins of a point, since few logins that come together by chance are not to decide it.
+/// A step of a search has this many times the logins of a point, so that chance bursts of a few logins do not decide
+/// it.
 const SEARCH: f64 = 4.0;
-/// A search ends when the rate that failed is at most this share above the one that met the target.
+/// A search ends when the failing rate is at most this share above the one that met the target.
 const PRECISION: f64 = 0.03;
-/// Loads that are simulated, as shares of what the scarcest resource takes.
+/// The simulated loads, as shares of the scarcest resource's capacity.
 const SHARES: [f64; 9] = [0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05];
-/// The engineering levels: shares of the scarcest resource that a server is loaded to.
+/// The engineering levels: loads as shares of the scarcest resource.
 const LEVELS: [f64; 2] = [0.4, 0.8];
 
-/// What is wanted, and how exactly it is looked for.
+/// The target of a plan, and the effort of its simulation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlanSettings {
-    /// Logins a second at the peak.
+    /// Logins per second at the peak.
     pub demand: f64,
-    /// This share of them ...
+    /// The share of logins ...
     pub share: f64,
-    /// ... is to end within this time, seconds.
+    /// ... that must end within this time, in seconds.
     pub time_limit: f64,
-    /// How often everything is simulated, with other chance.
+    /// Number of replications, each with its own random streams.
     pub replications: u32,
-    /// Logins in one step, about.
+    /// Approximate number of logins in one step.
     pub logins: u32,
-    /// From which all chance comes.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Steps that are simulated at once.
+    /// Number of steps simulated at once.
     pub jobs: usize,
 }
 
@@ -63,89 +64,89 @@ impl IntervalEstimate {
     }
 }
 
-/// What was simulated at one load.
+/// The simulation at one load.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SimulatedPoint {
-    /// Logins a second of one server.
+    /// Logins per second of one server.
     pub rate: f64,
-    /// Share of the time that its cores were busy.
+    /// The share of time in which its cores were busy.
     pub busy: IntervalEstimate,
-    /// The delay of logins, seconds: mean, median, 90th and 99th percentile. None where none was let in.
+    /// The delay of logins in seconds: mean, median, 90th and 99th percentile. `None` without accepted logins.
     pub delay: Option<[IntervalEstimate; 4]>,
-    /// Share of the logins that ended as they had to within the target's time.
+    /// The share of logins that succeeded within the target's time.
     pub in_time: IntervalEstimate,
-    /// Mean delay in closed form, seconds; infinite beyond what the server takes.
+    /// Mean delay in closed form, in seconds; infinite beyond capacity.
     pub closed: f64,
 }
 
-/// A server loaded to a share of its scarcest resource.
+/// A server at a share of its scarcest resource's capacity.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoadLevel {
     /// The share.
     pub share: f64,
-    /// Logins a second of one server.
+    /// Logins per second of one server.
     pub rate: f64,
-    /// How many servers that takes.
+    /// The number of servers at this load.
     pub servers: u64,
-    /// What logins are like then.
+    /// The simulation at this load.
     pub point: SimulatedPoint,
 }
 
-/// The answer.
+/// The answer of a plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanAnswer {
-    /// What one server takes and meets the target, logins a second, simulated, and never more than its scarcest resource has; none where no
-    /// load meets it.
+    /// The capacity of one server that meets the target, in logins per second. It is simulated, and never above the
+    /// bound of the scarcest resource. `None` if no load meets the target.
     pub capacity: Option<IntervalEstimate>,
-    /// The resource that sets it, whatever time logins may take; none: the target does.
+    /// The resource that limits the capacity at any delay; `None` if the target limits it.
     pub limit: Option<ServerResource>,
-    /// How many servers the demand takes.
+    /// The number of servers for the demand.
     pub servers: Option<u64>,
-    /// What logins are like with so many.
+    /// The simulation with this number of servers.
     pub planned: Option<SimulatedPoint>,
-    /// Each resource with the rate at which it is used up, the scarcest first.
+    /// The resources with their limiting rates, the scarcest first.
     pub bounds: Vec<ResourceBound>,
     /// The engineering levels.
     pub levels: Vec<LoadLevel>,
-    /// What was simulated, by load.
+    /// The simulated points, by load.
     pub points: Vec<SimulatedPoint>,
-    /// A login's averages.
+    /// The averages of a login.
     pub mix: LoginMix,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum PlanError {
     /// The server cannot be simulated.
     #[error("{0}")]
     World(String),
-    /// Nobody is let in, however small the load.
+    /// No login succeeds even at the smallest load.
     #[error("no login ends as it has to, however few there are: {0}")]
     NoLoginAccepted(String),
-    /// Too many are not let in, however small the load.
+    /// Too few logins succeed even at the smallest load.
     #[error(
         "{share:.2} % of the logins end as they have to, however few there are, where {wanted} % must: {failures}.{hint}"
     )]
     Failing {
-        /// Per cent that end as they have to.
+        /// The per cent that succeed.
         share: f64,
-        /// Per cent that must.
+        /// The required per cent.
         wanted: f64,
-        /// Why the others do not, each with its number.
+        /// The failures, each with its count.
         failures: String,
-        /// What may help.
+        /// A hint.
         hint: &'static str,
     },
-    /// The user ended it.
+    /// The user interrupted it.
     #[error("interrupted: there is no answer yet")]
     Interrupted,
 }
 
-/// Hears how far a plan has come, from several threads.
+/// Receives the progress of a plan, from several threads.
 pub trait PlanObserver: Sync {
-    /// So many steps of so many, about, are done.
+    /// About `steps` of `of` steps are done.
     fn on_progress(&self, _steps: usize, _of: usize) {}
-    /// Whether it is to end now.
+    /// True to end the plan now.
     fn is_interrupted(&self) -> bool {
         false
     }
@@ -162,10 +163,10 @@ struct CapacityPlanner<'a> {
     steps: usize,
 }
 
-/// Simulates a deployment and answers.
+/// Simulates a deployment and returns the answer.
 ///
 /// # Errors
-/// What kept it from an answer.
+/// The reason why there is no answer.
 pub fn plan_deployment(
     deployment: &ServerDeployment,
     profile: &ServerProfile,
@@ -174,7 +175,7 @@ pub fn plan_deployment(
 ) -> Result<PlanAnswer, PlanError> {
     let mix = LoginMix::from_profile(deployment, profile);
     let searches = settings.replications as usize;
-    // A search takes about eight steps; levels and the load that is planned are points, too.
+    // A search takes about eight steps; the levels and the planned load are points, too.
     let steps = searches * (8 + SHARES.len() + 1) + 1;
     let planner = CapacityPlanner { deployment, settings, mix, watch, done: AtomicUsize::new(0), steps };
     planner.build_answer()
@@ -182,7 +183,7 @@ pub fn plan_deployment(
 
 impl CapacityPlanner<'_> {
     fn build_answer(&self) -> Result<PlanAnswer, PlanError> {
-        // A load at which nothing waits, for its cores or for its store: what a login takes by itself.
+        // At a load without waiting for cores or store: the delay of a single login.
         let scarcest =
             resource_bounds(self.deployment, &self.mix, 0.0).first().map_or(1.0, |bound| bound.rate);
         let alone = self.run_step(scarcest * 0.05, 1.0, "alone", 0)?;
@@ -203,7 +204,7 @@ impl CapacityPlanner<'_> {
             return Err(PlanError::Failing { share, wanted: SUCCESS * 100.0, failures, hint });
         }
         let bounds = resource_bounds(self.deployment, &self.mix, delay);
-        // There is a bound by the processor always.
+        // The processor always gives a bound.
         let most = bounds.first().map_or(1.0, |bound| bound.rate);
         let base = quantile(&alone.tally.latency, self.settings.share).unwrap_or(delay);
         let capacity = if base > self.settings.time_limit { None } else { self.find_capacity(most, base)? };
@@ -226,7 +227,7 @@ impl CapacityPlanner<'_> {
         Ok(PlanAnswer { capacity, limit, servers, planned, bounds, levels, points, mix: self.mix })
     }
 
-    /// The highest rate that meets the target: each replication searches for it by itself.
+    /// Finds the highest rate that meets the target; each replication searches by itself.
     fn find_capacity(&self, most: f64, base: f64) -> Result<Option<IntervalEstimate>, PlanError> {
         let found = self.for_each_replication(self.settings.replications, |replication| {
             self.search_rate(most, base, replication)
@@ -237,13 +238,13 @@ impl CapacityPlanner<'_> {
 
     fn search_rate(&self, most: f64, base: f64, replication: u32) -> Result<Option<f64>, PlanError> {
         let meets = |rate: f64| self.meets_target(rate, base, replication);
-        // Above `most` a queue grows without end, which a short step and a lax target do not see.
+        // Above `most` a queue grows without end, which a short step with a lax target does not detect.
         let (mut low, mut high) = (most * 0.85, most);
         let mut doubled = 0;
         while !meets(low)? {
             (low, high) = (low / 2.0, low);
             doubled += 1;
-            // Below a hundredth of what its resources allow, a server has another fault than too much load.
+            // If it fails below a hundredth of its resources' bound, load is not the cause.
             if doubled > 7 {
                 return Ok(None);
             }
@@ -258,9 +259,9 @@ impl CapacityPlanner<'_> {
         Ok(Some((low * high).sqrt()))
     }
 
-    /// Whether a rate meets the target over a step as long as one of `usher load --ramp`. Where that is more logins than are to be
-    /// simulated, the step and what the target leaves for waiting are shorter by the same factor: what piles up in a step that is too
-    /// much grows with its length. What piles up by chance does not, or less: a step must have enough logins that this is small.
+    /// True if a rate meets the target over a step as long as in `usher load --ramp`. If that has too many logins to
+    /// simulate, the step and the target's time for waiting shrink by the same factor. The backlog of an overload grows
+    /// with the length of a step. Random backlog shrinks less, so a step needs enough logins to make it small.
     fn meets_target(&self, rate: f64, base: f64, replication: u32) -> Result<bool, PlanError> {
         let shorter = (rate * HOLD_S / (SEARCH * f64::from(self.settings.logins))).max(1.0);
         let step = self.run_step(rate, shorter, "search", replication)?;
@@ -269,7 +270,7 @@ impl CapacityPlanner<'_> {
         Ok(in_time && step.tally.success_ratio() >= SUCCESS)
     }
 
-    /// One step at a rate, `shorter` times as short as a ramp's.
+    /// Runs one step at a rate, `shorter` times as short as a ramp's.
     fn run_step(
         &self,
         rate: f64,
@@ -281,7 +282,7 @@ impl CapacityPlanner<'_> {
             return Err(PlanError::Interrupted);
         }
         let hold = HOLD_S / shorter;
-        // A login begun in the window is there at once where its rate is low.
+        // Even at a low rate the window needs some logins.
         let hold = hold.max(20.0 / rate);
         let length = StepLength {
             warmup: Duration::from_secs_f64(SETTLE_S * hold / HOLD_S),
@@ -295,7 +296,7 @@ impl CapacityPlanner<'_> {
         result
     }
 
-    /// What logins are like at a rate.
+    /// Simulates a rate.
     fn simulate_point(&self, rate: f64) -> Result<SimulatedPoint, PlanError> {
         let shorter = (rate * HOLD_S / f64::from(self.settings.logins)).max(0.05);
         let steps = self
@@ -329,7 +330,7 @@ impl CapacityPlanner<'_> {
         })
     }
 
-    /// Does something for each replication, several at once; the results are in the order of the replications.
+    /// Runs a function for each replication, several at once; results are in the order of replications.
     fn for_each_replication<T: Send>(
         &self,
         replications: u32,

@@ -1,22 +1,22 @@
-//! What a server can do at most by its resources, each by itself, and the closed form of its delay.
+//! The bounds of a server by each of its resources, and the closed form of its delay.
 
 use crate::deployment::ServerDeployment;
 use usher_profile::{LOOKUP, MethodProfile, ServerProfile};
 use usher_theory::queues::ServerQueue;
 
-/// What ends first when load rises.
+/// The resource that limits the load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ServerResource {
     /// The cores.
     Processor,
-    /// The threads that ask the store.
+    /// The threads for store lookups.
     StoreThreads,
-    /// The logins that may be under way at a time (`limits.half_open`).
+    /// The limit of concurrent logins (`limits.half_open`).
     HalfOpen,
 }
 
 impl ServerResource {
-    /// In words.
+    /// Returns its name in words.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl ServerResource {
             Self::HalfOpen => "the logins that may be under way (limits.half_open)",
         }
     }
-    /// In JSON.
+    /// Returns its name in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,35 +36,35 @@ impl ServerResource {
     }
 }
 
-/// The rate at which a resource is used up.
+/// The rate at which a resource is exhausted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ResourceBound {
-    /// Which.
+    /// The resource.
     pub resource: ServerResource,
-    /// Logins a second of one server.
+    /// Logins per second of one server.
     pub rate: f64,
 }
 
-/// A mix of methods as a server sees it: a login's averages.
+/// A mix of methods as a server sees it: the averages of a login.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LoginMix {
-    /// Messages that come for a login.
+    /// Messages to the server for a login.
     pub messages: f64,
-    /// CPU time of a login where waking up and taking in cost nothing, seconds.
+    /// CPU time of a login without wake-ups and batches, in seconds.
     pub work: f64,
-    /// Mean of the squares of a message's CPU time, seconds squared.
+    /// Mean square of a message's CPU time, in seconds squared.
     square: f64,
-    /// CPU time of one wake-up with what it takes in, and of taking in alone.
+    /// CPU time of one wake-up with its batch, and of a batch alone.
     pub wakeup: f64,
     batch: f64,
-    /// Look-ups in the store.
+    /// Lookups in the store.
     pub lookups: f64,
-    /// How long each takes, seconds.
+    /// Time of each lookup in seconds.
     pub lookup: f64,
 }
 
 impl LoginMix {
-    /// Of a deployment by its profile.
+    /// Returns the mix of a deployment by its profile.
     #[must_use]
     pub fn from_profile(deployment: &ServerDeployment, profile: &ServerProfile) -> Self {
         let cpu = |label: &str| {
@@ -87,7 +87,7 @@ impl LoginMix {
             let (messages, heavy, light) = divide_cost(measured, &cpu);
             mix.messages += share * messages;
             mix.work += share * (heavy + light);
-            // The public-key operations come with one message, all else is spread over all of them.
+            // One message has the public-key operations; all messages share the rest.
             let each = light / messages;
             mix.square += share * ((messages - 1.0) * each * each + (each + heavy) * (each + heavy));
             mix.lookups += share * measured.units.get(LOOKUP).copied().unwrap_or(0.0);
@@ -99,23 +99,23 @@ impl LoginMix {
         mix
     }
 
-    /// CPU time of a login at a rate, seconds: a message that finds a core idle wakes it up.
+    /// Returns the CPU time of a login at a rate, in seconds: a message that finds an idle core wakes it up.
     #[must_use]
     pub fn login_cost(&self, rate: f64, cores: f64) -> f64 {
         let idle = self.messages * (self.wakeup + self.batch);
-        // Of `cores` that are busy for a share of the time, so many messages find one idle; that share follows from the cost.
+        // The share of messages that find one of `cores` idle depends on the busy share, which follows from the cost.
         let busy = (rate * (self.work + idle) / (cores + rate * idle)).min(1.0);
         self.work + (1.0 - busy) * idle + busy * self.messages * self.batch / usher_profile::FULL_BATCH
     }
 
-    /// The rate at which the cores have nothing left, logins a second.
+    /// Returns the rate at which the cores are fully busy, in logins per second.
     #[must_use]
     pub fn saturation_rate(&self, cores: f64) -> f64 {
         cores / (self.work + self.messages * self.batch / usher_profile::FULL_BATCH).max(1e-12)
     }
 
-    /// Mean delay of a login at a rate, seconds: its messages' ways, their work and their waits in an M/G/c queue by Allen and
-    /// Cunneen, and its look-ups with theirs.
+    /// Returns the mean delay of a login at a rate, in seconds. It sums up the messages' travel, work and waits in an
+    /// M/G/c queue by Allen and Cunneen, and the lookups with their waits.
     #[must_use]
     pub fn mean_delay(&self, rate: f64, cores: u32, threads: u32, round_trip: f64) -> f64 {
         let service = self.login_cost(rate, f64::from(cores)) / self.messages;
@@ -135,7 +135,7 @@ impl LoginMix {
     }
 }
 
-/// Messages of a login, its public-key operations and the rest of its CPU time.
+/// Returns the messages of a login, its public-key operations and the rest of its CPU time.
 fn divide_cost(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64, f64) {
     let (mut heavy, mut light) = (0.0, 0.0);
     for (label, units) in measured.units.iter() {
@@ -147,8 +147,8 @@ fn divide_cost(measured: &MethodProfile, cpu: &dyn Fn(&str) -> f64) -> (f64, f64
     (measured.received.messages.max(1.0), heavy, light)
 }
 
-/// Each resource with the rate at which it is used up, the scarcest first. `delay` is how long a login is under way where nothing
-/// waits, seconds.
+/// Returns the resources with their limiting rates, the scarcest first. `delay` is the duration of a login without
+/// waiting, in seconds.
 #[must_use]
 pub fn resource_bounds(deployment: &ServerDeployment, mix: &LoginMix, delay: f64) -> Vec<ResourceBound> {
     let cores = f64::from(deployment.cpu.cores.get());
@@ -158,7 +158,7 @@ pub fn resource_bounds(deployment: &ServerDeployment, mix: &LoginMix, delay: f64
         let rate = f64::from(deployment.store_threads()) / (mix.lookups * mix.lookup);
         all.push(ResourceBound { resource: ServerResource::StoreThreads, rate });
     }
-    // A login of one message is under way only while it is looked up.
+    // A login of one message is outstanding only during its lookup.
     if delay > 0.0 && mix.messages > 1.0 {
         let rate = deployment.half_open() as f64 / delay;
         all.push(ResourceBound { resource: ServerResource::HalfOpen, rate });

@@ -1,4 +1,4 @@
-//! What is deployed: the server with its configuration, on a processor that a profile charges, and who logs in.
+//! The deployment: the server with its configuration, a processor charged by a profile, and the users.
 
 use crate::login::{GeneratorLogin, LoginMethod, MethodError};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,33 +16,33 @@ use usher_load::{DiameterTransport, EapTlsConfig, LoadUsers};
 use usher_profile::{ProfileMisfit, ProfileRequirement, ServerProfile, WorkScale};
 use usher_scenario::model::CpuSettings;
 
-/// Addresses where the configuration has none of its own: of the server, and of who asks it (RFC 5737).
+/// Default addresses of the server and of its clients (RFC 5737).
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 11));
-/// What Diameter's nodes are called where the configuration leaves it open.
+/// Default Diameter identities.
 const IDENTITIES: [&str; 2] = ["aaa.plan.example", "nas.plan.example"];
 const PASSWORD: &str = "a password of a plan";
-/// The most users that are simulated: more do not fit into one step's logins.
+/// Maximum number of simulated users: the logins of one step need no more.
 const MOST_USERS: usize = 20_000;
 /// The longest EAP packet of a user's device.
 const FRAGMENT: usize = 1398;
 
-/// What the store has of each user, by name.
+/// The rows of each user in the store, by name.
 type StoreRows = Vec<(String, UserRows)>;
 
-/// What users of methods with TLS show, and whom they trust.
+/// TLS of users: their certificate and trust.
 #[derive(Clone, Debug)]
 pub struct TlsFor {
-    /// Their certificate and key: of one user, whose devices they all are.
+    /// Their certificate and key, which all devices of one user share.
     pub credentials: Option<TlsCredentials>,
     /// The authorities of the server's certificate.
     pub roots: TrustRoots,
-    /// Whom the certificate names.
+    /// The user name in the certificate.
     pub name: Option<String>,
 }
 
-/// What is deployed.
+/// A deployment.
 #[derive(Debug)]
 pub struct ServerDeployment {
     /// The server's configuration.
@@ -51,26 +51,26 @@ pub struct ServerDeployment {
     pub cpu: CpuSettings,
     /// The methods.
     pub methods: Vec<LoginMethod>,
-    /// Where the server is.
+    /// The server's address.
     pub(crate) server: IpAddr,
-    /// Who asks it by RADIUS, and by Diameter, where anybody does.
+    /// The RADIUS clients and the Diameter clients, if any.
     pub(crate) radius: Option<RadiusSide>,
     pub(crate) diameter: Option<DiameterSide>,
-    /// What is deployed is an IKEv2 gateway.
+    /// True for an IKEv2 gateway.
     pub(crate) ike: bool,
-    /// The methods as the generator has them, in their order.
+    /// The methods as the generator's logins, in order.
     pub(crate) logins: Vec<GeneratorLogin>,
     pub(crate) users: Arc<LoadUsers>,
     pub(crate) rows: StoreRows,
-    /// The time of day at which everything happens.
+    /// The simulated time of day.
     pub(crate) epoch: WallTime,
-    /// From the network, there and back.
+    /// Round-trip time from the network.
     pub round_trip: TimeSpan,
-    /// Share of packets lost, each way.
+    /// Share of lost packets in each direction.
     pub loss: f64,
 }
 
-/// Who asks by RADIUS.
+/// The RADIUS side of the clients.
 #[derive(Clone, Debug)]
 pub(crate) struct RadiusSide {
     pub(crate) from: IpAddr,
@@ -78,7 +78,7 @@ pub(crate) struct RadiusSide {
     pub(crate) port: u16,
 }
 
-/// Who asks by Diameter.
+/// The Diameter side of the clients.
 #[derive(Clone, Debug)]
 pub(crate) struct DiameterSide {
     pub(crate) from: IpAddr,
@@ -89,32 +89,31 @@ pub(crate) struct DiameterSide {
     pub(crate) transport: DiameterTransport,
 }
 
-/// Why a deployment cannot be planned.
+/// The reason why a deployment cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum DeploymentError {
-    /// A method.
+    /// A method is invalid.
     #[error(transparent)]
     Method(#[from] MethodError),
     /// The profile does not fit.
     #[error("{0}")]
     Misfit(ProfileMisfit),
-    /// The configuration leaves something out that a plan needs.
+    /// The configuration lacks something that a plan needs.
     #[error("{0}")]
     Config(String),
-    /// A processor that is none.
+    /// The processor is invalid.
     #[error("{0}")]
     Cpu(String),
 }
 
-/// A configuration for methods, where none is given: users in its store, one client, and the program's own certificates for
-/// tests.
+/// Returns a default configuration for methods: users in its store, one client, and the built-in test certificates.
 ///
 /// # Errors
 /// A fault of the program.
 pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<LoadedConfig, ConfigErrors> {
     let mut order: Vec<&str> = methods.iter().filter_map(LoginMethod::offered_name).collect();
     order.dedup();
-    // Beside a gateway nobody asks it.
+    // A gateway has no method of an AAA server, but the list must not be empty.
     if order.is_empty() {
         order.push("pap");
     }
@@ -150,7 +149,7 @@ pub fn builtin_config(methods: &[LoginMethod], store: StoreKind) -> Result<Loade
     usher_aaa_config::parse("the plan's own configuration", &text, None, &FixtureFiles)
 }
 
-/// The files of the plan's own configuration.
+/// The files of the default configuration.
 struct FixtureFiles;
 
 impl ConfigEnvironment for FixtureFiles {
@@ -171,7 +170,7 @@ impl ConfigEnvironment for FixtureFiles {
     }
 }
 
-/// The users' side of the plan's own certificates.
+/// Returns the users' side of the built-in certificates.
 fn own_tls() -> TlsFor {
     let roots = TrustRoots::from_der([fixtures::root_certificate()]);
     TlsFor {
@@ -181,40 +180,40 @@ fn own_tls() -> TlsFor {
     }
 }
 
-/// What a deployment is made of.
+/// The parts of a deployment.
 #[derive(Debug)]
 pub struct DeploymentParts<'a> {
-    /// The server's configuration; `None`: one of the plan's own.
+    /// The server's configuration; `None` for the default one.
     pub config: Option<LoadedConfig>,
     /// The profile.
     pub profile: &'a ServerProfile,
     /// The program's version.
     pub program: &'a str,
-    /// Methods with their shares.
+    /// Methods with their weights.
     pub methods: Vec<LoginMethod>,
-    /// Users.
+    /// Number of users.
     pub users: usize,
     /// Cores of each server.
     pub cores: PositiveCount,
-    /// How much longer than on the profile's machine work takes.
+    /// The factor of work compared with the profile's machine.
     pub scale: WorkScale,
-    /// How far away the store is, there and back, beyond where it was in the profile.
+    /// Additional round-trip time to the store, compared with the profile's.
     pub distance: TimeSpan,
-    /// From the network, there and back.
+    /// Round-trip time from the network.
     pub round_trip: TimeSpan,
-    /// Share of packets lost, each way.
+    /// Share of lost packets in each direction.
     pub loss: f64,
-    /// What users with TLS show; `None`: the plan's own.
+    /// TLS of users; `None` for the built-in one.
     pub tls: Option<TlsFor>,
     /// The time of day.
     pub now: WallTime,
 }
 
 impl ServerDeployment {
-    /// Puts it together.
+    /// Assembles the deployment.
     ///
     /// # Errors
-    /// A sentence that says what does not fit.
+    /// A sentence with the part that does not fit.
     pub fn new(parts: DeploymentParts<'_>) -> Result<Self, DeploymentError> {
         let DeploymentParts { profile, methods, .. } = parts;
         let own = parts.config.is_none();
@@ -305,7 +304,7 @@ impl ServerDeployment {
         })
     }
 
-    /// Logins that may be under way at a time.
+    /// Returns the limit of concurrent logins.
     #[must_use]
     pub fn half_open(&self) -> usize {
         match self.ike {
@@ -314,14 +313,14 @@ impl ServerDeployment {
         }
     }
 
-    /// The store's threads.
+    /// Returns the number of the store's threads.
     #[must_use]
     pub fn store_threads(&self) -> u16 {
         self.config.file.users.threads.max(1)
     }
 }
 
-/// Where a server is that listens there.
+/// Returns the address of a server that listens there.
 fn server_address(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
     match listens.ip() {
         IpAddr::V4(at) if at.is_unspecified() => Ok(SERVER),
@@ -332,8 +331,8 @@ fn server_address(listens: SocketAddr) -> Result<IpAddr, DeploymentError> {
     }
 }
 
-/// Where the server listens for Diameter, and an address of the first peer that may connect: by TCP where it does, or by SCTP.
-/// `server` is where it is for others.
+/// Returns the server's Diameter listener and an address of the first peer that may connect: by TCP if it listens
+/// there, or by SCTP. `server` is its address for others.
 fn diameter_side(
     config: &LoadedConfig,
     server: Option<IpAddr>,
@@ -382,7 +381,7 @@ fn diameter_side(
     Ok((server, DiameterSide { from, host, server: identity, realm, port, transport }))
 }
 
-/// An address of a network, and none of those that are taken.
+/// Returns an address of a network that is not in `taken`.
 fn free_address(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
     let IpAddr::V4(network) = prefix.network else { return None };
     let candidates = (0..8).map(|n| IpAddr::V4(Ipv4Addr::from_bits(network.to_bits().wrapping_add(n))));
@@ -393,7 +392,7 @@ fn free_address(prefix: &Prefix, taken: &[IpAddr]) -> Option<IpAddr> {
         .find(|at| prefix.contains(*at) && !taken.contains(at))
 }
 
-/// Where the server listens for RADIUS, and its first client.
+/// Returns the server's RADIUS listener and its first client.
 fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), DeploymentError> {
     let Some(listens) = config.file.listen.auth.first() else {
         return Err(DeploymentError::Config(
@@ -426,7 +425,7 @@ fn radius_side(config: &LoadedConfig) -> Result<(IpAddr, RadiusSide), Deployment
     Ok((server, RadiusSide { from: client, secret, port: listens.port() }))
 }
 
-/// The users, with what the store has of them. With EAP-TLS all are the one whom the certificate names.
+/// Makes the users with their rows in the store. With EAP-TLS all are the user of the certificate.
 fn make_users(
     methods: &[LoginMethod],
     tls: &TlsFor,

@@ -1,4 +1,4 @@
-//! A plan as a file: what the command takes as arguments, to be kept beside the configuration.
+//! A plan as a file: the command's arguments, for keeping beside the configuration.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

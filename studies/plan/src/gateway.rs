@@ -1,4 +1,5 @@
-//! An IKEv2 gateway as what is deployed: the machine of `usher ike serve` on a simulated host, and initiators with a shared key.
+//! A deployment of an IKEv2 gateway: the machine of `usher ike serve` on a simulated host, and initiators with a shared
+//! key.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_core::{Duration, Seed};
@@ -10,29 +11,29 @@ use usher_load::IkeConfig;
 use usher_runner::world::{HostAddress, MachineEndpoint};
 use usher_sim::{AppContext, AppDelivery};
 
-/// Who asks it (RFC 5737).
+/// The initiators' address (RFC 5737).
 pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10));
 /// IKE's two ports.
 const PORTS: [u16; 2] = [500, 4500];
 const NAME: &str = "gateway.plan.example";
 const KEY: &[u8] = b"a key of the plan's own";
-/// How messages of IKE are protected. A profile has the cost of the key exchange that it was measured with.
+/// The proposal of IKE_SAs. A profile includes the cost of the key exchange that it was measured with.
 const PROPOSAL: &str = "aes128-sha256-x25519";
-/// How many initiators take turns.
+/// Number of initiators that take turns.
 const INITIATORS: usize = 1000;
 
 fn ike_proposals() -> Result<Vec<Proposal>, String> {
     Ok(vec![Proposal::parse_ike(PROPOSAL).map_err(|e| e.to_string())?])
 }
 
-/// The gateway on its host. It has a shared key with everybody, and makes IKE_SAs without a CHILD_SA.
+/// The gateway on its host. It shares one key with all initiators, and creates IKE_SAs without a CHILD_SA.
 pub(crate) struct GatewayHost {
     endpoint: MachineEndpoint,
     gateway: usher_gateway::IkeGateway,
 }
 
 impl GatewayHost {
-    /// The gateway, and its sockets with their ports.
+    /// Creates the gateway, and its sockets with their ports.
     pub(crate) fn new(
         at: HostAddress,
         address: IpAddr,
@@ -41,7 +42,7 @@ impl GatewayHost {
         let own = Identification::from_fqdn(NAME);
         let shared = IkeConnection::shared_key("plan", own, &SecretValue::from(KEY), ike_proposals()?);
         let connection = IkeConnection { fragmentation: true, ..shared };
-        // All initiators are of one address here.
+        // All initiators share one address here.
         let allowed = machine::IkeEndpointConfig {
             cookies_from: 100,
             cookies_from_network: usize::MAX,
@@ -61,12 +62,12 @@ impl GatewayHost {
 
     pub(crate) fn handle_delivery<R>(&mut self, ctx: &mut AppContext<'_, R>, delivery: &AppDelivery) {
         self.endpoint.feed_delivery(ctx, &mut self.gateway, delivery);
-        // By a shared key nobody signs, and nobody is asked.
+        // With a shared key there are no jobs for signatures or AAA.
         self.endpoint.drain_outputs(ctx, &mut self.gateway, |_, _, _| {});
     }
 }
 
-/// Who logs in at the gateway.
+/// Returns the configuration of the initiators.
 pub(crate) fn initiator_config(gateway: IpAddr) -> Result<IkeConfig, String> {
     Ok(IkeConfig {
         logins: vec![usher_load::IkeLogin::Psk],

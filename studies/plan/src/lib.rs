@@ -1,9 +1,10 @@
-//! `usher plan`: how many servers a deployment needs.
+//! `usher plan`: the number of servers for a deployment.
 //!
-//! The server that will be deployed runs in the simulator with its configuration, on a processor that a profile charges
-//! ([`usher_profile`], measured by `usher load --calibrate`), and the load generator that measures real servers logs users in
-//! ([`world`]). Steps at different rates find the highest that meets the target; closed forms stand beside what was simulated
-//! ([`mod@bounds`]). Time is virtual, chance comes from a seed: the same plan gives the same answer.
+//! The planned server runs in the simulator with its configuration, on a processor charged by a profile
+//! ([`usher_profile`], measured by `usher load --calibrate`). The load generator for real servers logs users in
+//! ([`world`]). Steps at different rates find the highest rate that meets the target. Closed forms stand beside the
+//! simulation ([`mod@bounds`]). Time is virtual and random numbers come from a seed: the same plan gives the same
+//! answer.
 
 mod answer;
 pub mod bounds;

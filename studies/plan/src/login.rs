@@ -1,8 +1,8 @@
-//! How users log in, by the names that profiles and `usher load` have for it.
+//! Login methods, by their names in profiles and `usher load`.
 
 use usher_load::{DiameterLogin, EapMethod, EapTlsConfig, PeapInner, RadiusLogin, TtlsInner};
 
-/// A method with its share of the logins.
+/// A method with its weight among the logins.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LoginMethod {
     /// Its name.
@@ -11,10 +11,10 @@ pub struct LoginMethod {
     pub weight: f64,
 }
 
-/// Why a method is none that can be planned.
+/// The reason why a method cannot be planned.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MethodError {
-    /// There is none of this name.
+    /// The name is unknown.
     #[error(
         "no method is named \"{0}\"; there are pap, chap, mschapv2, eap-md5, eap-gtc, eap-mschapv2, eap-tls, peap-mschapv2, \
          peap-gtc and ttls-pap, ttls-chap, ttls-mschap, ttls-mschapv2, ttls-eap-md5, ttls-eap-gtc, ttls-eap-mschapv2; over \
@@ -24,29 +24,29 @@ pub enum MethodError {
     Unknown(String),
 }
 
-/// As the generator has a method, by what carries it.
+/// A method by its transport, as the generator has it.
 #[derive(Clone, Debug)]
 pub(crate) enum GeneratorLogin {
     Radius(RadiusLogin),
     Diameter(DiameterLogin),
-    /// At a gateway, by a key that both have.
+    /// At a gateway by a shared key.
     Ike,
 }
 
 impl LoginMethod {
-    /// Whether it goes by Diameter.
+    /// True for a method over Diameter.
     #[must_use]
     pub fn is_diameter(&self) -> bool {
         self.name.starts_with("diameter-")
     }
 
-    /// Whether it is at an IKEv2 gateway, and no AAA server's.
+    /// True for a method of an IKEv2 gateway, which uses no AAA server.
     #[must_use]
     pub fn is_ike(&self) -> bool {
         self.name.starts_with("ike-")
     }
 
-    /// What it is called over RADIUS.
+    /// Returns its name over RADIUS.
     fn radius_name(&self) -> &str {
         match self.name.strip_prefix("diameter-") {
             Some(method) => match method.strip_prefix("eap-") {
@@ -57,20 +57,20 @@ impl LoginMethod {
         }
     }
 
-    /// Whether it has TLS.
+    /// True for a method with TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         let name = self.radius_name();
         name == "eap-tls" || name.starts_with("peap-") || name.starts_with("ttls-")
     }
 
-    /// Whether users have a password.
+    /// True if users have a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
         self.radius_name() != "eap-tls"
     }
 
-    /// As the server's configuration calls it, of those that are in `methods.order`.
+    /// Returns its name in the server's configuration (`methods.order`), if it has one there.
     #[must_use]
     pub fn offered_name(&self) -> Option<&'static str> {
         Some(match self.radius_name() {
@@ -87,10 +87,10 @@ impl LoginMethod {
         })
     }
 
-    /// As the generator has it, with this where it has TLS.
+    /// Returns the generator's login, with this TLS if it uses TLS.
     ///
     /// # Errors
-    /// There is no such method.
+    /// The method is unknown.
     pub(crate) fn to_generator_login(&self, tls: &EapTlsConfig) -> Result<GeneratorLogin, MethodError> {
         if self.name == "ike-psk" {
             return Ok(GeneratorLogin::Ike);

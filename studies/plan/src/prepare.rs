@@ -1,4 +1,4 @@
-//! From a plan's file to what is simulated: files are read, defaults taken, and what is taken for granted is said.
+//! Prepares a simulation from a plan's file: reads files, applies defaults and lists the assumptions.
 
 use crate::deployment::{DeploymentParts, ServerDeployment, TlsFor};
 use crate::file::{PlanFile, parse_plan};
@@ -12,44 +12,44 @@ use usher_crypto::tls::{TlsCredentials, TrustRoots};
 use usher_crypto::x509::CertificateInfo;
 use usher_profile::WorkScale;
 
-/// Replications and logins in a step where nothing is said; with TLS, whose handshakes are computed, and without.
+/// Default replications, and default logins in a step: without TLS, and with TLS, whose handshakes are computed.
 const REPLICATIONS: u32 = 4;
 const LOGINS: u32 = 4_000;
 const TLS_LOGINS: u32 = 600;
-/// A first look has so many times fewer.
+/// The divisor of both for a quick plan.
 const QUICK: u32 = 4;
 
-/// How thoroughly a plan is simulated.
+/// The effort of a plan's simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlanEffort {
-    /// For a first look: fewer logins, two replications.
+    /// True for a first look: fewer logins, two replications.
     pub quick: bool,
-    /// How often everything is simulated, with other chance; `None`: 4 times.
+    /// Number of replications, each with its own random streams; `None` for 4.
     pub replications: Option<u32>,
-    /// About how many logins one step has; `None`: 4000, with TLS 600.
+    /// Approximate number of logins in a step; `None` for 4000, with TLS 600.
     pub logins: Option<u32>,
-    /// The seed of all chance.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Steps that are simulated at once.
+    /// Number of steps simulated at once.
     pub jobs: usize,
 }
 
-/// What is simulated, and what is said of it.
+/// A prepared plan with its description.
 #[derive(Debug)]
 pub struct PreparedPlan {
-    /// How.
+    /// The settings of the simulation.
     pub settings: PlanSettings,
-    /// What is deployed.
+    /// The deployment.
     pub deployment: ServerDeployment,
-    /// What a login costs.
+    /// The profile with the cost of logins.
     pub profile: usher_profile::ServerProfile,
-    /// What was planned, in a sentence.
+    /// The plan in a sentence.
     pub summary: String,
-    /// What is taken for granted.
+    /// The assumptions.
     pub assumptions: Vec<String>,
 }
 
-/// Why nothing can be simulated: a sentence, or the faults of a file with their lines.
+/// The reason why a plan cannot be simulated: a sentence, or the faults of a file with their lines.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PrepareError(String);
@@ -64,10 +64,10 @@ impl PrepareError {
 }
 
 impl PlanFile {
-    /// Reads a plan from the disk. The files that it names are taken from its folder.
+    /// Reads a plan from disk. Paths in it are relative to its folder.
     ///
     /// # Errors
-    /// It cannot be read, or everything that is wrong with it, each fault with its line.
+    /// It cannot be read, or all its faults with their lines.
     pub fn read_file(path: &Path) -> Result<Self, PrepareError> {
         let text = read_file_text(path).map_err(PrepareError::new)?;
         let mut file =
@@ -80,10 +80,11 @@ impl PlanFile {
         Ok(file)
     }
 
-    /// Reads what the plan names, and puts the deployment together. `program` is the program's version, which the profile has to be of.
+    /// Reads the plan's files and assembles the deployment. `program` is the program's version, which must match the
+    /// profile's.
     ///
     /// # Errors
-    /// What is missing or does not fit.
+    /// The missing or unsuitable part.
     pub fn prepare_plan(&self, effort: &PlanEffort, program: &str) -> Result<PreparedPlan, PrepareError> {
         let demand = self.demand.peak_rate().map_err(PrepareError)?;
         let Some(path) = &self.profile else {

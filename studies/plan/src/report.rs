@@ -1,4 +1,4 @@
-//! The answer as text, as JSON and as the report that a study has.
+//! The answer as text, as JSON and as a study's report.
 
 use crate::answer::{IntervalEstimate, LoadLevel, PlanAnswer, PlanSettings, SimulatedPoint};
 use crate::bounds::ResourceBound;
@@ -29,7 +29,7 @@ fn bound_json(bound: &ResourceBound) -> Value {
     json!({ "resource": bound.resource.name(), "logins_per_s": bound.rate })
 }
 
-/// The answer for programs; times in seconds, rates in logins a second.
+/// Returns the answer for programs; times in seconds, rates in logins per second.
 #[must_use]
 pub fn answer_json(answer: &PlanAnswer, settings: &PlanSettings) -> Value {
     json!({
@@ -93,7 +93,7 @@ fn servers_text(n: u64) -> String {
     if n == 1 { "1 server".to_owned() } else { format!("{n} servers") }
 }
 
-/// The sentences of the answer.
+/// Returns the sentences of the answer.
 fn describe_findings(answer: &PlanAnswer, settings: &PlanSettings) -> Vec<String> {
     let mut all = Vec::new();
     match (&answer.capacity, answer.servers) {
@@ -177,7 +177,7 @@ fn point_row(point: &SimulatedPoint) -> [String; 7] {
     ]
 }
 
-/// The answer for people: `columns` lays a table out.
+/// Returns the answer for people; `columns` lays out a table.
 #[must_use]
 pub fn answer_text(
     answer: &PlanAnswer,
@@ -218,7 +218,7 @@ fn measured_point(x: f64, spread: &IntervalEstimate) -> SeriesPoint {
     }
 }
 
-/// The report: the figure of delay and utilisation against load with the knee, the tables, what was assumed.
+/// Returns the report: the figure of delay and utilisation against load with the knee, the tables, and the assumptions.
 #[must_use]
 pub fn build_report(
     answer: &PlanAnswer,

@@ -1,4 +1,4 @@
-//! One step of a load on the simulated server: logins at a rate, and what came of them.
+//! One step of load on the simulated server: logins at a rate, and their results.
 
 use crate::deployment::{DiameterSide, RadiusSide, ServerDeployment};
 use crate::gateway;
@@ -24,25 +24,25 @@ use usher_sim::{
     SimulationBuilder, TransportConfig,
 };
 
-/// How long logins are waited for at the end: longer than any retransmission (RFC 5080, 2.2.1: MRD 30 s).
+/// Time limit for logins at the end: longer than any retransmission (RFC 5080, 2.2.1: MRD 30 s).
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
-/// What a NAS tells of its link (RFC 2865, 5.12, 5.6 and 5.41), as `usher load eap` does.
+/// Link attributes that a NAS sends (RFC 2865, 5.12, 5.6 and 5.41), as in `usher load eap`.
 const FRAMED_MTU: u32 = 1_400;
 const SERVICE_FRAMED: u32 = 2;
 const PORT_WIRELESS: u32 = 19;
-/// Most logins under way at once.
+/// Maximum number of outstanding logins.
 const OUTSTANDING: usize = 16_384;
 
-/// What one step showed.
+/// The result of one step.
 #[derive(Clone, Debug)]
 pub struct StepResult {
-    /// Logins a second that were offered.
+    /// Offered logins per second.
     pub rate: f64,
-    /// What came of them.
+    /// The statistics of its logins.
     pub tally: LoginStats,
-    /// How long was measured, seconds of virtual time.
+    /// Measured time in seconds of virtual time.
     pub measured_s: f64,
-    /// Share of the time that the server's cores were busy, over warm-up, window and what was waited for.
+    /// The share of time in which the server's cores were busy, over warm-up, window and drain.
     pub busy: f64,
 }
 
@@ -58,9 +58,9 @@ struct GeneratorHost {
     endpoint: MachineEndpoint,
 }
 
-/// What the generator says at its end.
+/// The reports of a generator at its end.
 enum GeneratorReport {
-    /// The window is over: what is still under way is waited for.
+    /// The window is over; outstanding logins may end.
     Finished(Box<LoginStats>, Duration),
 }
 
@@ -91,7 +91,7 @@ impl GeneratorHost {
 
 /// Waits for the generators.
 struct StepObserver {
-    /// How many have not finished.
+    /// Number of unfinished generators.
     awaited: usize,
     tally: LoginStats,
     measured: Duration,
@@ -109,7 +109,7 @@ impl ReportObserver<GeneratorReport> for StepObserver {
     }
 }
 
-/// How long a step is.
+/// The duration of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StepLength {
     /// Before the window.
@@ -118,10 +118,10 @@ pub struct StepLength {
     pub measurement_time: Duration,
 }
 
-/// Logs users in on the deployment's server at a rate, in virtual time.
+/// Logs users in at the deployment's server at a rate, in virtual time.
 ///
 /// # Errors
-/// A sentence that says why the server cannot serve; what comes of the logins is in the step.
+/// A sentence with the reason why the server cannot serve. Failures of logins are in the step.
 pub fn run_load_step(
     deployment: &ServerDeployment,
     rate: f64,
@@ -136,7 +136,7 @@ pub fn run_load_step(
     }
     let addresses = Arc::new(builder.addresses().clone());
     let transports = Arc::new(TransportConfig {
-        // RFC 3539, 3.2: Diameter does without Nagle's algorithm.
+        // RFC 3539, 3.2: Diameter disables Nagle's algorithm.
         tcp: Arc::new(tcp_config(
             &usher_scenario::model::TcpSettings { nagle: false, ..Default::default() },
             IpVersion::V4,
@@ -165,7 +165,7 @@ pub fn run_load_step(
     }
     let observed = StepObserver { awaited, tally: LoginStats::default(), measured: Duration::ZERO };
     let mut sim: Simulation<PlanApp, StepObserver> = builder.build(observed, None);
-    // The generator's patience ends before.
+    // The generator's time limit ends earlier.
     sim.run_until(
         Instant::ZERO + length.warmup + length.measurement_time + DRAIN_TIMEOUT + Duration::from_secs(1),
     );
@@ -180,7 +180,7 @@ pub fn run_load_step(
     Ok(StepResult { rate, tally, measured_s: observed.measured.as_secs_f64(), busy })
 }
 
-/// Puts the AAA server on its host.
+/// Places the AAA server on its host.
 fn place_server(
     builder: &mut SimulationBuilder<PlanApp>,
     deployment: &ServerDeployment,
@@ -210,7 +210,7 @@ fn place_server(
     Ok(())
 }
 
-/// The server's host.
+/// Builds the server's host.
 fn build_server_host(
     deployment: &ServerDeployment,
     seed: Seed,
@@ -223,7 +223,7 @@ fn build_server_host(
     Ok((builder, server))
 }
 
-/// A host that asks, with the network between it and the server.
+/// Adds a client host, with the network to the server.
 fn add_client_host(
     builder: &mut SimulationBuilder<PlanApp>,
     deployment: &ServerDeployment,
@@ -241,7 +241,8 @@ fn add_client_host(
     Ok(load)
 }
 
-/// Who asks, by what, and how: a generator for each of RADIUS and Diameter that has a method in the mix, with its share of the rate.
+/// Returns the configurations of the generators: one each for RADIUS and Diameter if the mix has a method over it, with
+/// its share of the rate.
 fn generator_configs(
     deployment: &ServerDeployment,
     rate: f64,
@@ -335,7 +336,7 @@ fn generator_config(
         users: deployment.users.clone(),
         first: 0,
         step: 1,
-        // One method has no parts to tell apart.
+        // A single method has no statistics of its own.
         mix: if mix.len() > 1 { mix } else { Vec::new() },
         front,
     }

@@ -1,4 +1,4 @@
-//! The file.
+//! The format of profile files, and checks of a profile.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

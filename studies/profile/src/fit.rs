@@ -1,53 +1,52 @@
-//! From what logins cost as a whole to what each kind of work costs.
+//! Derives the cost of each kind of work from the cost of whole logins.
 
-/// What one login was measured to cost, and of what it is made.
+/// The measured cost of a login, and its units of work.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CostEquation {
-    /// Units of each unknown, in the order of the unknowns.
+    /// Units of each unknown, in the order of unknowns.
     pub units: Vec<f64>,
-    /// What they cost together, above zero.
+    /// Total cost, above zero.
     pub cost: f64,
-    /// How much its error counts, above zero.
+    /// Weight of its error, above zero.
     pub weight: f64,
 }
 
-/// The costs that fit best.
+/// The costs with the best fit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CostSolution {
-    /// Of each unknown, zero or more.
+    /// Cost of each unknown, zero or more.
     pub costs: Vec<f64>,
-    /// What they give for each equation, as a share of its cost.
+    /// Computed cost of each equation, as a share of the measured cost.
     pub accounted: Vec<f64>,
-    /// The sum of the squares of the relative errors, by their weights.
+    /// Weighted sum of the squared relative errors.
     pub squares: f64,
-    /// Of each unknown the standard error of its cost, if each equation may be off by as much as all are on average; none of one whose cost
-    /// was given.
+    /// Standard error of each unknown's cost, taking all equations to be as precise as they are on average. `None` for
+    /// a given cost.
     pub errors: Vec<Option<f64>>,
-    /// How many more equations there are than unknowns without a given cost: without any there is no telling errors.
+    /// Degrees of freedom: equations minus unknowns without a given cost. At zero, errors are unknown.
     pub freedom: usize,
 }
 
-/// How much of an unknown's units the others have to leave unexplained for the two to be told apart, as a share: with less, an error of
-/// measurement is fifty times as large an error of the cost.
+/// Minimum share of an unknown's units that the other unknowns leave unexplained. Below it, an error of measurement
+/// makes an error of the cost fifty times as large.
 const MIN_UNEXPLAINED_FRACTION: f64 = 0.02;
-/// How much larger the sum of the squares may be without an unknown for the equations to be met as well: units that go together but for a
-/// little can follow errors a little.
+/// Limit of the growth of the sum of squares when an unknown is omitted. Nearly proportional units can fit errors a
+/// little.
 const WORSE: f64 = 1.25;
-/// The same of equations that are met exactly: a relative error of a thousandth each.
+/// The same for exact fits: a relative error of 0.001 per equation.
 const NOTHING: f64 = 1e-6;
 
-/// Rounds of the descent. Each brings the costs nearer; this many are more than any profile was seen to need.
+/// Rounds of the descent: more than any known profile needs.
 const ROUNDS: usize = 200_000;
 
-/// The costs, none below zero, for which the sum of the squares of the equations' relative errors, by their weights, is least. Unknowns for which
-/// `given` has a cost keep that one, but for when all that an equation has together is more than it was measured to cost: then the
-/// given ones shrink, all by the same factor.
+/// Returns the non-negative costs that minimise the weighted sum of squared relative errors. Unknowns with a cost in
+/// `given` keep it. If given costs exceed the measured cost of an equation, all of them shrink by the same factor.
 ///
-/// Coordinate descent from zero, in a fixed order: the same equations give the same bits. How a cost is divided among unknowns that
-/// nothing tells apart is an accident ([`find_spare`]).
+/// This is a coordinate descent from zero in a fixed order, so the same equations give the same bits. If unknowns are
+/// indistinguishable, the split between them is arbitrary ([`find_spare`]).
 #[must_use]
 pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSolution {
-    // What is given may be more than there is: a machine's reference was taken at another moment than its logins.
+    // Given costs may exceed the total: the machine's reference was measured at another time than its logins.
     let fixed =
         |e: &CostEquation| -> f64 { e.units.iter().zip(given).map(|(u, g)| u * g.unwrap_or(0.0)).sum() };
     let most = equations.iter().map(|e| fixed(e) / e.cost).fold(0.0, f64::max);
@@ -80,7 +79,7 @@ pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSol
     let accounted: Vec<f64> = equations.iter().map(|e| dot_product(&e.units, &costs) / e.cost).collect();
     let unknown: Vec<usize> = (0..given.len()).filter(|at| given[*at].is_none()).collect();
     let freedom = equations.len().saturating_sub(unknown.len());
-    // A weight says how much an equation's error counts, not that it is smaller.
+    // A weight states how much an error counts, not how small it is.
     let off = |share: &f64| (1.0 - share) * (1.0 - share);
     let variance = accounted.iter().map(off).sum::<f64>() / freedom as f64;
     let error = |at: usize| {
@@ -96,8 +95,9 @@ pub fn solve_costs(equations: &[CostEquation], given: &[Option<f64>]) -> CostSol
     CostSolution { costs, accounted, squares: squared_norm(&left), errors, freedom }
 }
 
-/// Which of the first `kinds` unknowns can do without a cost: the equations do not tell them from others of these, and are met as well
-/// without. The last ones go first, so that of those that nothing tells apart the first stay.
+/// Returns the unknowns among the first `kinds` that need no cost. The equations cannot distinguish them from others of
+/// these, and fit as well without them. Later unknowns are removed first, so the first of several indistinguishable
+/// ones stays.
 #[must_use]
 pub fn find_spare(equations: &[CostEquation], given: &[Option<f64>], kinds: usize) -> Vec<bool> {
     let rows = relative_rows(equations);
@@ -124,7 +124,7 @@ pub fn find_spare(equations: &[CostEquation], given: &[Option<f64>], kinds: usiz
     spare
 }
 
-/// Units for each unit of cost: what an error of is a relative error, by its weight.
+/// Returns the units per unit of cost, scaled by weight: errors become weighted relative errors.
 fn relative_rows(equations: &[CostEquation]) -> Vec<Vec<f64>> {
     equations.iter().map(|e| e.units.iter().map(|u| e.weight.sqrt() * u / e.cost).collect()).collect()
 }
@@ -133,7 +133,7 @@ fn take_column(rows: &[Vec<f64>], at: usize) -> Vec<f64> {
     rows.iter().map(|row| row[at]).collect()
 }
 
-/// What of a column is at right angles to all of a basis, of columns of length 1 at right angles to each other.
+/// Returns the part of a column orthogonal to an orthonormal basis.
 fn orthogonal_rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
     let mut rest = column.to_vec();
     for direction in basis {
@@ -143,7 +143,7 @@ fn orthogonal_rest(basis: &[Vec<f64>], column: &[f64]) -> Vec<f64> {
     rest
 }
 
-/// Whether a column points beyond what a basis spans, which then has it too.
+/// Adds a column to the basis if it lies outside its span; returns true if it was added.
 fn extend_basis(basis: &mut Vec<Vec<f64>>, column: Vec<f64>) -> bool {
     let rest = orthogonal_rest(basis, &column);
     let (left, all) = (squared_norm(&rest).sqrt(), squared_norm(&column).sqrt());
@@ -159,7 +159,7 @@ fn squared_norm(a: &[f64]) -> f64 {
 }
 
 impl CostSolution {
-    /// Gives one unknown, which was left out, the cost that fits best beside those of the others, zero or more.
+    /// Fits the cost of an omitted unknown, zero or more, beside the other costs.
     pub fn fit_unknown(&mut self, equations: &[CostEquation], unknown: usize) {
         self.costs[unknown] = 0.0;
         let share = |e: &CostEquation| e.units[unknown] / e.cost;
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn methods_that_build_on_each_other_are_solved_exactly() {
-        // A request, a digest, a packet of TLS; the signature is given.
+        // A request, a digest and a TLS packet; the signature is given.
         let equations = [
             make_equation(&[1.0, 0.0, 0.0, 0.0], 10.0),
             make_equation(&[2.0, 1.0, 0.0, 0.0], 23.0),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_a_wakeup_costs_comes_of_loads_that_differ() {
-        // A login of 8, and 5 for each time that the server woke up for it.
+        // A login of 8, and 5 per wakeup.
         let at = |wakeups: f64| make_equation(&[1.0, wakeups], 8.0 + 5.0 * wakeups);
         let solved = solve_costs(&[at(1.0), at(0.6), at(0.2)], &[None, None]);
         assert!(is_near(solved.costs[0], 8.0) && is_near(solved.costs[1], 5.0), "{solved:?}");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn no_cost_is_below_zero() {
-        // The second method costs less than the first part of it alone: the rest is free, and the error is shared.
+        // The second method costs less than the first part of it: the rest is free, and both share the error.
         let solved =
             solve_costs(&[make_equation(&[1.0, 0.0], 10.0), make_equation(&[2.0, 1.0], 18.0)], &[None, None]);
         assert!(solved.costs[1] == 0.0 && (9.0..10.0).contains(&solved.costs[0]), "{solved:?}");
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_has_what_is_left() {
-        // The first explains 8 of each, the second the rest.
+        // The first unknown explains 8 of each, the second the rest.
         let equations = [make_equation(&[1.0, 1.0], 10.0), make_equation(&[1.0, 0.0], 8.0)];
         let of = |costs: [f64; 2]| CostSolution {
             costs: costs.to_vec(),
@@ -243,20 +243,20 @@ mod tests {
     fn what_weighs_more_is_met_better() {
         let of = |cost: f64, weight: f64| CostEquation { weight, ..make_equation(&[1.0], cost) };
         let solved = solve_costs(&[of(10.0, 100.0), of(20.0, 1.0)], &[None]);
-        // The mean of both with weights of 100 / 10² and 1 / 20².
+        // The mean of both, with weights 100 / 10² and 1 / 20².
         assert!(
             is_near(solved.costs[0], (100.0 / 10.0 + 1.0 / 20.0) / (100.0 / 100.0 + 1.0 / 400.0)),
             "{solved:?}"
         );
     }
 
-    /// Messages, IKE_SAs, requests of RADIUS and derivations, as gateways have them.
+    /// Messages, IKE_SAs, RADIUS requests and key derivations of a gateway.
     const PSK: [f64; 4] = [6.0, 1.0, 0.0, 3.0];
     const EAP_MD5: [f64; 4] = [10.0, 1.0, 2.0, 2.0];
     const EAP_MSCHAPV2: [f64; 4] = [14.0, 1.0, 4.0, 3.0];
     const PSK_PROBED: [f64; 4] = [22.0, 1.0, 0.0, 3.0];
 
-    /// Costs of messages, IKE_SAs, requests and derivations.
+    /// Costs of messages, IKE_SAs, RADIUS requests and key derivations.
     const COSTS: [f64; 4] = [7.0, 40.0, 25.0, 0.5];
 
     fn spared_kinds(all: &[[f64; 4]]) -> Vec<bool> {
@@ -268,23 +268,23 @@ mod tests {
     #[test]
     fn logins_alone_do_not_separate_message_request_and_fixed_costs() {
         assert_eq!(spared_kinds(&[PSK]), [false, true, true, true]);
-        // By EAP each two messages of IKE go with one request of the AAA server: however many methods, nothing tells them apart. The costs
-        // of an IKE_SA are in its messages then, and what the methods cost comes out right.
+        // With EAP, each two IKE messages go with one RADIUS request: no method distinguishes them. The cost of an
+        // IKE_SA is then part of its messages, and the costs of the methods are right.
         assert_eq!(spared_kinds(&[PSK, EAP_MD5]), [false, true, false, true]);
         assert!(spared_kinds(&[PSK, EAP_MD5, EAP_MSCHAPV2])[1]);
-        // What is asked besides tells them.
+        // Additional requests distinguish them.
         assert_eq!(spared_kinds(&[PSK, PSK_PROBED]), [false, false, true, true]);
         assert_eq!(spared_kinds(&[PSK, PSK_PROBED, EAP_MD5]), [false, false, false, true]);
     }
 
     #[test]
     fn what_the_equations_are_not_met_without_stays() {
-        // A login by TLS costs far more than its requests do by MD5: packets of TLS have a cost, and the digest can do without.
+        // A login by TLS costs far more than its requests by MD5: TLS packets get a cost, and the digest needs none.
         let equations = [make_equation(&[2.0, 1.0, 0.0], 16.0), make_equation(&[7.0, 0.0, 6.0], 200.0)];
         assert_eq!(find_spare(&equations, &[None; 3], 3), [false, true, false]);
-        // What is given stands in nobody's way, and stays.
+        // A given cost stays and has no effect on the others.
         assert_eq!(find_spare(&equations, &[Some(1.0), None, None], 3), [false; 3]);
-        // Beyond the kinds of work nothing is spared.
+        // Only kinds of work can be omitted.
         assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 1), [false; 2]);
         assert_eq!(find_spare(&[make_equation(&[1.0, 1.0], 2.0)], &[None; 2], 2), [false, true]);
     }
@@ -301,7 +301,7 @@ mod tests {
         assert!(solved.errors.iter().take(3).all(|error| error.is_some_and(|e| e < 1e-3)), "{solved:?}");
     }
 
-    /// Of two kinds, as many of each as of the other by turns, the textbook's variance of a coefficient.
+    /// Compares the errors with the textbook's variance of a coefficient, for two balanced kinds.
     #[test]
     fn errors_are_those_of_least_squares() {
         let equations = [
@@ -321,16 +321,16 @@ mod tests {
             let expected = (left / 2.0 / variance(at)).sqrt();
             assert!(is_near(solved.errors[at].unwrap(), expected), "{solved:?} {expected}");
         }
-        // Kinds that go together nearly always are known far less well.
+        // Nearly proportional kinds have far larger errors.
         let together = |a: f64, cost: f64| make_equation(&[1.0, a], cost);
         let solved =
             solve_costs(&[together(1.0, 2.0), together(1.1, 2.1), together(0.95, 1.9)], &[None, None]);
         assert!(solved.errors.iter().all(|error| error.unwrap() > 0.1), "{solved:?}");
-        // An equation that counts a hundred times is as often wrong as others.
+        // The weight of an equation does not reduce its error.
         let weighs = |cost: f64, weight: f64| CostEquation { weight, ..make_equation(&[1.0], cost) };
         let solved = solve_costs(&[weighs(1.0, 100.0), weighs(1.1, 1.0), weighs(0.9, 1.0)], &[None]);
         assert!((0.09..0.11).contains(&solved.errors[0].unwrap()), "{solved:?}");
-        // As many unknowns as equations, and nobody knows.
+        // With as many unknowns as equations, errors are unknown.
         let none = solve_costs(&[make_equation(&[1.0], 1.0)], &[None]);
         assert!(none.freedom == 0 && !none.errors[0].unwrap().is_finite(), "{none:?}");
         assert_eq!(solve_costs(&equations, &[Some(1.0), None]).errors[0], None);

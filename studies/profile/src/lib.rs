@@ -1,10 +1,10 @@
-//! Profiles: what one login costs an AAA server, measured by `usher load --calibrate` and written to a file.
+//! Profiles: the cost of a login at an AAA server. `usher load --calibrate` measures it and writes it to a file.
 //!
-//! A profile has a cost for each kind of labelled work ([`ServerProfile::work`]), so that a simulated processor can be charged with
-//! it, and beside them, for each method, what was measured as a whole ([`ServerProfile::methods`]), so that a reader can see how much of
-//! it the kinds of work account for. [`fit`] solves the first from the second.
+//! A profile has a cost for each kind of labelled work ([`ServerProfile::work`]), with which a simulated processor is
+//! charged. It also has the measured totals of each method ([`ServerProfile::methods`]), which show how much of the
+//! cost the kinds of work explain. [`solve_costs`] computes the first from the second.
 //!
-//! Nothing here measures: no clock, no file. `usher_load` measures, `usher_scenario` and `usher_plan` charge.
+//! This crate has no clock and opens no file. `usher_load` measures; `usher_scenario` and `usher_plan` charge.
 
 mod file;
 mod fit;
@@ -22,8 +22,7 @@ pub use fit::{CostEquation, CostSolution, find_spare, solve_costs};
 pub use scale::WorkScale;
 pub use write::format_profile;
 
-/// What one more unit of a kind of work that leaves the processor to itself is charged, such as a look-up that a store's thread
-/// waits for.
+/// The kind of work that takes time off the processor: a lookup for which a thread of the store waits.
 pub const LOOKUP: &str = "store.lookup";
-/// The kind of work that a request is, whatever is in it.
+/// The kind of work of each request, whatever its contents.
 pub const REQUEST: &str = "radius.request";

@@ -1,25 +1,25 @@
-//! From the machine of a profile to another.
+//! Scales a profile from its machine to another.
 
 use crate::{MachineReference, ServerProfile};
 
-/// How much longer than on the profile's machine work takes.
+/// Durations relative to the profile's machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WorkScale {
-    /// Signatures.
+    /// Factor of signatures.
     pub signatures: f64,
-    /// All else.
+    /// Factor of all other work.
     pub rest: f64,
 }
 
 impl WorkScale {
-    /// All takes so many times as long.
+    /// Returns a scale with the same factor for all work.
     #[must_use]
     pub const fn with_factor(factor: f64) -> Self {
         Self { signatures: factor, rest: factor }
     }
 
-    /// To a machine whose core does so much a second. Signatures are those of the server's key: of the two kinds the one by which
-    /// the other machine is slower is taken.
+    /// Returns the scale for a machine with these operations per second and core. The kind of the server's key is
+    /// unknown, so the slower of both signature factors applies.
     #[must_use]
     pub fn for_machine(file: &ServerProfile, other: &MachineReference) -> Self {
         let ours = &file.machine.reference;
@@ -33,7 +33,7 @@ impl WorkScale {
         }
     }
 
-    /// The factor of a kind of work: public-key operations are those of TLS that are named so.
+    /// Returns the factor of a kind of work. Public-key operations are those of TLS with such names.
     #[must_use]
     pub fn label_factor(self, label: &str) -> f64 {
         match label {
@@ -52,7 +52,7 @@ mod tests {
     fn another_machine_is_slower_by_what_it_does_a_second() {
         let rate = |text: &str| EventRate::parse(text).unwrap();
         let file = crate::write::tests::test_profile();
-        // The profile's: 1,000, 30,000 and 2,000,000.
+        // The profile has 1,000, 30,000 and 2,000,000.
         let other = MachineReference {
             rsa_2048_sign: rate("500 /s"),
             ecdsa_p256_sign: rate("30000 /s"),

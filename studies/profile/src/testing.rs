@@ -1,8 +1,8 @@
-//! A profile for tests: of passwords, and of EAP-MD5 over RADIUS and over Diameter, with a store to look users up in.
+//! A profile for tests: passwords, EAP-MD5 over RADIUS and over Diameter, and a store for user lookups.
 
 use crate::StoreKind;
 
-/// The version of the program and the store in it are replaced.
+/// The program's version and the store are placeholders.
 const TEXT: &str = r#"version = 1
 program = "PROGRAM"
 date = "2026-11-25"
@@ -63,14 +63,14 @@ loads = []
 "eap.md5" = "300 ns"
 "#;
 
-/// What a store that is asked adds.
+/// The costs of a store lookup.
 const LOOKED_UP: &str = r#""store.lookup" = { user = "20 us", system = "10 us" }
 [store]
 lookup = "300 us"
 round_trips = 1
 "#;
 
-/// Its text, as a version of the program with users in such a store would have written it.
+/// Returns the profile's text for a version of the program and a kind of store.
 #[must_use]
 pub fn sample_profile_text(program: &str, store: StoreKind) -> String {
     let text = TEXT.replace("PROGRAM", program).replace("STORE", store.name());

@@ -1,10 +1,10 @@
-//! A profile as its file's text.
+//! Writes a profile as the text of its file.
 
 use crate::{CpuCost, LoginTraffic, ServerProfile};
 use std::fmt::Write;
 use usher_config::units::{EventRate, TimeSpan};
 
-/// The text of a profile, which [`parse`](crate::parse_profile) reads as the same profile again, to the nanosecond.
+/// Returns the text of a profile. [`parse`](crate::parse_profile) reads the same profile from it, to the nanosecond.
 #[must_use]
 pub fn format_profile(file: &ServerProfile) -> String {
     let mut text = String::from(
@@ -99,7 +99,7 @@ fn write_sections(file: &ServerProfile, to: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// A text in quotes, as TOML wants it.
+/// Formats a text as a string of TOML.
 fn quote_text(plain: &str) -> String {
     let mut quoted = String::from("\"");
     for c in plain.chars() {
@@ -115,7 +115,7 @@ fn quote_text(plain: &str) -> String {
     quoted
 }
 
-/// A number to six digits, always with a point: TOML tells whole numbers from others.
+/// Formats a number with six digits and a decimal point, which TOML needs to read it as a float.
 fn format_number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0.0".to_owned();
@@ -239,10 +239,10 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_known_well_is_told() {
         let file = test_profile();
-        // Its 10 us within 1 us, its 2 us within 0.3 us, its 18 us within 20 us; signatures were timed.
+        // Costs of 10 us ± 1 us, 2 us ± 0.3 us and 18 us ± 20 us; signatures were timed.
         let doubtful: Vec<&str> = file.work.names().filter(|label| file.is_doubtful(label)).collect();
         assert_eq!(doubtful, ["diameter.request"]);
-        // Each request has its response, and no load tells them apart.
+        // Each request has a response, so no load distinguishes them.
         assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), ["radius.response"]);
     }
 
@@ -250,7 +250,7 @@ pub(crate) mod tests {
     fn a_busy_core_shares_a_batch_among_many() {
         let file = test_profile();
         let pap = file.methods.get("pap").unwrap();
-        // 6 + 4 us for the request, and a 64th of a batch of 1 us.
+        // 6 + 4 us for the request, and 1/64 of a batch of 1 us.
         assert!((file.busy_cost(pap) - (10e-6 + 1e-6 / 64.0)).abs() < 1e-12);
     }
 

@@ -1,4 +1,4 @@
-//! Writes a report of made-up numbers into the folder named on the command line, to look at.
+//! Writes a sample report of made-up numbers to the folder named on the command line.
 
 use usher_observe::MeanEstimate;
 use usher_observe::manifest::{MachineInfo, ManifestFact, RunManifest};

@@ -1,4 +1,4 @@
-//! What a figure shows.
+//! The content of a figure.
 
 use crate::format::format_significant;
 use crate::svg;
@@ -10,52 +10,52 @@ use usher_observe::stats::sample_quantiles;
 /// A figure: series of points over a common horizontal axis.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReportFigure {
-    /// Its short name, from which the file's name is made.
+    /// Its short name, the basis of the file's name.
     pub name: String,
-    /// Its title: what is seen, over what.
+    /// Its title: the metric and the axis.
     pub title: String,
     /// The horizontal axis.
     pub x: FigureAxis,
     /// The vertical axis.
     pub y: FigureAxis,
-    /// The series, in the order of their colours.
+    /// The series in the order of their colours.
     pub series: Vec<FigureSeries>,
-    /// Where there are more curves than one picture bears, the panels that they are drawn in; else none.
+    /// The panels of a figure with too many curves for one picture; empty otherwise.
     pub panels: Vec<FigurePanel>,
 }
 
-/// A panel of a figure: some of its series, by what is compared in every panel alike.
+/// A panel of a figure: some of its series, with the same comparison in every panel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FigurePanel {
-    /// What all its series have in common.
+    /// The common setting of its series.
     pub title: String,
-    /// Its series by their places in [`ReportFigure::series`], each with the name that it has in every panel and that gives it
-    /// its colour.
+    /// Its series by their indices in [`ReportFigure::series`]. The name is the same in every panel and determines the
+    /// colour.
     pub series: Vec<(usize, String)>,
 }
 
 /// An axis of a figure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FigureAxis {
-    /// What it measures: "Packet loss".
+    /// The quantity: "Packet loss".
     pub title: String,
-    /// The unit of the numbers as given: "%", "s"; empty for none.
+    /// The unit of the numbers: "%", "s"; empty for none.
     pub unit: String,
-    /// True for a logarithmic scale (linear all the same where a value is not positive).
+    /// True for a logarithmic scale; it is linear anyway if a value is not positive.
     pub log: bool,
-    /// True where it measures shares of a whole, so that there is nothing below 0 or above 1. For `y` only.
+    /// True for shares of a whole, which are between 0 and 1. For `y` only.
     pub shares: bool,
-    /// Names of the values 0, 1, 2 ... where they are not quantities; empty otherwise. For `x` only.
+    /// Names of the values 0, 1, 2 ... of a categorical axis; empty otherwise. For `x` only.
     pub categories: Vec<String>,
 }
 
 impl FigureAxis {
-    /// A linear axis.
+    /// Creates a linear axis.
     pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { title: title.into(), unit: unit.into(), ..Self::default() }
     }
 
-    /// An axis of named values: a point's `x` is the name's place, from 0.
+    /// Creates an axis of named values: a point's `x` is the name's index, from 0.
     pub fn with_categories<T: Into<String>>(
         title: impl Into<String>,
         names: impl IntoIterator<Item = T>,
@@ -64,21 +64,21 @@ impl FigureAxis {
         Self { title: title.into(), categories, ..Self::default() }
     }
 
-    /// The same axis with a logarithmic scale.
+    /// Returns the axis with a logarithmic scale.
     #[must_use]
     pub fn with_log_scale(mut self) -> Self {
         self.log = true;
         self
     }
 
-    /// The same axis as one of shares of a whole, where this is true.
+    /// Sets whether the axis measures shares of a whole.
     #[must_use]
     pub fn of_shares(mut self, shares: bool) -> Self {
         self.shares = shares;
         self
     }
 
-    /// Title and unit: "Packet loss (%)".
+    /// Returns title and unit: "Packet loss (%)".
     pub(crate) fn label(&self) -> String {
         match (self.title.as_str(), self.unit.as_str()) {
             (title, "") => title.to_owned(),
@@ -88,7 +88,7 @@ impl FigureAxis {
     }
 }
 
-/// Where a series comes from, which decides how it is drawn.
+/// The source of a series, which determines how it is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SeriesKind {
     /// From runs: markers with intervals, joined by a line.
@@ -96,22 +96,22 @@ pub enum SeriesKind {
     Measured,
     /// From runs: medians with the intervals of their order statistics, drawn like means.
     Median,
-    /// What others measured: hollow markers with intervals, not joined.
+    /// Published measurements: hollow markers with intervals, not joined.
     Reference,
     /// From a closed form: a dashed curve without markers.
     Analytic,
-    /// A line that was fitted to what was measured, dashed; the points that it goes through are not joined.
+    /// A line fitted to measurements, dashed; the points around it are not joined.
     Fitted,
-    /// From another run, which is laid over the first: hollow markers, joined by a dashed line.
+    /// Another run, overlaid on the first: hollow markers, joined by a dashed line.
     Other,
     /// From runs: a curve of many points, without markers.
     Trace,
-    /// From runs: boxes from one quartile to the other, with the median and all values' ends.
+    /// From runs: boxes between the quartiles, with the median and the extremes.
     Box,
 }
 
 impl SeriesKind {
-    /// All of them, in the order in which they are drawn.
+    /// All kinds in the order of drawing.
     pub(crate) const FROM_BELOW: [Self; 8] = [
         Self::Analytic,
         Self::Fitted,
@@ -123,12 +123,13 @@ impl SeriesKind {
         Self::Measured,
     ];
 
-    /// Everything but a closed form, a fitted line and a trace has markers and is what the vertical axis spans.
+    /// True for kinds with markers, which determine the vertical axis: all except closed forms, fitted lines and
+    /// traces.
     pub(crate) const fn has_markers(self) -> bool {
         !matches!(self, Self::Analytic | Self::Fitted | Self::Trace)
     }
 
-    /// From runs of one's own.
+    /// True for measurements of our own runs.
     pub const fn is_measured(self) -> bool {
         matches!(self, Self::Measured | Self::Median)
     }
@@ -139,37 +140,37 @@ impl SeriesKind {
 pub struct FigureSeries {
     /// Its name in the legend.
     pub name: String,
-    /// Where it comes from.
+    /// Its source.
     pub kind: SeriesKind,
-    /// Its points, in the order in which they are joined.
+    /// Its points in the order in which a line joins them.
     pub points: Vec<SeriesPoint>,
-    /// What each point is called, where x does not say it; else empty.
+    /// The name of each point, if x does not identify it; empty otherwise.
     pub names: Vec<String>,
 }
 
 /// One point of a series.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SeriesPoint {
-    /// The place on the horizontal axis.
+    /// The position on the horizontal axis.
     pub x: f64,
-    /// The mean, the median of a series of those, or the closed form's value.
+    /// The mean, the median in a series of medians, or the closed form's value.
     pub mean: f64,
-    /// The interval's lower end; not finite where unknown.
+    /// The interval's lower end; not finite if unknown.
     pub low: f64,
-    /// The interval's upper end; not finite where unknown.
+    /// The interval's upper end; not finite if unknown.
     pub high: f64,
-    /// How many replications it rests on; 0 for a closed form, or where it is not known.
+    /// Number of replications; 0 for a closed form, or if unknown.
     pub n: u32,
-    /// Beside a mean, the median of the same replications.
+    /// The median of the same replications, beside a mean.
     pub median: Option<MedianEstimate>,
-    /// Beside a mean, the replication that moves it: such a mean is not to be trusted.
+    /// The replication that moves the mean, which makes the mean unreliable.
     pub moved: Option<InfluentialReplication>,
-    /// Of a box, its ends.
+    /// The quartiles of a box.
     pub quartiles: Option<(f64, f64)>,
 }
 
 impl SeriesPoint {
-    /// A measured point.
+    /// Creates a measured point.
     pub fn from_estimate(x: f64, estimate: &MeanEstimate) -> Self {
         Self {
             x,
@@ -183,7 +184,7 @@ impl SeriesPoint {
         }
     }
 
-    /// A box of these values: their median, quartiles (type 7 of Hyndman and Fan) and ends.
+    /// Creates a box of these values: median, quartiles (type 7 of Hyndman and Fan) and extremes.
     pub fn of_box(x: f64, values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         let [low, lower, median, upper, high] = sample_quantiles(&mut sorted, [0.0, 0.25, 0.5, 0.75, 1.0]);
@@ -191,7 +192,7 @@ impl SeriesPoint {
         Self { x, mean: median, low, high, n, median: None, moved: None, quartiles: Some((lower, upper)) }
     }
 
-    /// A point of a series of medians.
+    /// Creates a point of a series of medians.
     pub fn from_median(x: f64, of: &MedianEstimate) -> Self {
         Self {
             x,
@@ -205,13 +206,12 @@ impl SeriesPoint {
         }
     }
 
-    /// A point of a closed form.
+    /// Creates a point of a closed form.
     pub fn from_exact(x: f64, value: f64) -> Self {
         Self { x, mean: value, low: value, high: value, n: 0, median: None, moved: None, quartiles: None }
     }
 
-    /// The same point with its interval only as far as its metric can go: none is negative, and no share of a whole
-    /// is larger than 1.
+    /// Clips the interval to the range of its metric: at least 0, and at most 1 for a share of a whole.
     #[must_use]
     pub fn clamp_interval(mut self, share: bool) -> Self {
         self.low = self.low.max(0.0);
@@ -221,14 +221,13 @@ impl SeriesPoint {
         self
     }
 
-    /// The ends of the interval, where it is known and has a width.
+    /// Returns the interval's ends, if it is known and has a width.
     pub fn interval(&self) -> Option<(f64, f64)> {
         (self.low.is_finite() && self.high.is_finite() && self.low < self.high)
             .then_some((self.low, self.high))
     }
 
-    /// Half the interval's width, where the value stands in its middle, as it does not where the interval ends at what
-    /// its metric cannot pass.
+    /// Returns half the interval's width if the value is in its middle, which is not so for a clipped interval.
     pub fn half_width(&self) -> Option<f64> {
         let (low, high) = self.interval()?;
         let off = ((high - self.mean) - (self.mean - low)).abs();
@@ -237,18 +236,18 @@ impl SeriesPoint {
 }
 
 impl ReportFigure {
-    /// The figure as a file of its own: a static SVG on white, with title and legend.
+    /// Returns the figure as a separate file: a static SVG on white, with title and legend.
     pub fn to_svg(&self) -> String {
         svg::svg_file(self)
     }
 
-    /// The name as a file's: letters, digits, `-` and `_`, anything else a `-`.
+    /// Returns the name for a file: letters, digits, `-` and `_`, with `-` for all other characters.
     pub fn file_stem(&self) -> String {
         safe_file_stem(&self.name, "figure")
     }
 
-    /// The points as CSV: series, x, mean, low, high, n, their names where they have any, and where there are
-    /// medians beside means those with their intervals and, where one replication moves a mean, that of the others.
+    /// Returns the points as CSV: series, x, mean, low, high, n, and names if there are any. If there are medians
+    /// beside means, it adds them with their intervals and, where one replication moves a mean, the mean of the others.
     pub fn to_csv(&self) -> String {
         let named = self.series.iter().any(|s| !s.names.is_empty());
         let medians = self.series.iter().flat_map(|s| &s.points).any(|p| p.median.is_some());
@@ -281,7 +280,7 @@ impl ReportFigure {
         out
     }
 
-    /// A panel as a figure of its own, without title.
+    /// Returns a panel as a figure without title.
     pub(crate) fn panel_figure(&self, panel: &FigurePanel) -> Self {
         let of = |(i, name): &(usize, String)| {
             self.series.get(*i).map(|series| FigureSeries { name: name.clone(), ..series.clone() })
@@ -290,7 +289,7 @@ impl ReportFigure {
         Self { series, panels: Vec::new(), ..self.clone() }
     }
 
-    /// A place on the horizontal axis, in words.
+    /// Returns the text of a position on the horizontal axis.
     pub(crate) fn x_text(&self, x: f64) -> String {
         match self.x.categories.get(x as usize) {
             Some(name) => name.clone(),
@@ -298,27 +297,27 @@ impl ReportFigure {
         }
     }
 
-    /// The same for people: what was measured has more digits than anybody can use, what a study sets has few.
+    /// Formats a position for people: measurements have too many digits, settings have few.
     pub(crate) fn format_x(&self, x: f64) -> String {
         let exact = self.x_text(x);
         let measured = self.x.categories.is_empty() && x.fract() != 0.0 && exact.len() > 8;
         if measured { format_significant(x, 5) } else { exact }
     }
 
-    /// What a point of a series is called, if it has a name.
+    /// Returns the name of a point, if it has one.
     pub(crate) fn name_of<'a>(series: &'a FigureSeries, p: &SeriesPoint) -> Option<&'a str> {
         let at = series.points.iter().position(|q| std::ptr::eq(q, p))?;
         series.names.get(at).map(String::as_str)
     }
 
-    /// The finite points of each series, in its order.
+    /// Returns the finite points of each series, in its order.
     pub(crate) fn finite_points(&self) -> impl Iterator<Item = (&FigureSeries, &SeriesPoint)> {
         let points = self.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         points.filter(|(_, p)| p.x.is_finite() && p.mean.is_finite())
     }
 }
 
-/// A name as a file's, or where it is empty this one.
+/// Returns a name for a file, or `empty` for an empty name.
 pub(crate) fn safe_file_stem(name: &str, empty: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
     if name.is_empty() { empty.to_owned() } else { name.chars().map(safe).collect() }

@@ -1,9 +1,9 @@
-//! Numbers and texts for people.
+//! Formatting of numbers and texts for people.
 
 use usher_observe::row::format_number;
 
-/// A text safe in HTML and SVG, between tags and in double-quoted attributes. Control characters that
-/// XML cannot hold become the replacement character.
+/// Escapes a text for HTML and SVG, between tags and in double-quoted attributes. Control characters that XML cannot
+/// contain become the replacement character.
 pub(crate) fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -21,7 +21,7 @@ pub(crate) fn escape_markup(text: &str) -> String {
     out
 }
 
-/// A value to this many decimals; far too large or small for that, as a power of ten.
+/// Formats a value with this many decimals, or as a power of ten if it is far too large or small.
 pub(crate) fn format_decimals(value: f64, decimals: i32) -> String {
     if !value.is_finite() {
         return format_number(value);
@@ -38,7 +38,7 @@ pub(crate) fn format_decimals(value: f64, decimals: i32) -> String {
     format_sign(format!("{value:.*}", decimals.clamp(0, 12) as usize))
 }
 
-/// A value to this many significant digits, final zeros left out.
+/// Formats a value with this many significant digits, without trailing zeros.
 pub(crate) fn format_significant(value: f64, digits: i32) -> String {
     let places = digits - 1 - decimal_exponent(value);
     let text = format_decimals(value, places);
@@ -49,7 +49,7 @@ pub(crate) fn format_significant(value: f64, digits: i32) -> String {
     }
 }
 
-/// A mean with its half-width, to the two digits of the half-width that mean anything.
+/// Formats a mean with its half-width, to the two significant digits of the half-width.
 pub(crate) fn with_half_width(mean: f64, half_width: f64) -> String {
     if !half_width.is_finite() || half_width == 0.0 || !mean.is_finite() {
         return format_significant(mean, 5);
@@ -58,8 +58,8 @@ pub(crate) fn with_half_width(mean: f64, half_width: f64) -> String {
     format!("{} ± {}", format_decimals(mean, places), format_decimals(half_width, places))
 }
 
-/// A value with the ends of its interval, to two digits of the interval's half-width; the value alone where it has
-/// none.
+/// Formats a value with the ends of its interval, to two digits of the interval's half-width; the value alone without
+/// an interval.
 pub(crate) fn with_ends(value: f64, ends: Option<(f64, f64)>) -> String {
     let Some((low, high)) = ends.filter(|(low, high)| low < high && value.is_finite()) else {
         return format_significant(value, 5);
@@ -69,7 +69,7 @@ pub(crate) fn with_ends(value: f64, ends: Option<(f64, f64)>) -> String {
     format!("{} ({} to {})", text(value), text(low), text(high))
 }
 
-/// The power of ten of a value's first digit; 0 of zero.
+/// Returns the power of ten of a value's first digit; 0 for zero.
 pub(crate) fn decimal_exponent(value: f64) -> i32 {
     if value == 0.0 || !value.is_finite() {
         return 0;
@@ -78,7 +78,7 @@ pub(crate) fn decimal_exponent(value: f64) -> i32 {
     text.split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0)
 }
 
-/// `1.5×10⁻⁷`; a mantissa of one is left out.
+/// Formats as in `1.5×10⁻⁷`; a mantissa of one is omitted.
 pub(crate) fn format_scientific(value: f64, decimals: i32) -> String {
     let text = format!("{value:.*e}", decimals.max(0) as usize);
     let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
@@ -96,7 +96,7 @@ fn superscript_digit(c: char) -> Option<char> {
     }
 }
 
-/// With a true minus sign, and none before zero.
+/// Uses a true minus sign, and none before zero.
 fn format_sign(text: String) -> String {
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),

@@ -13,21 +13,21 @@ const SCRIPT: &str = include_str!("html/report.js");
 const LIVE: &str = include_str!("html/live.js");
 const WORKER: &str = include_str!("html/live-worker.js");
 
-/// What the browser may do: run what is in the file, and fetch nothing.
+/// The content security policy: inline code runs, and nothing is fetched.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
-/// What it may do beside where the report runs its study: run the module that is in the file.
+/// The policy of a report that runs its study: also the WebAssembly module in the file.
 const LIVE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; \
                            worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'";
 
-/// As many warnings stand open at the head.
+/// Number of warnings that are always open at the top.
 const FEW_WARNINGS: usize = 4;
-/// As many findings, likewise; the others are folded.
+/// Number of findings that are always open; the others are folded.
 const FEW_FINDINGS: usize = 12;
-/// So many parts are found without a list of them.
+/// Maximum number of sections without a table of contents.
 const FEW_PARTS: usize = 3;
 
-/// The whole page.
+/// Renders the whole page.
 pub(crate) fn render_page(report: &HtmlReport) -> String {
     let title = escape_markup(&report.title);
     let policy = if report.live.is_some() { LIVE_POLICY } else { POLICY };
@@ -82,7 +82,7 @@ pub(crate) fn render_page(report: &HtmlReport) -> String {
         crate::svg::STYLE
     );
     if let Some(live) = &report.live {
-        // A tag within a text would end it.
+        // A tag within the text would end the script element.
         let data = live.data.replace('<', "\\u003c");
         let module = BASE64_STANDARD.encode(&live.module);
         let _ = write!(
@@ -96,7 +96,7 @@ pub(crate) fn render_page(report: &HtmlReport) -> String {
     out
 }
 
-/// Where the reader chooses a point, and sees what its replications give.
+/// The section in which the reader runs a point and sees its replications.
 const LIVE_PART: &str = "<section id=\"live\">\n<h2>Run it here</h2>\n\
     <p>The same simulator, in this browser: a point's replications have the seeds and the rows of the program. Hollow marks are \
     what the run gave, the full one is what this browser has computed, each with its confidence interval.</p>\n\
@@ -109,7 +109,7 @@ const LIVE_PART: &str = "<section id=\"live\">\n<h2>Run it here</h2>\n\
     <dt>The last replication took</dt><dd data-live=\"time\"></dd></dl>\n\
     <details><summary>Rows</summary><pre data-live=\"rows\"></pre></details>\n</section>\n";
 
-/// The parts that have a title, each to be gone to.
+/// Renders the table of contents: links to the sections with a title.
 fn render_contents(out: &mut String, report: &HtmlReport) {
     let titled = report.sections.iter().enumerate().filter(|(_, s)| !s.title.is_empty());
     let mut parts: Vec<(String, &str)> =

@@ -1,4 +1,4 @@
-//! Message-flow figures: who said what to whom, one below the other, as standards draw them.
+//! Message-flow figures: the messages between hosts in order of time, as standards draw them.
 
 use crate::figure::safe_file_stem;
 use crate::format::{escape_markup, format_decimals, format_significant};
@@ -8,47 +8,47 @@ use std::fmt::Write as _;
 /// The messages of one dialogue between its hosts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MessageFlow {
-    /// A short name, from which the file's is made.
+    /// A short name, the basis of the file's name.
     pub name: String,
-    /// What is seen.
+    /// The title.
     pub title: String,
-    /// What to know of it, in a sentence or two.
+    /// Remarks in a sentence or two.
     pub caption: String,
     /// The hosts, from left to right.
     pub hosts: Vec<String>,
-    /// The messages, in the order in which they were sent.
+    /// The messages in the order of sending.
     pub messages: Vec<FlowMessage>,
-    /// When the dialogue ended, in seconds since it began.
+    /// Duration of the dialogue in seconds.
     pub duration: f64,
-    /// It ended well.
+    /// True if the dialogue succeeded.
     pub completed: bool,
 }
 
 /// A message.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FlowMessage {
-    /// When it was sent, in seconds since the dialogue began.
+    /// Sending time in seconds since the dialogue began.
     pub sent: f64,
-    /// When it arrived, likewise; nothing where it was lost.
+    /// Arrival time in seconds since the dialogue began; `None` if it was lost.
     pub arrived: Option<f64>,
-    /// The place of its sender in [`MessageFlow::hosts`].
+    /// Index of its sender in [`MessageFlow::hosts`].
     pub from: usize,
-    /// The place of who it is for.
+    /// Index of its receiver.
     pub to: usize,
     /// The protocol's name.
     pub protocol: String,
-    /// What the protocol's standard calls it.
+    /// The message's name in the protocol's standard.
     pub name: String,
-    /// Octets of the packet that carries it.
+    /// Octets of its packet.
     pub octets: u64,
-    /// It was sent before.
+    /// True if it was sent before.
     pub is_retransmission: bool,
 }
 
 /// A row of the figure.
 enum FlowRow<'a> {
     Message(&'a FlowMessage),
-    /// So many seconds in which nothing is sent.
+    /// A pause of this many seconds without messages.
     Pause(f64),
     End,
 }
@@ -70,12 +70,12 @@ impl FlowMessage {
 }
 
 impl MessageFlow {
-    /// The name as a file's.
+    /// Returns the name for a file.
     pub fn file_stem(&self) -> String {
         safe_file_stem(&self.name, "ladder")
     }
 
-    /// The protocols, in the order in which they are first spoken.
+    /// Returns the protocols in the order of their first message.
     fn protocols(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         for message in &self.messages {
@@ -86,7 +86,7 @@ impl MessageFlow {
         all
     }
 
-    /// The messages with what is between them: long pauses, and the end of the dialogue.
+    /// Returns the messages, the long pauses between them, and the end of the dialogue.
     fn rows(&self) -> Vec<FlowRow<'_>> {
         let mut gaps: Vec<f64> = self.messages.windows(2).map(|m| m[1].sent - m[0].sent).collect();
         gaps.sort_by(f64::total_cmp);
@@ -113,7 +113,7 @@ impl MessageFlow {
         rows
     }
 
-    /// Where each host's line stands, and how wide all is.
+    /// Returns the position of each host's line, and the total width.
     fn column_positions(&self) -> (Vec<f64>, f64) {
         let mut gaps = vec![NARROWEST; self.hosts.len().saturating_sub(1)];
         let mut by_span: Vec<&FlowMessage> = self.messages.iter().collect();
@@ -136,7 +136,7 @@ impl MessageFlow {
         (columns, x + MARGIN + 44.0)
     }
 
-    /// A time as all times of the figure are given.
+    /// Formats a time in the figure's unit.
     fn format_time(&self, seconds: f64) -> String {
         let whole = self.messages.last().map_or(0.0, |m| m.sent).max(self.duration);
         if whole < 1.0 {
@@ -151,12 +151,12 @@ impl MessageFlow {
         format!("{how} after {}", self.format_time(self.duration))
     }
 
-    /// The figure as a file of its own.
+    /// Returns the figure as a separate file.
     pub fn to_svg(&self) -> String {
         format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", self.draw_svg(true))
     }
 
-    /// The figure as an `svg` element; with `alone` it has its title, a white ground and its style within.
+    /// Draws the figure as an `svg` element; with `alone` it includes its title, a white background and its style.
     pub(crate) fn draw_svg(&self, alone: bool) -> String {
         let (columns, width) = self.column_positions();
         let width = width.max(if alone { text_width(&self.title, 16.0) + 32.0 } else { 0.0 });
@@ -301,7 +301,7 @@ impl MessageFlow {
         );
     }
 
-    /// The figure in letters, for a terminal.
+    /// Returns the figure as text for a terminal.
     pub fn to_text(&self) -> String {
         const TIME: usize = 13;
         let label = |m: &FlowMessage| m.label_text();
@@ -382,7 +382,7 @@ impl MessageFlow {
     }
 }
 
-/// Puts a text into a line, which grows to hold it.
+/// Writes a text into a line, which grows as needed.
 fn put_text(line: &mut Vec<char>, at: usize, text: &str) {
     let end = at + text.chars().count();
     if line.len() < end {

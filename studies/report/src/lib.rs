@@ -1,8 +1,8 @@
 //! Figures, tables and the self-contained HTML report.
 //!
-//! A caller fills a [`HtmlReport`] with what rows and closed forms gave and writes it into a run's folder:
-//! `report.html`, one file that opens offline and asks nothing of any network, and each figure as
-//! `figures/NAME.svg`. The same report gives the same bytes.
+//! A caller fills an [`HtmlReport`] with results and closed forms and writes it to a run's folder. `report.html` is one
+//! file that opens offline and needs no network. Each figure is also in `figures/NAME.svg`. The same report gives the
+//! same bytes.
 
 mod figure;
 mod format;
@@ -20,52 +20,52 @@ use std::path::{Path, PathBuf};
 use usher_observe::manifest::RunManifest;
 use usher_observe::{RunFileError, file};
 
-/// A whole report. Texts are plain; a blank line divides paragraphs.
+/// A whole report. Texts are plain; a blank line separates paragraphs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HtmlReport {
     /// The study's title.
     pub title: String,
-    /// What the study asks, in a sentence.
+    /// The study's question in a sentence.
     pub question: String,
-    /// The answer in a few sentences, each with its numbers; shown right under the question.
+    /// The answer in a few sentences with numbers, shown right below the question.
     pub findings: Vec<String>,
-    /// What was set up and measured.
+    /// The configuration and the measurements.
     pub description: String,
-    /// Why the results are not all there ("interrupted after 12 of 40 points"); shown as a banner.
+    /// The reason why the results are incomplete ("interrupted after 12 of 40 points"), shown as a banner.
     pub partial: Option<String>,
-    /// What must be known before any finding is believed, such as dialogues that failed; shown as banners.
+    /// Facts to know before any finding, such as failed dialogues, shown as banners.
     pub warnings: Vec<String>,
-    /// The result in a table, before all details: what each of several studies gave.
+    /// The result in a table before all details: the result of each of several studies.
     pub summary: Option<ReportTable>,
     /// Figures and tables, in reading order.
     pub sections: Vec<ReportSection>,
     /// Message-flow figures, after the sections.
     pub ladders: Vec<MessageFlow>,
-    /// What the reader should know besides: assumptions, warnings, points that did not converge.
+    /// Further notes: assumptions, warnings, points that did not converge.
     pub notes: Vec<String>,
-    /// How to run each point again alone.
+    /// The commands to run single points again.
     pub reruns: Vec<RerunCommand>,
-    /// What was run, where and how long.
+    /// The manifest of the run.
     pub manifest: Option<RunManifest>,
-    /// What the report needs to run its own study; without it the file holds no module.
+    /// The data for running the study in the report; without it the file contains no module.
     pub live: Option<LiveStudy>,
 }
 
-/// A study that runs in its reader's browser: `usher-browser` is what runs it.
+/// A study that runs in its reader's browser by `usher-browser`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LiveStudy {
-    /// The study, its axes and what the run gave, JSON.
+    /// The study, its axes and the run's results, as JSON.
     pub data: String,
-    /// The WebAssembly module, as gzip packs it (RFC 1952).
+    /// The WebAssembly module, compressed by gzip (RFC 1952).
     pub module: Vec<u8>,
 }
 
-/// A part of a report.
+/// A section of a report.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReportSection {
     /// Its heading.
     pub title: String,
-    /// What stands under the heading; may be empty.
+    /// The text below the heading; may be empty.
     pub text: String,
     /// Its figures.
     pub figures: Vec<ReportFigure>,
@@ -83,13 +83,13 @@ pub struct RerunCommand {
 }
 
 impl HtmlReport {
-    /// The text of `report.html`.
+    /// Returns the text of `report.html`.
     pub fn to_html(&self) -> String {
         html::render_page(self)
     }
 
-    /// Writes `report.html`, `figures/*.svg` and `ladders/*.svg` and `*.txt` into this folder and gives the report's path. Each file is
-    /// whole or as it was before.
+    /// Writes `report.html`, `figures/*.svg` and `ladders/*.svg` and `*.txt` to this folder and returns the report's
+    /// path. Each file is written atomically.
     ///
     /// # Errors
     /// [`RunFileError::Io`], with path and cause.

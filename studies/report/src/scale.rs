@@ -1,4 +1,4 @@
-//! Scales: from values to pixels, with ticks at round numbers.
+//! Scales: they convert values to pixels, with ticks at round numbers.
 
 use crate::format::{decimal_exponent, format_decimals, format_scientific};
 
@@ -20,8 +20,8 @@ pub(crate) struct AxisScale {
 }
 
 impl AxisScale {
-    /// A scale from `low..=high` to the pixels `from..=to`; an empty range is widened, and one that does
-    /// not suit a logarithm is linear.
+    /// Creates a scale from `low..=high` to the pixels `from..=to`. An empty range is widened, and one that does not
+    /// suit a logarithm is linear.
     pub(crate) fn new(mut low: f64, mut high: f64, log: bool, from: f64, to: f64) -> Self {
         let log = log && low > 0.0;
         if low >= high {
@@ -34,7 +34,7 @@ impl AxisScale {
         Self { low, high, log, from, to }
     }
 
-    /// The same scale, its ends moved out to ticks.
+    /// Extends the ends to ticks.
     pub(crate) fn round_ends(mut self) -> Self {
         if self.log {
             let floor = |v: f64, steps: &[f64]| {
@@ -56,12 +56,12 @@ impl AxisScale {
         self
     }
 
-    /// The pixel of a value, held within the scale.
+    /// Returns the pixel of a value, clamped to the scale.
     pub(crate) fn pixel_at(&self, value: f64) -> f64 {
         self.from + self.fraction_of(value).clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// The pixel of a value, which may lie beyond the scale, though not by more than its length.
+    /// Returns the pixel of a value, which may exceed the scale by at most its length.
     pub(crate) fn pixel_beyond(&self, value: f64) -> f64 {
         self.from + self.fraction_of(value).clamp(-1.0, 2.0) * (self.to - self.from)
     }
@@ -76,12 +76,12 @@ impl AxisScale {
         libm::log(value / self.low) / libm::log(self.high / self.low)
     }
 
-    /// The ticks within the scale, ascending.
+    /// Returns the ticks within the scale, ascending.
     pub(crate) fn ticks(&self) -> Vec<ScaleTick> {
         if self.log { self.log_ticks() } else { self.linear_ticks() }
     }
 
-    /// A step of 1, 2 or 5 times a power of ten, about one for each 60 pixels.
+    /// Returns a step of 1, 2 or 5 times a power of ten, about one for each 60 pixels.
     fn tick_step(&self) -> f64 {
         let wanted = ((self.to - self.from).abs() / 60.0).clamp(2.0, 10.0);
         let raw = (self.high - self.low) / wanted;

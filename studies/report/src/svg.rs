@@ -10,40 +10,40 @@ use label::SeriesLabel;
 pub(crate) use label::text_width;
 use std::fmt::Write as _;
 
-/// Colours told apart with any kind of colour vision (after Okabe and Ito, without the pale ones), each
-/// also with a marker of its own.
+/// Number of colours. They suit any kind of colour vision (after Okabe and Ito, without the pale ones), and each also
+/// has its own marker.
 pub(crate) const COLOURS: usize = 7;
 
-/// The style of a figure that stands alone; in a report the page's style sheet takes its place.
+/// The style of a separate figure; in a report the page's style sheet replaces it.
 pub(crate) const STYLE: &str = include_str!("svg/figure.css");
 
 const WIDTH: f64 = 800.0;
-/// The width of what is read on a telephone.
+/// The width of a drawing on a telephone.
 const NARROW: f64 = 380.0;
 const PLOT_HEIGHT: f64 = 320.0;
 
-/// How a figure is drawn.
+/// The scales of a drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FigureVariant {
-    /// A logarithmic horizontal axis.
+    /// True for a logarithmic horizontal axis.
     pub(crate) log_x: bool,
-    /// A logarithmic vertical axis.
+    /// True for a logarithmic vertical axis.
     pub(crate) log_y: bool,
 }
 
 impl FigureVariant {
-    /// As the figure asks.
+    /// Returns the figure's own scales.
     pub(crate) fn for_figure(figure: &ReportFigure) -> Self {
         Self { log_x: figure.x.log && suits_log_x(figure), log_y: figure.y.log && suits_log_y(figure) }
     }
 }
 
-/// True where the horizontal axis can be logarithmic.
+/// True if the horizontal axis can be logarithmic.
 pub(crate) fn suits_log_x(figure: &ReportFigure) -> bool {
     figure.x.categories.is_empty() && suits_log(figure.finite_points().map(|(_, p)| p.x))
 }
 
-/// True where the vertical axis can be logarithmic.
+/// True if the vertical axis can be logarithmic.
 pub(crate) fn suits_log_y(figure: &ReportFigure) -> bool {
     suits_log(figure.finite_points().map(|(_, p)| p.mean))
 }
@@ -53,24 +53,24 @@ fn suits_log(values: impl Iterator<Item = f64>) -> bool {
     low > 0.0 && high >= 2.0 * low
 }
 
-/// How large a drawing is, and where the names of its series stand.
+/// The size of a drawing, and the position of its series' names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DrawingSize {
-    /// As a file of its own, with title, ground and style within.
+    /// A separate file with title, background and style.
     Standalone,
     /// For a page.
     Wide,
-    /// For a page on a telephone: names below the plot, panels below each other.
+    /// For a page on a telephone: names below the plot, panels one below the other.
     Narrow,
 }
 
-/// A figure as a file of its own.
+/// Returns a figure as a separate file.
 pub(crate) fn svg_file(figure: &ReportFigure) -> String {
     let inner = draw_figure(figure, FigureVariant::for_figure(figure), DrawingSize::Standalone);
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{inner}")
 }
 
-/// A figure as an `svg` element.
+/// Draws a figure as an `svg` element.
 pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureVariant, size: DrawingSize) -> String {
     let narrow = text_if("-n", size == DrawingSize::Narrow);
     let id = format!(
@@ -111,7 +111,7 @@ pub(crate) fn draw_figure(figure: &ReportFigure, variant: FigureVariant, size: D
     out
 }
 
-/// A figure without panels: what is drawn, its width and its height.
+/// Draws a figure without panels; returns the drawing, its width and its height.
 fn draw_single(
     figure: &ReportFigure,
     variant: FigureVariant,
@@ -147,7 +147,7 @@ fn draw_single(
     (out, frame.width, height)
 }
 
-/// A figure in panels, which share their scales: what is drawn, its width and its height.
+/// Draws a figure in panels with common scales; returns the drawing, its width and its height.
 fn draw_panels(
     figure: &ReportFigure,
     variant: FigureVariant,
@@ -172,7 +172,7 @@ fn draw_panels(
             for (series, (_, name)) in within.series.iter().zip(&panel.series) {
                 let known = names.iter().find(|(.., known)| known == name).map(|(look, ..)| *look);
                 looks.push(known.unwrap_or_else(|| {
-                    // What stands beside a curve has its colour.
+                    // A series beside a curve has the curve's colour.
                     let beside =
                         |known: &str| name.strip_prefix(known).is_some_and(|rest| rest.starts_with(" ("));
                     let same = names.iter().find(|(.., known)| beside(known)).map(|(look, ..)| look.colour);
@@ -211,18 +211,18 @@ fn draw_panels(
     (out, width, height)
 }
 
-/// The name of an axis in lines that are no longer than this; none where it has no name.
+/// Breaks the name of an axis into lines up to this length; none for an empty name.
 fn lines_of(axis: &FigureAxis, longest: f64) -> Vec<String> {
     let name = axis.label();
     if name.trim().is_empty() { Vec::new() } else { label::wrap_lines(&name, longest) }
 }
 
-/// How much higher these lines are than one.
+/// Returns the additional height of these lines compared with one.
 fn extra_height(lines: &[String]) -> f64 {
     label::LINE * lines.len().saturating_sub(1) as f64
 }
 
-/// The name of an axis, its first line at this height.
+/// Draws the name of an axis with its first line at this height.
 fn axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
     for (n, line) in lines.iter().enumerate() {
         let (x, y) = (format_px(x), format_px(y + label::LINE * n as f64));
@@ -231,7 +231,7 @@ fn axis_name(out: &mut String, lines: &[String], x: f64, y: f64, anchor: &str) {
     }
 }
 
-/// The names of series below a plot, from this height on. Gives the lower edge.
+/// Draws the names of series below a plot from this height on. Returns the lower edge.
 fn draw_legend(out: &mut String, names: &[(SeriesStyle, SeriesKind, &str)], from: f64, width: f64) -> f64 {
     let (mut x, mut y) = (16.0, from + 12.0);
     for (SeriesStyle { legend_index: place, colour }, kind, name) in names {
@@ -266,7 +266,7 @@ fn draw_legend(out: &mut String, names: &[(SeriesStyle, SeriesKind, &str)], from
     y + 14.0
 }
 
-/// A piece of a curve with its marker, in front of a name.
+/// Draws a piece of a curve with its marker in front of a name.
 fn draw_key(out: &mut String, kind: SeriesKind, colour: usize, x: f64, y: f64) {
     let (start, y) = (format_px(x), format_px(y));
     if !kind.has_markers() {
@@ -288,13 +288,13 @@ fn text_if(text: &'static str, set: bool) -> &'static str {
     if set { text } else { "" }
 }
 
-/// What a screen reader says of a figure.
+/// Returns the description of a figure for screen readers.
 fn figure_description(figure: &ReportFigure) -> String {
     let names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
     format!("{} over {}, for: {}.", figure.y.label(), figure.x.label(), names.join("; "))
 }
 
-/// What the pointer is told at a point.
+/// Returns the tooltip of a point.
 fn point_tip(figure: &ReportFigure, series: &FigureSeries, p: &SeriesPoint) -> String {
     let unit = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let x = format!("{}: {}{}", figure.x.title, figure.format_x(p.x), unit(&figure.x.unit));
@@ -338,32 +338,32 @@ fn point_tip(figure: &ReportFigure, series: &FigureSeries, p: &SeriesPoint) -> S
     }
 }
 
-/// A coordinate, to a hundredth of a pixel.
+/// Formats a coordinate to a hundredth of a pixel.
 pub(crate) fn format_px(value: f64) -> String {
     let text = format!("{:.2}", value + 0.0);
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// What a plot shares with others, and what is given of its geometry.
+/// The shared parts of a plot, and the given parts of its geometry.
 struct PlotFrame<'a> {
     width: f64,
     /// The upper edge of the plot.
     top: f64,
     plot_height: f64,
-    /// Whether the series' names stand beside the ends of their curves.
+    /// True if the series' names stand beside the ends of their curves.
     has_side_labels: bool,
-    /// Whether the names of the horizontal and of the vertical axis stand there.
+    /// True for each axis, horizontal and vertical, with its name drawn.
     names: [bool; 2],
     ranges: [(f64, f64); 2],
-    /// How each series looks.
+    /// The style of each series.
     looks: &'a [SeriesStyle],
 }
 
-/// How a series looks.
+/// The style of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct SeriesStyle {
-    /// Its name's place in the legend, with which it is hidden and shown.
+    /// Its name's index in the legend, which hides and shows it.
     legend_index: usize,
     /// Its colour and its marker.
     colour: usize,
@@ -381,14 +381,14 @@ struct FigurePlot<'a> {
     labels: Vec<SeriesLabel>,
     /// The name of the horizontal axis.
     name: Vec<String>,
-    /// Whether the names of categories are turned, since they do not fit side by side.
+    /// True if the names of categories are rotated because they do not fit side by side.
     rotates_labels: bool,
     frame: &'a PlotFrame<'a>,
 }
 
-/// How far a turned name reaches down and to the left, as shares of its length.
+/// The extent of a rotated name down and to the left, as shares of its length.
 const TURNED: (f64, f64) = (0.574, 0.819);
-/// The longest name of a category, in pixels.
+/// The maximum length of a category's name, in pixels.
 const LONGEST: f64 = 150.0;
 
 impl<'a> FigurePlot<'a> {
@@ -416,7 +416,7 @@ impl<'a> FigurePlot<'a> {
                 last.map(|p| (x.pixel_at(p.x) + dodge_offset(figure, i, right - left), y.pixel_at(p.mean)));
         }
         let lowest = label::spread_labels(&mut labels, top, bottom);
-        // In the middle of the plot, which is not that of the drawing.
+        // The middle of the plot, not of the drawing.
         let middle = f64::midpoint(left, right);
         let name = lines_of(&figure.x, 2.0 * middle.min(frame.width - middle) - 8.0);
         let height = bottom + below + if frame.names[0] { 56.0 + extra_height(&name) } else { 32.0 };
@@ -428,7 +428,7 @@ impl<'a> FigurePlot<'a> {
         self.frame.looks.get(series).copied().unwrap_or(SeriesStyle { legend_index: series, colour: series })
     }
 
-    /// Axes and series.
+    /// Draws axes and series.
     fn draw_plot(&self, out: &mut String, figure: &ReportFigure, id: &str) {
         self.draw_axes(out, figure);
         let (l, t, w, h) = (self.left, self.top, self.right - self.left, self.bottom - self.top);
@@ -440,7 +440,7 @@ impl<'a> FigurePlot<'a> {
             format_px(w + 16.0),
             format_px(h + 16.0)
         );
-        // Closed forms lie under what was measured.
+        // Closed forms lie below measurements.
         for kind in SeriesKind::FROM_BELOW {
             for (i, series) in figure.series.iter().enumerate().filter(|(_, s)| s.kind == kind) {
                 self.draw_series(out, figure, i, series, id);
@@ -512,7 +512,7 @@ impl<'a> FigurePlot<'a> {
     fn x_ticks(&self, figure: &ReportFigure) -> Vec<(f64, String)> {
         if figure.x.categories.is_empty() {
             let ticks: Vec<(f64, String)> = self.x.ticks().into_iter().map(|t| (t.value, t.label)).collect();
-            // Of what comes in whole numbers, such as clients, there is nothing between them.
+            // Integer quantities, such as clients, have no ticks between integers.
             let whole = |value: f64| value.fract() == 0.0;
             let fewer = ticks.iter().filter(|(value, _)| whole(*value));
             let fewer: Vec<_> = fewer.map(|(value, _)| (*value, format!("{value:.0}"))).collect();
@@ -587,7 +587,7 @@ impl<'a> FigurePlot<'a> {
             );
         }
         for p in finite.iter().filter(|_| series.kind != SeriesKind::Trace) {
-            // Something for the pointer to find on a curve without markers.
+            // Invisible marks give the pointer a target on a curve without markers.
             let shape = if series.kind.has_markers() && series.kind != SeriesKind::Box {
                 mark::marker_path(colour)
             } else {
@@ -609,7 +609,7 @@ impl<'a> FigurePlot<'a> {
         out.push_str("</g>\n");
     }
 
-    /// The series' names beside the ends of their curves.
+    /// Draws the series' names beside the ends of their curves.
     fn draw_labels(&self, out: &mut String, figure: &ReportFigure) {
         for (i, label) in self.labels.iter().enumerate() {
             let colour = self.series_style(i).colour;
@@ -636,8 +636,8 @@ impl<'a> FigurePlot<'a> {
     }
 }
 
-/// The series whose colour and marker this one has: its own, but of what others measured that of the curve whose name its own
-/// begins with, before a parenthesis.
+/// Returns the index of the series that determines colour and marker. It is the series itself or, for published
+/// measurements, fitted lines and other runs, the curve whose name theirs begins with, before a parenthesis.
 fn style_index(figure: &ReportFigure, i: usize) -> usize {
     let same = |s: &FigureSeries| {
         figure.series[i].name.strip_prefix(s.name.as_str()).is_some_and(|rest| rest.starts_with(" ("))
@@ -650,7 +650,8 @@ fn style_index(figure: &ReportFigure, i: usize) -> usize {
     }
 }
 
-/// Side by side where points share a category, so that their intervals can be told apart, within the width of a plot.
+/// Returns the offset of points that share a category, so that their intervals stand side by side within the width of a
+/// plot.
 fn dodge_offset(figure: &ReportFigure, series: usize, width: f64) -> f64 {
     if figure.x.categories.is_empty() {
         return 0.0;
@@ -668,8 +669,8 @@ fn x_range(figure: &ReportFigure) -> (f64, f64) {
     if low > high { (0.0, 1.0) } else { (low, high) }
 }
 
-/// What the vertical axis spans: every interval, and closed forms as far as they stay near the
-/// measurements; from zero, unless all lies far above it. Of shares nothing beyond 0 and 1.
+/// Returns the range of the vertical axis. It includes every interval, and closed forms near the measurements. It
+/// starts at zero unless all values lie far above it. Shares stay within 0 and 1.
 fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
     let mut take = |v: f64| {
@@ -682,7 +683,7 @@ fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     let measured = || figure.finite_points().filter(|(s, _)| s.kind.has_markers());
     for (_, p) in measured() {
         let (from, to) = p.interval().unwrap_or((p.mean, p.mean));
-        // On a logarithmic axis an interval that comes near zero would push all else together.
+        // On a logarithmic axis an interval close to zero would compress all other values.
         take(if log { from.max(p.mean / 4.0) } else { from });
         take(to);
         take(p.mean);
@@ -693,7 +694,7 @@ fn y_range(figure: &ReportFigure, log: bool) -> (f64, f64) {
     }
     match (low, high) {
         (low, high) if low > high => (0.0, 1.0),
-        // Widened it would reach beyond 1.
+        // A widened range would exceed 1.
         (low, high) if figure.y.shares && low >= high => (low / 2.0, 1.0),
         (low, high) if !log && low >= 0.0 && low < 0.7 * high => (0.0, high),
         range => range,

@@ -1,4 +1,4 @@
-//! What a table shows.
+//! The content of a table.
 
 use usher_observe::MeanEstimate;
 use usher_observe::stats::robust::MedianEstimate;
@@ -12,7 +12,7 @@ pub struct ReportTable {
     pub columns: Vec<ReportColumn>,
     /// Its rows, each with a cell for every column; missing cells are empty.
     pub rows: Vec<Vec<TableCell>>,
-    /// Whether a reader has to open it, by its title; paper has it not.
+    /// True if it is folded below its title until a reader opens it; never on paper.
     pub folded: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct ReportColumn {
 }
 
 impl ReportColumn {
-    /// A column.
+    /// Creates a column.
     pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { title: title.into(), unit: unit.into() }
     }
@@ -35,23 +35,23 @@ impl ReportColumn {
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TableCell {
-    /// A text; one that reads as a number sorts as one.
+    /// A text; one that parses as a number sorts as a number.
     Text(String),
     /// A number without an interval.
     Number(f64),
     /// A mean with its interval and count: "12.34 ± 0.05 (10)".
     Estimate(MeanEstimate),
-    /// A mean that one replication moves, with its interval and count, and the median beside it:
-    /// "12 ± 11 (10), median 2.1 (1.8 to 2.6)".
+    /// A mean that one replication moves, with its interval and count, and the median beside it: "12 ± 11 (10), median
+    /// 2.1 (1.8 to 2.6)".
     Moved(MeanEstimate, MedianEstimate),
-    /// A text that leads to another page, by its path from this one.
+    /// A link to another page, by its path from this one.
     Link {
-        /// What is read.
+        /// The text.
         text: String,
         /// The path.
         to: String,
     },
-    /// Nothing measured.
+    /// No measurement.
     Empty,
 }
 

@@ -9,8 +9,8 @@ use usher_core::Instant;
 use usher_observe::pcapng::{CaptureWriter, LinkType};
 use usher_sim::PacketTap;
 
-/// Keeps the packets of a run in memory until it ends: a reader wants the TLS secrets, which are known
-/// only then, before the packets that they decrypt.
+/// Keeps the packets of a run in memory until it ends. Readers want the TLS secrets before the packets that they
+/// decrypt, and the secrets are known only at the end.
 #[derive(Debug, Default)]
 pub struct CapturedPackets {
     bytes: Vec<u8>,
@@ -27,11 +27,11 @@ impl PacketTap for CapturedPackets {
     }
 }
 
-/// What is to be known of a capture whose handshakes are recordings.
+/// Remark for a capture whose TLS handshakes are recordings.
 pub const REPLAYED: &str = "Handshakes of TLS here are the octets of one recorded handshake, again and again, which no secrets decrypt: \
                             with handshake = \"real\" each is computed, and its secrets are in the capture";
 
-/// Writes a finished run's capture, which was made with a [`CapturedPackets`] tap, and these remarks.
+/// Writes the capture of a finished run, made with a [`CapturedPackets`] tap, with these remarks.
 ///
 /// # Errors
 /// The file cannot be written.

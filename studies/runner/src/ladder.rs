@@ -1,9 +1,9 @@
-//! Message-flow figures: the messages of one dialogue between its hosts, read out of the packets that a run sent.
+//! Message-flow figures: the messages of one dialogue between its hosts, read from the packets of a run.
 //!
-//! A run of one replication is watched at both ends of its links. Of the dialogues of the first member of each group of
-//! hosts one is taken ([`choose_dialogue`]); and of the packets while it ran those between these hosts, each from where it was sent
-//! to where it arrived, however many hops it took. Where many share a link, what is of other users is left out, by
-//! User-Name and by Session-Id.
+//! A run of one replication is observed at both ends of its links. [`choose_dialogue`] takes one dialogue of the first
+//! member of each host group. The figure shows the packets between these hosts while the dialogue ran, each from its
+//! sender to its receiver across all hops. On shared links, User-Name and Session-Id tell the messages of other users,
+//! which are left out.
 
 mod follow;
 mod name;
@@ -28,15 +28,15 @@ use usher_report::{FlowMessage, MessageFlow};
 use usher_scenario::PlanPoint;
 use usher_sim::PacketTap;
 
-/// The most octets of packets that are kept.
+/// Limit to the kept octets of packets.
 const MOST_OCTETS: usize = 256 << 20;
-/// The most messages that a figure has.
+/// Limit to the messages of a figure.
 const MOST_MESSAGES: usize = 120;
 
-/// The messages of a dialogue of one replication of a point; nothing where no dialogue of a first host ended.
+/// Returns the messages of one dialogue of one replication of a point; `None` if no dialogue of a first host ended.
 ///
 /// # Errors
-/// The point cannot be run, or the run was given up, as it is when `stop` is set.
+/// The point cannot be run, or `stop` ended the run.
 pub fn record_message_flow(
     point: &PlanPoint,
     replication: u32,
@@ -51,7 +51,7 @@ pub fn record_message_flow(
     Ok(tap.and_then(|seen| extract_message_flow(&watched, &seen)))
 }
 
-/// What was seen at the ends of links.
+/// The packets seen at the ends of links.
 #[derive(Debug, Default)]
 struct PacketTrace {
     octets: Vec<u8>,
@@ -63,7 +63,7 @@ struct TracedPacket {
     observed_at: Instant,
     port: u16,
     outward: bool,
-    /// Where its octets end; they begin where those before it end.
+    /// Where its octets end; they begin where those of the previous packet end.
     end: usize,
 }
 
@@ -86,7 +86,7 @@ impl PacketTrace {
     }
 }
 
-/// A packet on its way from one place to another.
+/// A packet on its way from one host to another.
 struct PacketFlight {
     sent: Instant,
     arrived: Option<Instant>,
@@ -94,12 +94,12 @@ struct PacketFlight {
     to: usize,
     octets: usize,
     labels: Vec<MessageLabel>,
-    /// It was sent before.
+    /// True if the same packet was sent before.
     is_retransmission: bool,
 }
 
-/// The dialogue that is shown: one that ended well before others, then one whose messages have names, then one that counts,
-/// of these the first. A host's session may be set up once, before the counted time.
+/// Returns the dialogue to show. It prefers successful dialogues, then those whose messages have names, then counted
+/// ones, then the first. A host's session may be set up once, before the counted time.
 fn choose_dialogue<'a>(visible: impl Iterator<Item = &'a ObservedDialogue>) -> Option<&'a ObservedDialogue> {
     visible.min_by_key(|d| (!d.completed, d.data, !d.counts, d.started_at))
 }
@@ -107,7 +107,7 @@ fn choose_dialogue<'a>(visible: impl Iterator<Item = &'a ObservedDialogue>) -> O
 fn extract_message_flow(watched: &RunObservation, seen: &PacketTrace) -> Option<MessageFlow> {
     let visible = || watched.dialogues.iter().filter(|d| d.host_index.is_some());
     let dialogue = choose_dialogue(visible())?;
-    // What belongs to it may follow its end: keys, acknowledgements, the first record of accounting.
+    // Keys, acknowledgements and the first accounting record may follow the end of the dialogue.
     let took = dialogue.ended_at.duration_since(dialogue.started_at);
     let next = visible()
         .filter(|d| d.host_index == dialogue.host_index && d.started_at > dialogue.started_at)
@@ -132,7 +132,7 @@ fn extract_message_flow(watched: &RunObservation, seen: &PacketTrace) -> Option<
     Some(build_message_flow(watched, dialogue, &of_dialogue, [left_out, more]))
 }
 
-/// The packets between places that were sent until then, in the order in which they were sent.
+/// Returns the packets between hosts that were sent until `last`, in the order of sending.
 fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) -> Vec<PacketFlight> {
     let addresses: BTreeMap<IpAddr, usize> = watched
         .hosts
@@ -142,7 +142,7 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
         .collect();
     let mut streams = StreamTable::default();
     let mut flights: Vec<PacketFlight> = Vec::new();
-    // By their octets, which a later hop leaves as they are, those that have not arrived yet.
+    // Packets that have not arrived yet, by their octets, which later hops do not change.
     let mut under_way: HashMap<(usize, &[u8]), Vec<usize>> = HashMap::new();
     for (sighting, octets) in seen.iter_packets() {
         let port = usize::from(sighting.port);
@@ -191,7 +191,7 @@ fn collect_flights(watched: &RunObservation, seen: &PacketTrace, last: Instant) 
     flights
 }
 
-/// What a packet says, and whether it says it again; nothing where it only keeps a transport going.
+/// Returns the label of a packet and whether it is a retransmission; `None` if it only keeps a transport going.
 fn name_packet(parsed: &ParsedPacket<'_>, streams: &mut StreamTable) -> (Vec<MessageLabel>, bool) {
     match &parsed.transport {
         TransportPayload::Frame(named) => (vec![named.clone()], false),

@@ -1,4 +1,4 @@
-//! The sweep's runners: a plan's points on the simulator, or on a lab.
+//! Runners of a sweep: the points of a plan on the simulator or on a lab.
 
 use crate::capture::{self, CapturedPackets};
 use crate::sweep::{ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, RunFacts};
@@ -25,26 +25,26 @@ pub struct SimRunner<'a> {
 }
 
 impl<'a> SimRunner<'a> {
-    /// A runner for this plan's points. A capture holds [these links](captured_links).
+    /// Creates a runner for the points of this plan. A capture holds [these links](captured_links).
     pub fn new(plan: &'a StudyPlan, links: Vec<String>) -> Self {
         Self { plan, links, threads: 1, stop: None }
     }
 
-    /// Has a replication that is not captured run by up to so many threads. It changes no metric.
+    /// Runs a replication without a capture by up to this number of threads. Metrics do not change.
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads, ..self }
     }
 
-    /// Has the replications under way given up when this is set, as a sweep's [`interrupt`](crate::sweep::SweepOptions::interrupt) may
-    /// be: they are errors then.
+    /// Ends running replications with an error when `stop` is set, such as a sweep's
+    /// [`interrupt`](crate::sweep::SweepOptions::interrupt).
     #[must_use]
     pub fn with_stop_flag(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop: Some(stop), ..self }
     }
 }
 
-/// What a capture of this scenario holds: the links that are asked for; of none, those that its `[capture]` names, or else all.
+/// Returns the links to capture: `asked`, or else the links of the scenario's `[capture]`, or else all.
 pub fn captured_links(asked: &[String], scenario: &Scenario) -> Vec<String> {
     match (asked, &scenario.capture.links[..]) {
         ([], []) => scenario.link_names().map(str::to_owned).collect(),
@@ -72,7 +72,7 @@ impl ReplicationRunner for SimRunner<'_> {
     }
 }
 
-/// Runs the points of a plan on a lab, each replication on one of its own. What it measures is not the same twice.
+/// Runs the points of a plan on labs, one lab for each replication. Measurements differ from run to run.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 pub struct LabRunner<'a> {
@@ -83,7 +83,7 @@ pub struct LabRunner<'a> {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl<'a> LabRunner<'a> {
-    /// A runner for this plan's points; captures as for [`SimRunner::new`].
+    /// Creates a runner for the points of this plan; captures as for [`SimRunner::new`].
     pub fn new(plan: &'a StudyPlan, links: Vec<String>, settings: LabSettings) -> Self {
         Self { plan, links, settings }
     }

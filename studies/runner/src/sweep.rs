@@ -1,12 +1,12 @@
-//! The grid of a study, run on all cores: every point as often as its stopping rule asks.
+//! The grid of a study, run on all cores: each point as often as its stopping rule asks.
 //!
-//! What is kept depends on the plan alone. Replications are judged in the order of their index, so the
-//! rows are the same bytes with one job and with many, and after an interruption and its resumption.
-//! Workers may run ahead of a point's stopping rule; what lies beyond its stop is discarded.
+//! The kept replications depend on the plan alone. The schedule evaluates replications in the order of their index. The
+//! rows therefore have the same bytes with one job and with many, and after an interrupted and resumed run. Workers may
+//! run ahead of a point's stopping rule; replications beyond the stop are discarded.
 //!
-//! [`execute`] runs a [`SweepPlan`] with a [`ReplicationRunner`] and a [`RunFolder`]'s journal; [`RunFolder::write_results`] puts the rows and the
-//! manifest down; [`estimate`] says beforehand about how long it takes; [`key`] names points in a line
-//! that a user can type.
+//! [`execute`] runs a [`SweepPlan`] with a [`ReplicationRunner`] and the journal of a [`RunFolder`].
+//! [`RunFolder::write_results`] writes the rows and the manifest. [`estimate`] predicts the duration. [`key`] names
+//! points in a line that a user can type.
 
 mod estimate;
 mod execute;
@@ -44,57 +44,58 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use usher_observe::{GridPoint, StoppingRule};
 
-/// Runs one replication of one point. Implemented by the simulator's host, and by tests.
+/// Runs one replication of one point. The simulator, the lab and tests implement it.
 pub trait ReplicationRunner: Sync {
-    /// Runs this replication of `sweep.tasks[task.index]`. On the simulator the same task gives the same metrics, whatever
-    /// ran before it and on which thread.
+    /// Runs this replication of `sweep.tasks[task.index]`. On the simulator the same task gives the same metrics on any
+    /// thread and in any order.
     ///
     /// # Errors
-    /// The point cannot be run. A panic is caught by [`execute`] and reported as an error.
+    /// The point cannot be run. [`execute`] catches a panic and reports it as an error.
     fn run_task(&self, task: ReplicationTask<'_>) -> Result<ReplicationOutcome, RunError>;
 }
 
 /// One replication to run.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicationTask<'a> {
-    /// The point's place in [`SweepPlan::goals`].
+    /// The point's index in [`SweepPlan::goals`].
     pub index: usize,
     /// The point.
     pub point: &'a GridPoint,
-    /// The replication, from 0.
+    /// The replication's index, from 0.
     pub replication: u32,
-    /// Where to write a capture of the packets, when one is asked for.
+    /// The file for a capture of the packets, if any.
     pub capture: Option<&'a Path>,
 }
 
-/// What one replication gave.
+/// The outcome of one replication.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReplicationOutcome {
     /// Metrics by name in the study's order, in SI base units. A metric that is NaN has no row.
     pub metrics: Vec<(String, f64)>,
-    /// What the run cost.
+    /// The cost of the run.
     pub facts: RunFacts,
 }
 
-/// What runs cost: for the manifest, never for a row.
+/// The cost of runs: for the manifest, never for a row.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct RunFacts {
-    /// Packets that links handed to hosts.
+    /// Packets that links delivered to hosts.
     pub packet_hops: u64,
     /// Wall-clock seconds of the event loop alone.
     pub wall_s: f64,
-    /// The process's largest resident set up to the loop's end, in bytes; 0 where it is not known.
+    /// The process's peak resident set by the end of the loop, in bytes; 0 if unknown.
     pub peak_rss_bytes: u64,
-    /// Runs that two threads did a half each of.
+    /// Runs that two threads divided into halves.
     pub halved: u64,
-    /// Runs that two threads have tried, and one has done ([`Division::Undecided`](crate::world::RunDivision::Undecided)).
+    /// Runs that two threads tried and one thread repeated
+    /// ([`Division::Undecided`](crate::world::RunDivision::Undecided)).
     pub undecided: u64,
-    /// What runs on a lab have to say of themselves.
+    /// Facts of runs on a lab.
     pub lab: LabFacts,
 }
 
 impl RunFacts {
-    /// Takes another run's facts in: hops and seconds add up, of the peaks the larger one stays.
+    /// Adds another run's facts: hops and seconds add up, peaks keep the maximum.
     pub fn add(&mut self, other: &Self) {
         self.packet_hops += other.packet_hops;
         self.wall_s += other.wall_s;
@@ -111,48 +112,49 @@ impl RunFacts {
 pub struct RunError(pub String);
 
 impl RunError {
-    /// The error that another one says.
+    /// Creates an error with the text of `cause`.
     pub fn new(cause: impl std::fmt::Display) -> Self {
         Self(cause.to_string())
     }
 }
 
-/// One point of the grid and how often it is to run.
+/// A point of the grid and its stopping rule.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PointGoal {
     /// The point; unique in its sweep.
     pub point: GridPoint,
-    /// When it has run often enough.
+    /// When to stop its replications.
     pub stopping: StoppingRule,
-    /// The metrics that the stopping rule looks at.
+    /// The metrics that the stopping rule watches.
     pub watched: Vec<String>,
 }
 
-/// A study's plan as the sweep needs it.
+/// A study's plan as a sweep needs it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SweepPlan {
-    /// The study's name, as rows carry it.
+    /// The study's name in rows.
     pub study: Arc<str>,
-    /// The hash of everything that decides the rows: study, mode, seed, changed settings.
+    /// The hash of everything that determines the rows: study, mode, seed, changed settings.
     pub plan: String,
     /// The points in the order of the grid, which is the order of the rows.
     pub goals: Vec<PointGoal>,
 }
 
 impl SweepPlan {
-    /// The fewest and the most replications that it can take.
+    /// Returns the minimum and maximum number of replications.
     pub fn replication_range(&self) -> (u64, u64) {
         let most = |g: &PointGoal| u64::from(g.stopping.max.max(1));
         let fewest = |g: &PointGoal| u64::from(g.stopping.min.max(1)).min(most(g));
         (self.goals.iter().map(fewest).sum(), self.goals.iter().map(most).sum())
     }
 
-    /// How many replications it is expected to need, as its points stop.
+    /// Returns a forecast of the replications, which improves as points stop.
     pub fn expected_replications(&self) -> ReplicationForecast {
         ReplicationForecast { points: self.goals.len() as u64, fewest: self.replication_range().0 }
     }
 
-    /// The file of a point's capture below a run's folder: it has the study's name, since those of several are looked at together.
+    /// Returns the file of a point's capture below a run's folder. Its name contains the study's, because users open
+    /// captures of several studies together.
     pub fn capture_path(&self, index: usize) -> PathBuf {
         let point = self.goals.get(index).map(|g| g.point.to_string()).unwrap_or_default();
         let plain = |c: char| if c.is_ascii_alphanumeric() || "=.-".contains(c) { c } else { '_' };
@@ -161,7 +163,7 @@ impl SweepPlan {
     }
 }
 
-/// How many replications a sweep is expected to need: what stopped points took, and as much again for each other one.
+/// Forecasts the replications of a sweep: the replications of stopped points, and their mean for each other point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicationForecast {
     /// All points.
@@ -171,7 +173,7 @@ pub struct ReplicationForecast {
 }
 
 impl ReplicationForecast {
-    /// The number when so many points have stopped, after so many replications.
+    /// Returns the forecast after `stopped` points have stopped with `of_stopped` replications.
     pub fn forecast_replications(&self, stopped: u64, of_stopped: u64) -> u64 {
         if stopped == 0 {
             return self.fewest;

@@ -1,4 +1,4 @@
-//! The values of an axis: as text for keys and rows, as numbers for figures.
+//! The values of an axis: text for keys and rows, numbers for figures.
 
 use crate::check::{CheckFinding, find_repeated, keys};
 use crate::metrics;
@@ -8,7 +8,7 @@ use usher_config::OrderedMap;
 use usher_config::name_hint;
 use usher_config::units::Quantity;
 
-/// A value's text in keys, rows and `--set`: quantities with one space before the unit.
+/// Formats a value for keys, rows and `--set`; quantities have one space before the unit.
 pub(crate) fn format_value(value: &ConfigValue) -> String {
     match value {
         ConfigValue::Text(text) => match Quantity::parse(text) {
@@ -19,7 +19,7 @@ pub(crate) fn format_value(value: &ConfigValue) -> String {
     }
 }
 
-/// The unit in which an axis is drawn: its own, or the first value's.
+/// Returns the unit in which figures show an axis: its own, or that of its first value.
 pub(crate) fn axis_unit(axis: &StudyAxis) -> Option<String> {
     axis.unit.clone().or_else(|| match axis.values.first()? {
         ConfigValue::Text(text) => Quantity::parse(text).map(|q| q.unit.to_owned()),
@@ -27,12 +27,12 @@ pub(crate) fn axis_unit(axis: &StudyAxis) -> Option<String> {
     })
 }
 
-/// The number of a value in a unit; a plain number is itself.
+/// Converts a value to a number in a unit. A plain number stays as it is.
 pub(crate) fn value_in_unit(value: &ConfigValue, unit: Option<&str>) -> Option<f64> {
     match value {
         ConfigValue::Integer(n) => Some(*n as f64),
         ConfigValue::Float(x) => Some(*x),
-        // A case named by a bare number is drawn as one.
+        // A case whose name is a number is drawn at that number.
         ConfigValue::Text(text) => match text.trim().parse() {
             Ok(number) => Some(number),
             Err(_) => Quantity::parse(text)?.convert_to(unit?),
@@ -41,7 +41,7 @@ pub(crate) fn value_in_unit(value: &ConfigValue, unit: Option<&str>) -> Option<f
     }
 }
 
-/// What is wrong with axes and figures, beyond what single values show.
+/// Returns the faults of axes and figures that no single value shows.
 pub(crate) fn check_axes(file: &StudyFile) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for (i, name) in find_repeated(file.axes.iter().map(|a| a.name.as_str())) {
@@ -131,7 +131,7 @@ fn check_recommendations(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// Axes that a `where` at this path holds must be there, and have the values that it names.
+/// Checks that the axes of a `where` exist and have the values that it names.
 fn check_filter(
     file: &StudyFile,
     path: Vec<String>,
@@ -173,7 +173,7 @@ fn check_choices(file: &StudyFile, findings: &mut Vec<CheckFinding>) {
     }
 }
 
-/// What a figure's kind asks for, and what it has no use for.
+/// Checks that a figure has the settings that its kind needs, and no others.
 fn of_kind(file: &StudyFile, i: usize, figure: &StudyFigure, findings: &mut Vec<CheckFinding>) {
     let mut fault = |key: &str, message: &str| findings.push((keys!["figures", i, key], message.to_owned()));
     if !figure.kind.of_dialogues() {

@@ -1,4 +1,4 @@
-//! What the PEM files hold that a workload names: they are read where the plan is made, so that a run reads none.
+//! The PEM files that a workload names. Planning reads them, so that a run reads no file.
 
 use crate::services::source_folder;
 use std::path::{Component, Path, PathBuf};
@@ -12,31 +12,31 @@ use usher_crypto::tls::{
 };
 use usher_crypto::x509::CertificateInfo;
 
-/// The most octets of a file.
+/// Limit of a file, in octets.
 const MOST: u64 = 1 << 20;
 
-/// What a client of TLS shows, and whom it trusts.
+/// The certificate and trust of a TLS client.
 #[derive(Clone, Debug)]
 pub struct TlsParty {
-    /// Its certificate, with those above it, and its key; signatures are of one length.
+    /// Its certificate, chain and key. All signatures have the same length.
     pub credentials: Option<TlsCredentials>,
-    /// The authorities of the server's certificate.
+    /// The trusted authorities of the server's certificate.
     pub roots: Option<TrustRoots>,
-    /// Who it is by its certificate: the first name with an `@`, or else the first.
+    /// Its name by its certificate: the first name with an `@`, or else the first name.
     pub name: Option<String>,
 }
 
-/// What a workload's files hold; `None` where it names none.
+/// The contents of a workload's files; `None` for a table that the workload does not have.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadCertificates {
-    /// `[workload.tls]`: of the NASes.
+    /// `[workload.tls]`, of the NASes.
     pub nas: Option<Arc<TlsParty>>,
-    /// `[workload.eap_tls]`: of the stations.
+    /// `[workload.eap_tls]`, of the stations.
     pub stations: Option<Arc<TlsParty>>,
 }
 
 impl PartialEq for WorkloadCertificates {
-    /// Whether both were read at the same time: the same files are read once.
+    /// True if both come from the same reading; equal files are read once.
     fn eq(&self, other: &Self) -> bool {
         let same = |one: &Option<Arc<TlsParty>>, other: &Option<Arc<TlsParty>>| match (one, other) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -46,16 +46,16 @@ impl PartialEq for WorkloadCertificates {
     }
 }
 
-/// The names of a table's files, each whole and with its place: certificate, key, authorities.
+/// Certificate, key and authorities of a table: whole paths with their positions.
 type CertificateFiles = [Option<(PathBuf, OptionalPosition)>; 3];
 
 const KEYS: [&str; 3] = ["certificate", "key", "ca"];
 
-/// What was read so far: most points of a plan have the same files.
+/// Files read so far. Most points of a plan have the same files.
 #[derive(Debug, Default)]
 pub(crate) struct CertificateCache(Vec<([Option<PathBuf>; 3], Arc<TlsParty>)>);
 
-/// Reads and checks the files that a point's tree names; by workload.
+/// Reads and checks the files that a point's tree names, by workload.
 pub(crate) fn read_certificates(
     tree: &TreeNode,
     outside: &dyn ConfigEnvironment,
@@ -115,7 +115,8 @@ impl CertificateCache {
     }
 }
 
-/// What the files hold, tried out, or which of them is of no use and why. Half of a proof is reported elsewhere.
+/// Loads a table's files and checks that TLS accepts them, or reports the faulty file. A certificate without a key is
+/// reported elsewhere.
 fn load_party(
     [certificate, key, ca]: &CertificateFiles,
     outside: &dyn ConfigEnvironment,
@@ -133,7 +134,7 @@ fn load_party(
     let (mut credentials, mut name) = (None, None);
     if let (Some((certificate, _)), Some((key, _))) = (certificate, key) {
         let chain = pem(certificate).map_err(|why| (0, why))?;
-        // Whether they are certificates at all.
+        // Checks that these are certificates at all.
         TrustRoots::from_pem(&chain).map_err(wrong(0, certificate))?;
         let secret = secret::from_file(key, outside).map_err(|why| (1, why))?;
         let own = TlsCredentials::from_pem(&chain, secret.0.as_bytes()).map_err(wrong(1, key))?;
@@ -150,7 +151,7 @@ fn load_party(
     Ok(TlsParty { credentials, roots: roots.transpose()?, name })
 }
 
-/// Whether a client can be made of them.
+/// Checks that a TLS client can be built from them.
 fn check_usable(credentials: Option<TlsCredentials>, roots: TrustRoots) -> Result<(), TlsError> {
     let options = ClientOptions {
         versions: VersionRange::from(TlsVersion::Tls13),

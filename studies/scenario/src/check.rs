@@ -1,5 +1,4 @@
-//! What no single value shows: names that refer to nothing, hosts that cannot reach each other, values that
-//! contradict each other.
+//! Checks between settings: unknown names, hosts that cannot reach each other, contradictory values.
 
 mod cells;
 mod doubts;
@@ -34,21 +33,21 @@ use usher_crypto::TlsVersion;
 use usher_crypto::tls::TlsCredentials;
 use usher_sim::HostId;
 
-/// Kinds of work whose time passes while a processor does other things.
+/// Kinds of work whose time passes while the processor does other work.
 const OFF_PROCESSOR_WORK: [&str; 1] = [usher_profile::LOOKUP];
-/// The most hosts that a scenario may have, over all groups.
+/// Limit of hosts in a scenario, over all groups.
 const MAX_HOSTS: u64 = 2_000_000;
 
-/// A fault: the path of what is wrong, and why.
+/// The path of a faulty setting, and the message.
 pub(crate) type CheckFinding = (Vec<String>, String);
 
-/// A path from its parts.
+/// Builds a path from its parts.
 macro_rules! keys {
     ($($part:expr),+) => { vec![$($part.to_string()),+] };
 }
 pub(crate) use keys;
 
-/// Everything that is wrong with a scenario.
+/// Returns all faults of a scenario.
 pub(crate) fn check_scenario(scenario: &Scenario) -> Vec<CheckFinding> {
     let mut check =
         ScenarioCheck { scenario, members: Vec::new(), workload: String::new(), findings: Vec::new() };
@@ -66,9 +65,9 @@ pub(crate) fn check_scenario(scenario: &Scenario) -> Vec<CheckFinding> {
 
 struct ScenarioCheck<'a> {
     scenario: &'a Scenario,
-    /// Each host's representative among those that it is linked with, by group; of too many hosts none.
+    /// By host, a representative of the hosts that it is linked with. Empty if there are too many hosts.
     members: Vec<u32>,
-    /// The workload that is looked at; one that stands alone is called nothing.
+    /// The name of the workload under check; empty if it is the only one.
     workload: String,
     findings: Vec<CheckFinding>,
 }
@@ -88,12 +87,12 @@ impl<'s> ScenarioCheck<'s> {
         self.require(!time.get().is_zero(), path, "zero is impossible here");
     }
 
-    /// A setting of the workload that is looked at, as messages call it.
+    /// Formats a setting of the workload under check for messages.
     fn setting_name(&self, key: &str) -> String {
         of_workload(&format!("workload.{key}"), &self.workload)
     }
 
-    /// All addresses of a host with a port, as a configuration writes them.
+    /// The wildcard address of a host with a port, as a configuration writes it.
     fn any_address(&self, port: u16) -> SocketAddr {
         match self.scenario.run.ip {
             IpVersion::V4 => (Ipv4Addr::UNSPECIFIED, port).into(),
@@ -166,7 +165,7 @@ impl<'s> ScenarioCheck<'s> {
         self.check_addresses();
     }
 
-    /// The addresses that hosts are given.
+    /// Checks the addresses of hosts.
     fn check_addresses(&mut self) {
         let scenario = self.scenario;
         let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
@@ -208,7 +207,7 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// The service times that are drawn.
+    /// Checks the random service times.
     fn check_service_times(&mut self) {
         for (name, host) in self.scenario.hosts.iter() {
             for (label, law) in host.cpu.iter().flat_map(|cpu| cpu.service.iter()) {
@@ -230,7 +229,7 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// The first number of a group's hosts, and how many they are.
+    /// Returns the number of a group's first host, and the size of the group.
     fn group_range(&self, name: &str) -> Option<(u32, u32)> {
         let mut first = 0;
         for host in self.scenario.hosts.names() {
@@ -243,7 +242,7 @@ impl<'s> ScenarioCheck<'s> {
         None
     }
 
-    /// Reports an unknown host; true when it is known.
+    /// Reports an unknown host; returns true if it is known.
     fn require_host(&mut self, name: &str, path: Vec<String>) -> bool {
         let known = self.scenario.hosts.get(name).is_some();
         if !known {
@@ -253,7 +252,7 @@ impl<'s> ScenarioCheck<'s> {
         known
     }
 
-    /// Reports what is no host that can have a role; true when it is one.
+    /// Reports a name that is no host, or a host that can have no role; returns true if there is no fault.
     fn require_endpoint(&mut self, name: &str, path: Vec<String>) -> bool {
         let owner = self.scenario.hosts.get(name).and_then(|host| host.interface_of.as_ref());
         if let Some(owner) = owner {
@@ -291,10 +290,10 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// Notes that the members of two groups are linked.
+    /// Records that the members of two groups are linked.
     fn join_groups(&mut self, a: &str, b: &str) {
         let (Some((a, na)), Some((b, nb))) = (self.group_range(a), self.group_range(b)) else { return };
-        // Too many hosts were reported, and are not gone through.
+        // Too many hosts are reported elsewhere, and not joined.
         if self.members.is_empty() {
             return;
         }
@@ -398,7 +397,7 @@ impl<'s> ScenarioCheck<'s> {
         self.check_sctp();
     }
 
-    /// What an application reads or writes at a time.
+    /// Checks the size of an application's single read or write.
     fn check_piece_size(&mut self, size: ByteSize, path: Vec<String>) {
         let bytes = size.bytes();
         self.require((1..=1 << 30).contains(&bytes), path, format!("{bytes} B is not between 1 B and 1 GiB"));
@@ -553,7 +552,7 @@ impl<'s> ScenarioCheck<'s> {
         self.check_eap_service(eap);
     }
 
-    /// When a client of RADIUS, or of a dialogue, sends a request again.
+    /// Checks the retransmission policy of a RADIUS client or a dialogue.
     fn check_retransmission(&mut self, policy: &RadiusRetransmission, path: Vec<String>) {
         let at = |key: &str| path.iter().cloned().chain([key.to_owned()]).collect();
         match policy {
@@ -582,7 +581,7 @@ impl<'s> ScenarioCheck<'s> {
         self.require(both, keys!["workload", "eap_tls"], belong);
     }
 
-    /// Whether the service on the server's host, if it runs one, serves the workload.
+    /// Checks that the service on the server's host, if any, serves the workload.
     fn check_eap_service(&mut self, eap: &EapWorkload) {
         let scenario = self.scenario;
         let server = &eap.server;
@@ -610,7 +609,7 @@ impl<'s> ScenarioCheck<'s> {
         for (key, listened, port) in needed {
             let reached = listened.iter().any(|at| addresses.is_reachable_at(of_server, at.ip()));
             let own = addresses.address_of(of_server);
-            // Of SCTP all addresses are told to the other side, and so are named.
+            // An SCTP listener announces all its addresses to the peer, so they have to be named.
             let such =
                 if key == "diameter_sctp" { SocketAddr::new(own, port) } else { self.any_address(port) };
             let message = format!(
@@ -655,7 +654,7 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// Whether stations and a service can have a handshake of TLS.
+    /// Checks that stations and a service can complete a TLS handshake.
     fn served_by_tls(&mut self, eap: &EapWorkload, loaded: &LoadedConfig) {
         let at = |key: &str| keys!["workload", key];
         let own = &eap.eap_tls;
@@ -713,7 +712,7 @@ impl<'s> ScenarioCheck<'s> {
         let largest = match dialogue.transport {
             TransportProtocol::Udp => 65_507,
             TransportProtocol::Tcp | TransportProtocol::Tls => 1 << 30,
-            // A message must fit into the receiver's buffer.
+            // A message has to fit into the receiver's buffer.
             TransportProtocol::Sctp => self.scenario.transport.sctp.receive_buffer.bytes().min(1 << 30),
         };
         let streams = dialogue.streams.get();
@@ -750,7 +749,7 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// The size of a message of a dialogue, in bytes at most `largest`.
+    /// Checks the message size of a dialogue, at most `largest` bytes.
     fn check_size_law(&mut self, law: &SizeLaw, largest: u64, mut path: Vec<String>) {
         let (least, most) = law.size_bounds();
         let fits = |bytes: u64| (1..=largest).contains(&bytes);
@@ -778,7 +777,7 @@ impl<'s> ScenarioCheck<'s> {
         }
     }
 
-    /// `needed`: something begins by them, and not otherwise.
+    /// Checks the arrivals. `needed` is true if dialogues start by arrivals only.
     fn check_arrivals(&mut self, arrivals: &ArrivalSettings, needed: bool) {
         let at = |key: &str| keys!["workload", "arrivals", key];
         let (start, limit, key) = match arrivals {
@@ -846,7 +845,7 @@ impl<'s> ScenarioCheck<'s> {
     }
 }
 
-/// The names that occur more than once, by the places of their later occurrences.
+/// Returns names that occur more than once, with the index of each later occurrence.
 pub(crate) fn find_repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let mut seen = BTreeMap::new();
     names.enumerate().filter(|&(i, name)| *seen.entry(name).or_insert(i) != i).collect()

@@ -1,4 +1,4 @@
-//! The closed forms that a figure can draw beside its results: their names. What they give is `usher-theory`'s.
+//! The names of the closed forms that a figure can draw beside its results. `usher-theory` computes them.
 
 usher_core::named! {
     "the name of a closed form";

@@ -6,13 +6,13 @@ use std::path::Path;
 use usher_config::tree::{self, PathStep};
 use usher_config::{ConfigEnvironment, DiagnosticCollector, NoEnvironment};
 
-/// What a login costs, as it was measured, for studies that charge a processor with it: path and text.
+/// Processor profiles of studies that come with the program: path and text.
 const PROFILES: &[(&str, &str)] = &[
     ("profiles/eap-tls-2026-11.toml", include_str!("../../founding/profiles/eap-tls-2026-11.toml")),
     ("profiles/ike-gateway-2026-11.toml", include_str!("../../founding/profiles/ike-gateway-2026-11.toml")),
 ];
 
-/// The files that come with the program, for studies that are texts.
+/// The files that come with the program, as an environment.
 pub(crate) struct ShippedFiles;
 
 impl ConfigEnvironment for ShippedFiles {
@@ -33,21 +33,21 @@ impl ConfigEnvironment for ShippedFiles {
 /// A study that comes with the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundingStudy {
-    /// The name that runs it.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Its file's text.
+    /// The text of its file.
     pub text: &'static str,
 }
 
 impl FoundingStudy {
-    /// A digest of its text and of the files that it names, as [`Study::hex_digest`] gives it for one that is run.
+    /// Returns a digest of its text and of the files that it names, equal to [`Study::digest`] of the loaded study.
     pub fn digest(&self) -> String {
         Study::open(self.name)
             .map_or_else(|_| crate::study::hex_digest(self.text.as_bytes()), |study| study.digest())
     }
 
-    /// Whether its text says that it belongs to a group. Nothing else of it is read: whoever names a study asks this of
-    /// all of them.
+    /// True if its text names the group. Reads nothing else of the text, because every lookup of a name calls this for
+    /// all studies.
     fn belongs_to_group(&self, group: &str) -> bool {
         let tree = tree::parse_source(0, &mut DiagnosticCollector::new(self.name, self.text));
         let groups =
@@ -56,7 +56,7 @@ impl FoundingStudy {
     }
 }
 
-/// Declares the studies by their files' names.
+/// Declares the studies by the names of their files.
 macro_rules! founding {
     ($($name:literal),+ $(,)?) => {
         &[$(FoundingStudy { name: $name, text: include_str!(concat!("../../founding/", $name, ".toml")) }),+]
@@ -106,17 +106,17 @@ const ALL: &[FoundingStudy] = founding![
     "pppoe-aaa",
 ];
 
-/// All of them, in the order in which a group runs.
+/// Returns all studies, in the order in which a group runs.
 pub fn founding_studies() -> &'static [FoundingStudy] {
     ALL
 }
 
-/// The one of this name.
+/// Finds a study by its name.
 pub fn find_founding_study(name: &str) -> Option<&'static FoundingStudy> {
     ALL.iter().find(|s| s.name == name)
 }
 
-/// The names of those that belong to a group; none when there is no such group.
+/// Returns the names of a group's studies; empty if there is no such group.
 pub fn group_members(group: &str) -> Vec<&'static str> {
     ALL.iter().filter(|s| s.belongs_to_group(group)).map(|s| s.name).collect()
 }

@@ -1,10 +1,10 @@
-//! What a study needs of the network that it runs on, for those that are not the simulator.
+//! The requirements of a study on a lab, the network of the kernel.
 
 use crate::model::{NasAaaProtocol, Scenario, Workload};
 use std::collections::BTreeSet;
 use usher_core::TransportProtocol;
 
-/// What carries the messages of a scenario's workloads, in the order of their names.
+/// Returns the transports of a scenario's workloads, sorted by name.
 pub fn used_transports(scenario: &Scenario) -> BTreeSet<&'static str> {
     let workloads = scenario.all_workloads().map(|(_, workload)| match workload {
         Workload::Dialogue(dialogue) => transport_name(dialogue.transport),
@@ -30,7 +30,7 @@ const fn transport_name(transport: TransportProtocol) -> &'static str {
     }
 }
 
-/// Why a scenario cannot run on a lab, a sentence for each thing that is in the way.
+/// Returns the obstacles to running a scenario on a lab, a sentence each.
 pub fn lab_obstacles(scenario: &Scenario) -> Vec<String> {
     let mut all = Vec::new();
     let radio = scenario.cells_in_use().map(|(name, _)| ("cells", name, "802.16 cell"));
@@ -71,12 +71,12 @@ pub fn lab_obstacles(scenario: &Scenario) -> Vec<String> {
     all
 }
 
-/// Whether a scenario needs SCTP, which not every kernel has.
+/// True if a scenario needs SCTP, which some kernels lack.
 pub fn needs_sctp(scenario: &Scenario) -> bool {
     used_transports(scenario).contains("sctp")
 }
 
-/// How long one replication takes at most where time is real, in seconds.
+/// Returns the longest duration of a replication in real time, in seconds.
 pub fn real_time(scenario: &Scenario) -> f64 {
     let run = &scenario.run;
     [run.warmup, run.duration, run.drain].iter().map(|time| time.get().as_secs_f64()).sum()

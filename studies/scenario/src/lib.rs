@@ -1,8 +1,7 @@
 //! Study files: from TOML to a checked [`model`], and from there to a [`StudyPlan`], the grid of points to run.
 //!
-//! A study file says which hosts there are, how they are linked, what they say to each other, what is
-//! varied (axes) and what is drawn (figures). Every quantity carries its unit, every key is known, every
-//! fault is reported with its line. The format is described in `docs/study-files.md`.
+//! A study file describes hosts, links, workloads, axes and figures. Every quantity carries its unit. An unknown key is
+//! a fault, and every fault has its line. `docs/study-files.md` describes the format.
 
 mod axis;
 pub mod certificates;

@@ -1,4 +1,4 @@
-//! The metrics that a run yields, by the names that figures and the stopping rule use.
+//! The metrics of a run. Figures and the stopping rule use their names.
 
 use crate::model::{Bss, HostSettings, LinkSettings, Scenario, StudyFile, WimaxCellSettings, Workload};
 use usher_config::units::{Dimension, Quantity};
@@ -6,63 +6,62 @@ use usher_config::{OrderedMap, name_hint};
 use usher_core::Duration;
 use usher_mobility::Step;
 
-/// A metric, or a family of them. There are those of [`METRICS`] and no others: a run can measure nothing that figures, the
-/// check of studies and documentation do not know.
+/// A metric, or a family of metrics. [`METRICS`] lists them all: a run measures nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Metric {
-    /// Its name; a family's is followed by `.` and the name of a link, cell, host or workload.
+    /// Its name. The name of a family's member adds `.` and a link, cell, host or workload.
     pub name: &'static str,
     /// Its unit; empty for a plain number or a share.
     pub unit: &'static str,
-    /// True of a share of a whole, which is never below 0 or above 1.
+    /// True of a share, which is between 0 and 1.
     pub share: bool,
-    /// What it is, as an axis is titled.
+    /// A short description, for the title of an axis.
     pub about: &'static str,
-    /// What it is in full, as its documentation says.
+    /// The full description, for the documentation.
     meaning: &'static str,
-    /// Of what there is one each.
+    /// The things that have one each.
     pub of: MetricScope,
 }
 
-/// Of what there is one metric each.
+/// The things that have one metric each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetricScope {
-    /// Of a run.
+    /// The run.
     Run,
-    /// Of the workload, without a name behind it; of several, of each.
+    /// Each workload. The only workload of a study adds no name.
     Workload,
-    /// Of each link, or group of links; cells and BSSs are among them.
+    /// Each link or group of links, cells and BSSs included.
     Link,
-    /// Of each cell, or group of cells.
+    /// Each cell, or group of cells.
     Cell,
-    /// Of each host, or group of hosts.
+    /// Each host, or group of hosts.
     Host,
 }
 
 impl Metric {
-    /// The name of a family's member.
+    /// Returns the name of a family's member.
     pub fn member_name(self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
 
-    /// Its name for a workload: of one that stands alone, which is called nothing, its own.
+    /// Returns its name for a workload; `workload` is empty if it is the only one.
     pub fn of_workload(self, workload: &str) -> String {
         if workload.is_empty() { self.name.to_owned() } else { self.member_name(workload) }
     }
 
-    /// Whether it is measured only where the study names it: in a figure, a recommendation, the stopping rule or
+    /// True if a run measures it only when the study names it: in a figure, a recommendation, the stopping rule or
     /// `run.metrics`.
     pub fn is_on_request(self) -> bool {
         [DELAY_P999, WITHIN].contains(&self)
     }
 
-    /// The name of [`WITHIN`] for a time, such as `within(5 s)`.
+    /// Returns the name of [`WITHIN`] for a time, such as `within(5 s)`.
     pub fn share_within_name(time: &str) -> String {
         format!("{}({time})", WITHIN.name)
     }
 
-    /// What follows the metric's own name in a name that begins with it: the time of [`WITHIN`] belongs to that.
+    /// Returns the part of a name behind the metric's own. The time of [`WITHIN`] belongs to its own name.
     fn name_suffix(self, name: &str) -> Option<&str> {
         let rest = name.strip_prefix(self.name)?;
         if self != WITHIN {
@@ -72,7 +71,7 @@ impl Metric {
         (normalise_time(time)? == time).then_some(rest)
     }
 
-    /// Its row in the documentation: name, unit, and what it is in full.
+    /// Returns its row in the documentation: name, unit and full description.
     pub fn documentation_row(self) -> String {
         let name = match self.of {
             MetricScope::Run | MetricScope::Workload if self == WITHIN => Self::share_within_name("TIME"),
@@ -84,7 +83,7 @@ impl Metric {
         format!("| `{name}` | {} | {} |", self.unit, self.meaning.trim_end_matches('.'))
     }
 
-    /// How long a step of a handover took; a wait is part of handovers that failed, of which no steps are told.
+    /// Returns the metric of a handover's step. A wait has none, because it is part of failed handovers only.
     pub const fn for_step(step: Step) -> Option<Self> {
         Some(match step {
             Step::Scan => STEP_SCAN,
@@ -102,7 +101,7 @@ impl Metric {
     }
 }
 
-/// Declares the metrics: in full, of what, by which name, in which unit or as a share, and as an axis is titled.
+/// Declares the metrics: full description, scope, name, unit or `share`, and short description.
 macro_rules! metrics {
     (@unit share) => { "" };
     (@unit $unit:literal) => { $unit };
@@ -356,7 +355,7 @@ metrics! {
         "most octets of their state and buffers that one of these hosts held at once";
 }
 
-/// What a study names, of which metrics can be.
+/// The names in a study that a metric's family can have.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricNames<'a> {
     hosts: &'a OrderedMap<HostSettings>,
@@ -364,7 +363,7 @@ pub struct MetricNames<'a> {
     cells: &'a OrderedMap<WimaxCellSettings>,
     bss: &'a OrderedMap<Bss>,
     workloads: &'a OrderedMap<Workload>,
-    /// What hosts hold is followed.
+    /// True if the run tracks the memory of hosts.
     memory: bool,
 }
 
@@ -382,7 +381,7 @@ impl<'a> From<&'a StudyFile> for MetricNames<'a> {
     }
 }
 impl MetricNames<'_> {
-    /// The names of what packets travel on.
+    /// Returns the names of links, cells and BSSs.
     fn of_links(&self) -> impl Iterator<Item = &str> {
         self.links.names().chain(self.cells.names()).chain(self.bss.names())
     }
@@ -402,7 +401,8 @@ impl<'a> From<&'a Scenario> for MetricNames<'a> {
 }
 
 impl Metric {
-    /// As an axis is titled that has this one alone, by its whole name: with its host's in place of "the host".
+    /// Returns the title of an axis that shows this metric alone. `name` is its whole name; the host in it replaces
+    /// "the host".
     #[must_use]
     pub fn axis_title(&self, name: &str) -> String {
         if let Some((_, time)) = parse_share_within(name).filter(|_| *self == WITHIN) {
@@ -416,20 +416,20 @@ impl Metric {
     }
 }
 
-/// A time as names of metrics have it: with one space before its unit.
+/// Normalises a time for a metric's name: one space before the unit.
 fn normalise_time(time: &str) -> Option<String> {
     let quantity = Quantity::parse(time).filter(|q| q.dimension == Dimension::Time && q.number > 0.0)?;
     Some(format!("{} {}", quantity.number, quantity.unit))
 }
 
-/// The time of a name of [`WITHIN`], and how that is written; `None` of other names.
+/// Returns the time in a name of [`WITHIN`], parsed and as text; `None` for other names.
 pub fn parse_share_within(name: &str) -> Option<(Duration, &str)> {
     let (time, _) = name.strip_prefix(WITHIN.name)?.strip_prefix('(')?.split_once(')')?;
     let quantity = Quantity::parse(time).filter(|_| WITHIN.name_suffix(name).is_some())?;
     Some((Duration::from_secs_f64(quantity.in_base_unit()), time))
 }
 
-/// The metric of this name, if there is one with these hosts, links and cells.
+/// Finds a metric by its whole name, among the hosts, links and cells of a study.
 pub fn find_metric<'a>(name: &str, names: impl Into<MetricNames<'a>>) -> Option<&'static Metric> {
     let names = names.into();
     METRICS.iter().find(|m| {
@@ -446,7 +446,7 @@ pub fn find_metric<'a>(name: &str, names: impl Into<MetricNames<'a>>) -> Option<
     })
 }
 
-/// Whether a metric has this name, or a member of a family could, whatever a study's links, cells and hosts are called.
+/// True if a metric has this name, or a family's member in any study could have it.
 pub fn is_declared(name: &str) -> bool {
     METRICS.iter().any(|m| match (m.of, m.name_suffix(name)) {
         (MetricScope::Run | MetricScope::Workload, Some("")) => true,
@@ -455,7 +455,7 @@ pub fn is_declared(name: &str) -> bool {
     })
 }
 
-/// What is wrong with the name of a metric.
+/// Returns the fault of a metric's name, if any.
 pub(crate) fn explain_unknown<'a>(name: &str, names: impl Into<MetricNames<'a>>) -> Option<String> {
     let names = names.into();
     if let Some(metric) = find_metric(name, names) {

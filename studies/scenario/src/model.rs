@@ -1,7 +1,7 @@
-//! What a study file says, typed. Field documentation here becomes the descriptions of the JSON Schema.
+//! The types of a study file. Field documentation here becomes the descriptions of the JSON Schema.
 //!
-//! A choice between kinds is a table with a `kind`, or, where all of a kind's settings have defaults, the
-//! kind's name alone.
+//! A choice between kinds is a table with a `kind`. If all settings of a kind have defaults, the name of the kind alone
+//! is enough.
 
 mod axes;
 mod bss;

@@ -1,20 +1,20 @@
-//! Ports of the servers that are a workload's own, which nobody configures.
+//! Ports of a workload's own servers, which have no configuration.
 
 /// The server of a dialogue: the echo service's (RFC 862).
 pub const DIALOGUE: u16 = 7;
-/// The server that asks by IDENT: that of chat.
+/// The chat server, which sends IDENT queries.
 pub const CHAT: u16 = 6667;
-/// RADIUS authentication (RFC 2865 §3) and accounting (RFC 2866 §3), and inside TLS (RFC 6614 §5).
+/// RADIUS authentication (RFC 2865 §3).
 pub const RADIUS: u16 = 1812;
-/// See [`RADIUS`].
+/// RADIUS accounting (RFC 2866 §3).
 pub const ACCOUNTING: u16 = 1813;
-/// See [`RADIUS`].
+/// RADIUS over TLS (RFC 6614 §5).
 pub const RADSEC: u16 = 2083;
-/// Diameter over TCP and SCTP, and inside TLS (RFC 6733 §11.4).
+/// Diameter over TCP and SCTP (RFC 6733 §11.4).
 pub const DIAMETER: u16 = 3868;
-/// See [`DIAMETER`].
+/// Diameter over TLS (RFC 6733 §11.4).
 pub const DIAMETER_TLS: u16 = 5658;
-/// IKE (RFC 7296 §2), and behind a NAT with ESP (RFC 3948 §2).
+/// IKE (RFC 7296 §2).
 pub const IKE: u16 = 500;
-/// See [`IKE`].
+/// IKE and ESP behind a NAT (RFC 3948 §2).
 pub const IKE_NAT: u16 = 4500;

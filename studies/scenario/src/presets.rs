@@ -1,6 +1,6 @@
-//! `transport.tcp.preset` and `transport.sctp.preset`: lists of settings, each for what a study does not give.
+//! `transport.tcp.preset` and `transport.sctp.preset`: lists of settings that fill the gaps of a study.
 //!
-//! The lists are TOML of the settings' own names; `docs/transports.md` shows them beside each other, with their sources.
+//! The lists are TOML with the settings' own names. `docs/transports.md` compares them and names their sources.
 
 use crate::model::ConfigValue;
 use crate::setting;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use usher_config::DiagnosticCollector;
 use usher_config::tree::{self, PathStep, TableEntry, TreeItem, TreeNode};
 
-/// The presets of one protocol: name and settings.
+/// The presets of a protocol: name and settings.
 type PresetList = &'static [(&'static str, &'static str)];
 
 /// The presets of TCP.
@@ -28,17 +28,17 @@ pub const SCTP: PresetList = &[
 
 /// The setting that TCP and SCTP share.
 const SHARED: &str = "transport.nagle";
-/// The settings that it decides.
+/// The settings that it sets.
 const OF_EACH: [&str; 2] = ["transport.tcp.nagle", "transport.sctp.nagle"];
 
-/// How many presets a protocol has at most.
+/// Maximum number of presets of a protocol.
 const MOST: usize = 4;
 const _: () = assert!(TCP.len() <= MOST && SCTP.len() <= MOST);
 
-/// What a list says, in its order.
+/// The settings of a list, in its order.
 type PresetSettings = Vec<(String, ConfigValue)>;
 
-/// TCP's and SCTP's settings, each list read once: a study asks for them for every value of its axes.
+/// The settings of TCP and SCTP, parsed once: planning needs them for every value of an axis.
 static READ: [[OnceLock<PresetSettings>; MOST]; 2] = [const { [const { OnceLock::new() }; MOST] }; 2];
 
 fn read_preset(text: &str) -> PresetSettings {
@@ -47,12 +47,12 @@ fn read_preset(text: &str) -> PresetSettings {
     settings.filter_map(|setting| Some((setting.key.clone(), setting.node.to_value()?))).collect()
 }
 
-/// Whether a setting takes another one's place.
+/// True if one setting replaces the other.
 pub(crate) fn overrides_setting(setting: &str, other: &str) -> bool {
     setting == SHARED && OF_EACH.contains(&other)
 }
 
-/// Gives TCP and SCTP what `[transport]` says of both. What is no switch is left for the reader to find.
+/// Copies the shared setting of `[transport]` to TCP and SCTP. Leaves an invalid value for the reader to report.
 fn share_nagle(study: &mut TreeNode) {
     let Some(nagle) = study.get("transport").and_then(|transport| transport.get("nagle")) else { return };
     if let TreeItem::Bool(_) = nagle.item {
@@ -65,8 +65,8 @@ fn share_nagle(study: &mut TreeNode) {
     }
 }
 
-/// Gives a study's transports what they share, and the settings of the presets that they name where they have none of
-/// their own. A preset that there is not is left for the reader to find.
+/// Fills in the shared settings and the presets, where a study's transports have no setting of their own. Leaves an
+/// unknown preset for the reader to report.
 pub(crate) fn fill_presets(study: &mut TreeNode) {
     share_nagle(study);
     for ((protocol, presets), read_once) in [("tcp", TCP), ("sctp", SCTP)].into_iter().zip(&READ) {
@@ -96,7 +96,7 @@ mod tests {
 
     const NAGLE: &str = "[transport]\nnagle = false";
 
-    /// The transports of the template with this in place of its `[transport]`.
+    /// Returns the template's transport settings with `text` as its `[transport]`.
     fn template_transport(text: &str) -> TransportSettings {
         let (head, rest) = crate::default_template().split_once(NAGLE).unwrap();
         let (_, tail) = rest.split_once("\n\n").unwrap();
@@ -172,7 +172,7 @@ mod tests {
             let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap_or_else(|f| panic!("{f}"));
             let tcp = &plan.points[0].scenario.transport.tcp;
             assert_eq!(tcp.rto_max.get().to_string(), most, "{preset}");
-            // Two lists have a segment size, and nothing of them is left.
+            // Two lists set a segment size; with the others there is none.
             let size = [("ns-2", 536), ("ns-3", 548)].iter().find(|(name, _)| *name == preset);
             assert_eq!(tcp.mss.map(|s| s.bytes()), size.map(|(_, bytes)| *bytes), "{preset}");
         }

@@ -1,8 +1,8 @@
-//! Processors of hosts that a profile says: `processor = "profile.toml"`.
+//! Processors of hosts by a profile: `processor = "profile.toml"`.
 //!
-//! As with a service's configuration, the file is put into the study's tree, so that the study's digest is of it, faults have its
-//! lines, and axes reach `hosts.server.processor.cores`. A point's tree then has, in its place, the `cpu` that the profile
-//! makes.
+//! The file becomes a part of the study's tree, like the configuration of a service. The study's digest covers it,
+//! faults have its lines, and axes reach `hosts.server.processor.cores`. In a point's tree, the `cpu` made from the
+//! profile replaces it.
 
 use crate::model::CpuSettings;
 use crate::services::source_folder;
@@ -118,7 +118,7 @@ pub(crate) fn take_processors(tree: &mut TreeNode, faults: &mut DiagnosticCollec
             faults.add(place, message);
             continue;
         }
-        // A file that could not be read was reported, and its name stands there still.
+        // An unreadable file is reported already; its name is still in the tree.
         let Some(profile) = entry.node.take_entry(PROFILE) else { continue };
         if matches!(profile.node.item, TreeItem::Text(_)) {
             continue;
@@ -173,7 +173,7 @@ fn cpu_table(
     let (mut service, mut aside) = (OrderedMap::default(), OrderedMap::default());
     let looked_up = file.store.is_some();
     for (label, cost) in file.work.iter() {
-        // Of a look-up that takes no time nothing passes aside.
+        // A lookup without a duration takes no time off the processor.
         let to = if label == LOOKUP && looked_up { &mut aside } else { &mut service };
         to.insert(label.to_owned(), time(cost.total_seconds() * scale.label_factor(label)));
     }

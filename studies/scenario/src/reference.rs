@@ -1,4 +1,4 @@
-//! What others measured, as numbers that a figure can draw.
+//! Measurements of others, as numbers that a figure can draw.
 
 use crate::axis::{axis_unit, format_value, value_in_unit};
 use crate::check::{CheckFinding, keys};
@@ -9,19 +9,19 @@ use usher_config::units::Quantity;
 /// One point of a [`ReferenceSeries`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReferenceValue {
-    /// Its value of the axis, as keys and rows have it.
+    /// The axis value, as in keys and rows.
     pub text: String,
-    /// The same as a number in the axis's unit, where it is one.
+    /// The axis value as a number in the axis's unit, if it is numeric.
     pub x: Option<f64>,
-    /// What was measured, in the metric's unit.
+    /// The measured value, in the metric's unit.
     pub y: f64,
-    /// The ends of its interval, where both are given.
+    /// The bounds of its interval, if both are given.
     pub ends: Option<(f64, f64)>,
-    /// How many replications it rests on; 0 where that is not given.
+    /// The number of replications; 0 if unknown.
     pub n: u32,
 }
 
-/// The points of a figure's reference. The figure is of a study that was checked: what could not be read is left out.
+/// Returns the points of a figure's reference. Omits unreadable points, because the check of the study reports them.
 pub fn reference_values(
     file: &StudyFile,
     figure: &StudyFigure,
@@ -30,7 +30,7 @@ pub fn reference_values(
     reference.points.iter().filter_map(|p| read_reference_point(file, figure, p).ok()).collect()
 }
 
-/// Reads a point, or says which of its keys is wrong, and why.
+/// Reads a point, or returns the faulty key and the fault.
 fn read_reference_point(
     file: &StudyFile,
     figure: &StudyFigure,
@@ -57,8 +57,8 @@ fn read_reference_point(
     Ok(ReferenceValue { text: called, x, y, ends, n: point.n.map_or(0, |n| n.get()) })
 }
 
-/// The least and the most that a recommendation's limit allows, in its metric's unit. The study was checked: what could not be
-/// read does not bind.
+/// Returns the bounds of a recommendation's limit, in the metric's unit. An unreadable bound does not apply, because
+/// the check of the study reports it.
 pub fn limit_range<'a>(
     limit: &MetricLimit,
     names: impl Into<metrics::MetricNames<'a>>,
@@ -68,7 +68,7 @@ pub fn limit_range<'a>(
     (of(&limit.least), of(&limit.most))
 }
 
-/// What is wrong with a recommendation's limit.
+/// Returns the faults of a recommendation's limit.
 pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Vec<CheckFinding> {
     if let Some(message) = metrics::explain_unknown(&limit.metric, file) {
         return vec![(keys!["recommendations", i, "limit", "metric"], message)];
@@ -93,7 +93,7 @@ pub(crate) fn check_limit(file: &StudyFile, i: usize, limit: &MetricLimit) -> Ve
     findings
 }
 
-/// A measured value in its metric's unit; a share may be written as such.
+/// Converts a measured value to the metric's unit; a share may be a percentage.
 fn measured_value(value: &ConfigValue, unit: &str) -> Result<f64, String> {
     match (value, unit) {
         (ConfigValue::Integer(n), "") => Ok(*n as f64),
@@ -109,11 +109,11 @@ fn measured_value(value: &ConfigValue, unit: &str) -> Result<f64, String> {
     }
 }
 
-/// What is wrong with a figure's references.
+/// Returns the faults of a figure's references.
 pub(crate) fn check_references(file: &StudyFile, i: usize, figure: &StudyFigure) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     if figure.along.is_none() && !file.axes.iter().any(|a| a.name == figure.x) {
-        // What is wrong is the axis.
+        // The axis is at fault, and reported elsewhere.
         return findings;
     }
     for (j, reference) in figure.reference.iter().enumerate() {

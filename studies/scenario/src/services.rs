@@ -1,8 +1,8 @@
-//! The services that hosts of a study run, each with the configuration that it has where it is deployed.
+//! The services that a study's hosts run, each with its product configuration.
 //!
-//! `runs = "aaa"` and `config = "aaa.toml"` of a host name the service and the very file that `usher aaa serve` takes; the same
-//! keys may stand in the study itself, as the table `config`. Either way they are part of the study's tree, so that axes and
-//! `--set` vary them (`hosts.server.config.reject_delay`), and faults have the line of the file in which they are.
+//! A host's `runs = "aaa"` and `config = "aaa.toml"` name the service and the file that `usher aaa serve` takes. The
+//! same keys may be in the study, as the table `config`. Both become parts of the study's tree. Axes and `--set` vary
+//! them (`hosts.server.config.reject_delay`), and faults have the line of their file.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use std::path::{Component, Path, PathBuf};
@@ -45,7 +45,7 @@ impl ServiceKind {
     }
 }
 
-/// A service with its configuration, checked.
+/// A service with its checked configuration.
 #[derive(Clone, Debug)]
 pub enum HostService {
     /// The AAA server.
@@ -61,7 +61,7 @@ pub enum HostService {
 }
 
 impl PartialEq for HostService {
-    /// Whether both were made of one table: tables that are alike are read once.
+    /// True if both come from one table; equal tables are read once.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Aaa(one), Self::Aaa(other)) => Arc::ptr_eq(one, other),
@@ -74,23 +74,23 @@ impl PartialEq for HostService {
     }
 }
 
-/// The keys of a host: which services it runs, and their configurations.
+/// The table of hosts, which name their services and configurations.
 const HOSTS: &str = "hosts";
 const RUNS: &str = "runs";
 const CONFIG: &str = "config";
 
-/// What was read of each table so far: most points of a plan have the same ones.
+/// Configurations read so far, by table. Most points of a plan have the same ones.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceCache(Vec<(ServiceKind, PathBuf, ConfigValue, HostService)>);
 
-/// A name that a host's `runs` has.
+/// A service name in a host's `runs`.
 struct ServiceName {
     kind: Option<ServiceKind>,
     text: String,
     span: OptionalPosition,
 }
 
-/// The names that a host's `runs` has. What is no text is the typed reader's to report.
+/// Returns the names in a host's `runs`. Leaves a value that is no text for the typed reader to report.
 fn service_names(host: &TreeNode) -> Vec<ServiceName> {
     let one = |node: &TreeNode| match &node.item {
         TreeItem::Text(text) => Some(ServiceName {
@@ -107,7 +107,8 @@ fn service_names(host: &TreeNode) -> Vec<ServiceName> {
     }
 }
 
-/// The configuration of one of a host's services: the host's, where it runs one only, else the one of this name in it.
+/// Returns the configuration of a host's service: `config` itself on a host with one service, else the entry with the
+/// service's name.
 fn service_config<'a>(
     config: &'a mut TreeNode,
     named: &ServiceName,
@@ -126,14 +127,14 @@ fn host_entries(tree: &mut TreeNode) -> &mut [TableEntry] {
     }
 }
 
-/// The folder of the file in which something stands.
+/// Returns the folder of the file that contains a position.
 pub(crate) fn source_folder(span: &OptionalPosition, faults: &DiagnosticCollector) -> PathBuf {
     let source = span.as_ref().and_then(|span| faults.from_sources().get(span.source));
     let file = source.or(faults.from_sources().first()).map(|source| Path::new(&source.name));
     file.and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
-/// Puts the files that `config` names into their places in a study's tree, with those that they include.
+/// Replaces the file names in `config` with the contents of the files and their includes.
 pub(crate) fn graft_configs(
     tree: &mut TreeNode,
     outside: &dyn ConfigEnvironment,
@@ -158,7 +159,7 @@ pub(crate) fn graft_configs(
     }
 }
 
-/// Takes the services' configurations out of a point's tree, and reads and checks them; by host.
+/// Removes the services' configurations from a point's tree, and reads and checks them, by host.
 pub(crate) fn take_services(
     tree: &mut TreeNode,
     outside: &dyn ConfigEnvironment,
@@ -190,7 +191,7 @@ pub(crate) fn take_services(
                 Some((TreeItem::Table(_), node)) => {
                     of_host.extend(memo.read_service(kind, node, outside, faults))
                 }
-                // A file that could not be read was reported.
+                // An unreadable file is reported already.
                 Some((TreeItem::Text(_), _)) => {}
                 _ => {
                     let key = if alone { CONFIG.to_owned() } else { format!("{CONFIG}.{}", name.text) };
@@ -225,7 +226,7 @@ impl ServiceCache {
         let service = match kind {
             ServiceKind::Aaa => {
                 let loaded = usher_aaa_config::read_tree(node.clone(), &base, outside, faults)?;
-                // Whether its certificates are of use is found here and not by a run.
+                // Checks the certificates at planning, before any run.
                 if let Err(why) = usher_aaa_config::tls::load_tls(
                     &loaded,
                     &WallClock::from_time(WallTime::from_unix_secs(0)),
@@ -264,7 +265,7 @@ impl ServiceCache {
     }
 }
 
-/// A server within the access server's own program is none of the hosts between which a study counts packets.
+/// Rejects an embedded AAA server. It is not a host, so a study cannot count packets between it and the access server.
 fn without_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollector) -> Option<()> {
     if within {
         let at = node.get("aaa").and_then(|aaa| aaa.get("server")).unwrap_or(node).span.clone();
@@ -275,13 +276,13 @@ fn without_server(node: &TreeNode, within: bool, faults: &mut DiagnosticCollecto
     Some(())
 }
 
-/// In a schema: the name of a service, or several.
+/// Schema of `runs`: the name of a service, or several.
 pub(crate) fn runs_schema(_: &mut SchemaGenerator) -> Schema {
     let one = usher_config::named::schema_of::<ServiceKind>(|_| true);
     json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
 }
 
-/// In a schema: a file, or what it holds, for which each service has a schema of its own.
+/// Schema of `config`: a file, or a table by the schema of each service.
 pub(crate) fn config_schema(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }] })
 }

@@ -1,16 +1,16 @@
-//! Settings of a study by their paths: where axes, modes and `--set` put their values.
+//! Settings of a study by path, for axes, modes and `--set`.
 
 use usher_config::tree::{PathStep, TableEntry, TreeItem, TreeNode};
 use usher_config::{OptionalPosition, name_hint};
 
-/// The tables that axes may reach into.
+/// The tables whose settings axes may vary.
 const SETTABLE: [&str; 9] =
     ["run", "hosts", "links", "cells", "bss", "transport", "workload", "workloads", "background"];
 
-/// Puts a node at a path, making tables on the way; `path_span` is where the path is written.
+/// Sets the node at a path and creates missing tables. `path_span` is the position of the path.
 ///
 /// # Errors
-/// Why there can be no such setting.
+/// A message if there can be no such setting.
 pub(crate) fn put_setting(
     study: &mut TreeNode,
     path: &str,
@@ -81,7 +81,7 @@ pub(crate) fn put_setting(
     Ok(())
 }
 
-/// True when nothing that is named elsewhere in the file hangs on what is at a path.
+/// True if no other part of the file refers to the node at a path.
 pub(crate) fn is_self_contained(path: &[PathStep]) -> bool {
     match path.first() {
         Some(PathStep::Key(key)) => match key.as_str() {
@@ -94,12 +94,12 @@ pub(crate) fn is_self_contained(path: &[PathStep]) -> bool {
     }
 }
 
-/// Whether a path is that of a setting, or of a table that has it.
+/// True if a path is that of the setting, or of a table that contains it.
 pub(crate) fn covers_setting(path: &str, setting: &str) -> bool {
     setting.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Splits `a."b.c".d` into its keys; `None` when it is malformed.
+/// Splits `a."b.c".d` into its keys; returns `None` if it is malformed.
 fn split_path(path: &str) -> Option<Vec<String>> {
     let mut keys = Vec::new();
     let mut rest = path.trim();

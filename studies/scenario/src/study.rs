@@ -1,4 +1,4 @@
-//! A study file, loaded and checked, and how its plan is made.
+//! Loads and checks a study file, and builds its plan.
 
 mod resolved;
 
@@ -29,14 +29,14 @@ use usher_config::{
 };
 use usher_core::Seed;
 
-/// The most points that a plan may have.
+/// Limit of points in a plan.
 pub const MAX_POINTS: usize = 100_000;
 
-/// A study file that could be read and whose every axis value fits.
+/// A study file that was read, with axis values that fit their settings.
 #[derive(Clone, Debug)]
 pub struct Study {
     name: String,
-    /// The study's file, and those that it includes.
+    /// The study's file and its includes.
     sources: Vec<Arc<SourceFile>>,
     warnings: Vec<ConfigDiagnostic>,
     file: StudyFile,
@@ -44,18 +44,18 @@ pub struct Study {
     from: StudyOrigin,
 }
 
-/// What study files are.
+/// The format of study files.
 pub const FORMAT: ConfigFormat = ConfigFormat { description: "a study", version: 1, retired: &[] };
 
-/// The JSON Schema of study files, as `docs/study.schema.json` holds it: indented, with a final newline.
+/// Returns the JSON Schema of study files, as in `docs/study.schema.json`: indented, with a final newline.
 pub fn json_schema() -> String {
     usher_config::json_schema::<StudyFile>(&FORMAT)
 }
 
-/// Where files come from that a study includes, or names as a service's configuration.
+/// The source of included files and service configurations.
 #[derive(Clone, Copy, Debug)]
 enum StudyOrigin {
-    /// The program itself: the study is a text, and has what comes with the program.
+    /// The program: the study is a text, and only files that come with the program exist.
     Shipped,
     /// The disk.
     Disk,
@@ -70,22 +70,22 @@ impl StudyOrigin {
     }
 }
 
-/// Why a study could not be loaded.
+/// An error that prevents loading a study.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file could not be read.
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// No founding study has this name, and there is no such file.
+    /// The name is neither a founding study nor a file.
     UnknownName {
-        /// What was asked for.
+        /// The name, as given.
         name: String,
     },
-    /// What it says is wrong.
+    /// The file has faults.
     Faults(ConfigErrors),
 }
 
@@ -117,20 +117,20 @@ impl From<ConfigErrors> for LoadError {
     }
 }
 
-/// What was read of other files so far.
+/// Other files read so far.
 #[derive(Debug, Default)]
 struct ReadCache {
     services: services::ServiceCache,
     certificates: certificates::CertificateCache,
 }
 
-/// The values of one axis in a plan: the text, and what it puts where.
+/// One axis value in a plan: its text and the settings that it changes.
 struct AxisChoice {
     setting: AxisSetting,
     changes: Vec<SettingChange>,
 }
 
-/// A value for a setting.
+/// A new value for a setting.
 #[derive(Clone)]
 struct SettingChange {
     path: String,
@@ -139,19 +139,19 @@ struct SettingChange {
 }
 
 impl Study {
-    /// Reads a study from its text. `name` is what rows and reports call it, `origin` what faults call the
-    /// file.
+    /// Reads a study from its text. `name` is its name in rows and reports, `origin` the name of the file in messages.
     ///
     /// # Errors
-    /// Everything that is wrong with the text.
+    /// All faults of the text.
     pub fn parse(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::parse_with(name, origin, text, StudyOrigin::Shipped)
     }
 
-    /// The same of a text that is no file of its own, as one that another process sent: files that it names are of the disk.
+    /// Like `parse`, for a text without a file of its own, such as one from another process. The files that it names
+    /// are on the disk.
     ///
     /// # Errors
-    /// Everything that is wrong with the text.
+    /// All faults of the text.
     pub fn parse_with_origin(name: &str, origin: &str, text: &str) -> Result<Self, ConfigErrors> {
         Self::parse_with(name, origin, text, StudyOrigin::Disk)
     }
@@ -159,7 +159,7 @@ impl Study {
     fn parse_with(name: &str, origin: &str, text: &str, from: StudyOrigin) -> Result<Self, ConfigErrors> {
         let mut faults = DiagnosticCollector::new(origin, text);
         let study = Self::read_study(name, from, &mut faults);
-        // What is wrong at some point alone is said together with the rest, unless that stands in the same place.
+        // Faults of single points are reported with the rest, unless another fault has the same place.
         let of_points =
             study.as_ref().filter(|_| !faults.is_empty()).and_then(|study| study.check_plans().err());
         let sources = faults.from_sources().to_vec();
@@ -179,7 +179,7 @@ impl Study {
         let mut tree = usher_config::read_document(&FORMAT, from.outside_files(), faults)?;
         services::graft_configs(&mut tree, from.outside_files(), faults);
         processors::graft_profiles(&mut tree, from.outside_files(), faults);
-        // The study keeps what is written: an axis may choose another preset.
+        // The study keeps the text as written, because an axis may choose another preset.
         let mut whole = tree.clone();
         let (file, named) = read_typed(&mut whole, from, &mut ReadCache::default(), faults)?;
         let scenario = Scenario::new(file.clone(), named);
@@ -192,7 +192,7 @@ impl Study {
         Some(study)
     }
 
-    /// Puts each value of each axis into the file alone, to see whether it fits its setting.
+    /// Sets each value of each axis alone in the file, to check that it fits its setting.
     fn check_each(&self, faults: &mut DiagnosticCollector) {
         let mut memo = ReadCache::default();
         for mode in StudyMode::ALL {
@@ -208,8 +208,8 @@ impl Study {
         }
     }
 
-    /// Looks for settings that do nothing: as a mode and `--set`s leave the file, and with each value of each axis and each
-    /// choice put into that alone; `varied` are the paths of settings that are not the same always.
+    /// Reports settings without effect. Checks the file after the mode and `--set`, and again with each value of each
+    /// axis and choice alone. `varied` are the paths of settings that change.
     fn check_idle<'a>(
         &self,
         base: &TreeNode,
@@ -223,7 +223,7 @@ impl Study {
             let (mut tree, mut alone) =
                 (base.clone(), TreeNode::from_value(&ConfigValue::Table(OrderedMap::default()), &None));
             for put in &choice.changes {
-                // What has no place is reported where points are made.
+                // A setting without a place is reported when the points are built.
                 let _ = setting::put_setting(&mut tree, &put.path, put.node.clone(), &put.path_span);
                 let _ = setting::put_setting(&mut alone, &put.path, put.node.clone(), &put.path_span);
             }
@@ -237,7 +237,7 @@ impl Study {
         }
     }
 
-    /// The paths of all settings that a mode, an axis or a choice varies.
+    /// Returns the paths of all settings that a mode, an axis or a choice varies.
     fn varied_paths(&self) -> Vec<String> {
         let modes = StudyMode::ALL.into_iter().flat_map(|mode| self.mode_puts(mode));
         let axes = self.file.axes.iter().enumerate();
@@ -254,7 +254,7 @@ impl Study {
     /// Reads a study file.
     ///
     /// # Errors
-    /// When it cannot be read or something in it is wrong.
+    /// The file cannot be read or has faults.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LoadError::Unreadable { path: path.to_owned(), source })?;
@@ -262,10 +262,10 @@ impl Study {
         Ok(Self::parse_with(&name, &path.display().to_string(), &text, StudyOrigin::Disk)?)
     }
 
-    /// Finds a study by a founding study's name, or else as a file.
+    /// Opens a founding study by its name, or else a file.
     ///
     /// # Errors
-    /// When there is neither, or it is wrong.
+    /// There is neither, or it has faults.
     pub fn open(name: &str) -> Result<Self, LoadError> {
         match founding::find_founding_study(name) {
             Some(study) => Ok(Self::parse(study.name, &format!("{}.toml", study.name), study.text)?),
@@ -274,35 +274,35 @@ impl Study {
         }
     }
 
-    /// What rows and reports call it.
+    /// The study's name in rows and reports.
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The file's text, without what it includes.
+    /// The text of the file, without its includes.
     pub fn file_text(&self) -> &str {
         self.sources.first().map_or("", |source| &source.text)
     }
-    /// A digest of the file's text, with what it includes, in hexadecimal: equal where the texts are.
+    /// Returns a digest of the file's text and its includes, in hexadecimal.
     pub fn digest(&self) -> String {
         hex_digest(self.whole_text().as_bytes())
     }
-    /// The text with those of the files that it includes, in the order in which they are read.
+    /// Returns the text of the file and of its includes, in reading order.
     fn whole_text(&self) -> String {
         self.sources.iter().map(|source| source.text.as_str()).collect()
     }
-    /// What is right and should be written otherwise.
+    /// Warnings about valid settings that should be written otherwise.
     pub fn warnings(&self) -> &[ConfigDiagnostic] {
         &self.warnings
     }
-    /// What the file says, before modes and axes.
+    /// The typed file, before modes and axes.
     pub fn file(&self) -> &StudyFile {
         &self.file
     }
 
-    /// Makes the plans of all modes, to see whether every point of each is right.
+    /// Builds the plans of all modes, to check every point of each.
     ///
     /// # Errors
-    /// Everything that is wrong with any point.
+    /// All faults of any point.
     pub fn check_plans(&self) -> Result<(), ConfigErrors> {
         let mut faults = DiagnosticCollector::of(self.sources.clone());
         for mode in StudyMode::ALL {
@@ -311,10 +311,10 @@ impl Study {
         faults.finish(Some(()))
     }
 
-    /// Makes the plan: every combination of the axes' values.
+    /// Builds the plan: all combinations of the axes' values.
     ///
     /// # Errors
-    /// Everything that is wrong with the overrides or with any point.
+    /// All faults of the overrides or of any point.
     pub fn build_plan(&self, mode: StudyMode, overrides: &PlanOverrides) -> Result<StudyPlan, ConfigErrors> {
         let mut faults = DiagnosticCollector::of(self.sources.clone());
         let plan = self.make_plan(mode, overrides, &mut faults);
@@ -336,7 +336,7 @@ impl Study {
             .map(|i| self.axis_choices(i, mode, values_of(overrides, &axes[i]), faults))
             .collect();
         for (name, _) in &overrides.set {
-            // Of a path that an axis names the base has told already.
+            // `base_tree` reports this for an axis with a path.
             let cases = axes.iter().zip(&choices).filter(|(axis, _)| axis.set.0.is_empty());
             let mut cases = cases.flat_map(|(_, choices)| choices);
             let set = |choice: &&AxisChoice| {
@@ -355,7 +355,7 @@ impl Study {
         }
         let variants = self.choice_variants(mode);
         let mut memo = ReadCache::default();
-        // What an override makes idle is the file's for other runs.
+        // A setting that an override disables has an effect in other runs of the file.
         let varied =
             self.varied_paths().into_iter().chain(overrides.set.iter().map(|(name, _)| name.clone()));
         let varied: Vec<String> = varied.collect();
@@ -373,7 +373,7 @@ impl Study {
         let hash = self.plan_hash((mode, overrides), &base, &choices, &variants);
         let mut points = Vec::with_capacity(count);
         for index in 0..count {
-            // Each fault of a value shows at its first point already; a hopeless plan stops early.
+            // A faulty value is reported at its first point already; planning stops early after many faults.
             if faults.len() >= 100 {
                 break;
             }
@@ -474,7 +474,7 @@ impl Study {
         Some(PlanPoint { index, key: point_key(&settings), settings, scenario, seed })
     }
 
-    /// The tree with what the mode and plain `--set`s change.
+    /// Returns the tree with the changes of the mode and of plain `--set` arguments.
     fn base_tree(
         &self,
         mode: StudyMode,
@@ -513,7 +513,7 @@ impl Study {
         put_all(&mut tree, &puts, faults).then_some(tree)
     }
 
-    /// What `[quick]`, or the table of another mode, changes.
+    /// Returns the changes of `[quick]`, or of the table of another mode.
     fn mode_puts(&self, mode: StudyMode) -> Vec<SettingChange> {
         let mut puts = Vec::new();
         let at = |keys: &[&str]| {
@@ -534,7 +534,7 @@ impl Study {
         puts
     }
 
-    /// The values that an axis takes.
+    /// Returns the values of an axis.
     fn axis_choices(
         &self,
         index: usize,
@@ -551,7 +551,7 @@ impl Study {
             StudyMode::Sensitivity => axis.sensitivity.as_ref(),
             StudyMode::Lab => axis.lab.as_ref(),
         };
-        // Where each value stands in the file, if it does.
+        // The position of each value in the file, if it is there.
         let place = |list: &str, i: usize| {
             let keys = check::keys!["axes", index, list, i];
             self.tree.position_of(&self.tree.resolve_keys(&keys))
@@ -572,7 +572,7 @@ impl Study {
         for (value, span) in values {
             let text = axis::format_value(&value);
             if choices.iter().any(|c| c.setting.text == text) {
-                // Of the file's own values the check of its axes tells.
+                // The check of axes reports the file's own values.
                 if given.is_some() {
                     faults.add(span, format!("--set {}: \"{text}\" is there twice", axis.name));
                 }
@@ -598,8 +598,8 @@ impl Study {
         choices
     }
 
-    /// The default of all choices and every other value of each, for [`StudyMode::Sensitivity`]; for other modes the
-    /// default alone.
+    /// For [`StudyMode::Sensitivity`]: returns the default of all choices, and every other value of each choice. For
+    /// other modes: the default only.
     fn choice_variants(&self, mode: StudyMode) -> Vec<AxisChoice> {
         let setting = |text| AxisSetting { axis: VARIANT.to_owned(), text, number: None };
         let mut variants = vec![AxisChoice { setting: setting(DEFAULT.to_owned()), changes: Vec::new() }];
@@ -629,15 +629,15 @@ impl Study {
         self.table_settings(check::keys!["axes", axis, "cases", case])
     }
 
-    /// The settings that a table of paths and values gives.
+    /// Returns the settings in a table of paths and values.
     fn table_settings(&self, keys: Vec<String>) -> Vec<SettingChange> {
         let node = self.tree.resolve_keys(&keys).iter().try_fold(&self.tree, |node, step| node.child(step));
         let entries = node.map(TreeNode::entries).unwrap_or_default();
         entries.iter().map(|e| setting_change(e.key.clone(), &e.node, Some(&e.key_span))).collect()
     }
 
-    /// Of everything that decides this plan's rows, and of nothing else: comments, what is shown of the rows, what is captured, what
-    /// other modes do, and where in the file the same is said may change.
+    /// Returns a digest of everything that decides this plan's rows. It omits comments, presentation, captures, other
+    /// modes and positions in the file.
     fn plan_hash(
         &self,
         (mode, overrides): (StudyMode, &PlanOverrides),
@@ -647,7 +647,7 @@ impl Study {
     ) -> String {
         const SHOWN: [&str; 7] =
             ["title", "question", "description", "groups", "figures", "recommendations", "capture"];
-        // These are in what they come to: the base, the choices of each axis, the variants.
+        // These count by their effects: the base, the choices of each axis and the variants.
         const APPLIED: [&str; 6] = ["quick", "full", "sensitivity", "lab", "axes", "choices"];
         let mut hasher = Sha256::new();
         let mut part = |bytes: &[u8]| {
@@ -663,7 +663,7 @@ impl Study {
         part(format!("{:?}", self.file.requested_metrics()).as_bytes());
         part(mode.name().as_bytes());
         let of_axes = self.file.axes.iter().zip(choices).map(|(axis, choices)| {
-            // A value without a unit, for one that has to be compared, is of the axis's.
+            // A value without a unit has the unit of the axis.
             let relax = axis.relax.as_ref().map(|relax| {
                 let numbers: Vec<_> = choices.iter().map(|choice| choice.setting.number).collect();
                 (relax, axis::value_in_unit(&relax.from, axis::axis_unit(axis).as_deref()), numbers)
@@ -684,8 +684,8 @@ impl Study {
     }
 }
 
-/// A tree as what it says: its presets are filled in, the services' configurations are taken out of it, and the files that it
-/// names are read.
+/// Reads a typed study. Fills in presets and processors, removes the services' configurations, and reads the files that
+/// the tree names.
 fn read_typed(
     tree: &mut TreeNode,
     from: StudyOrigin,
@@ -701,7 +701,7 @@ fn read_typed(
     Some((read.value.filter(|_| read.is_complete)?, (services, certificates)))
 }
 
-/// A digest of these bytes, in hexadecimal.
+/// Returns a digest in hexadecimal.
 pub(crate) fn hex_digest(bytes: &[u8]) -> String {
     to_hex(&Sha256::digest(bytes))
 }
@@ -718,7 +718,7 @@ fn setting_change(path: String, node: &TreeNode, path_span: Option<&OptionalPosi
     SettingChange { path, node: node.clone(), path_span }
 }
 
-/// Puts values into a tree; false when one has no place, which is reported.
+/// Sets values in a tree. Reports a value without a place and returns false.
 fn put_all(tree: &mut TreeNode, puts: &[SettingChange], faults: &mut DiagnosticCollector) -> bool {
     let mut all = true;
     for put in puts {
@@ -730,7 +730,7 @@ fn put_all(tree: &mut TreeNode, puts: &[SettingChange], faults: &mut DiagnosticC
     all
 }
 
-/// Reports a finding at its place in the tree, unless it may come from what was left out there.
+/// Reports a finding at its place, unless a faulty part left out there may be the cause.
 fn report_finding(tree: &TreeNode, path: Vec<String>, message: String, faults: &mut DiagnosticCollector) {
     let steps = tree.resolve_keys(&path);
     if tree.is_damaged(&steps) {
@@ -739,17 +739,17 @@ fn report_finding(tree: &TreeNode, path: Vec<String>, message: String, faults: &
     faults.add(tree.position_of(&steps), format!("{}: {message}", tree::format_path(&steps)));
 }
 
-/// The last values that the overrides give an axis.
+/// Returns the last values that the overrides give an axis.
 fn values_of<'a>(overrides: &'a PlanOverrides, axis: &StudyAxis) -> Option<&'a str> {
     overrides.set.iter().rev().find(|(name, _)| *name == axis.name).map(|(_, values)| values.as_str())
 }
 
-/// A value as `--set` gives it: TOML's numbers, switches, arrays and tables; anything else is text.
+/// Parses a value of `--set`: numbers, switches, arrays and tables as in TOML, any other text as text.
 fn parse_bare_value(text: &str) -> ConfigValue {
     tree::parse_value(text).unwrap_or_else(|| ConfigValue::Text(text.trim().to_owned()))
 }
 
-/// The values of `--set axis=…`, cut at commas, except within a value of the file that has one.
+/// Splits the values of `--set axis=…` at commas, except within a value of the file that contains one.
 fn split_values(axis: &StudyAxis, given: &str, unit: Option<&str>) -> Vec<ConfigValue> {
     let written: Vec<ConfigValue> = match axis.cases.is_empty() {
         true => [
@@ -782,7 +782,7 @@ fn split_values(axis: &StudyAxis, given: &str, unit: Option<&str>) -> Vec<Config
     values
 }
 
-/// Gives a plain number the axis's unit, where its values have one.
+/// Adds the axis's unit to a plain number, if the axis's values have one.
 fn with_unit(value: ConfigValue, unit: Option<&str>) -> ConfigValue {
     match (&value, unit) {
         (ConfigValue::Integer(_) | ConfigValue::Float(_), Some(unit)) => {

@@ -9,17 +9,17 @@ pub struct StudyTemplate {
     pub text: &'static str,
 }
 
-/// Declares the templates by their files' names.
+/// Declares the templates by the names of their files.
 macro_rules! templates {
     ($($kind:literal),+ $(,)?) => {
         &[$(StudyTemplate { kind: $kind, text: include_str!(concat!("../templates/", $kind, ".toml")) }),+]
     };
 }
 
-/// All of them.
+/// All templates.
 pub const TEMPLATES: &[StudyTemplate] = templates!["dialogue", "eap", "mih", "handover"];
 
-/// That of the plain dialogue.
+/// Returns the template of the plain dialogue.
 pub fn default_template() -> &'static str {
     TEMPLATES[0].text
 }

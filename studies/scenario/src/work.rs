@@ -1,4 +1,4 @@
-//! The kinds of work that a processor can be charged for: those of all machines that a simulated host runs.
+//! The kinds of work for which a processor can be charged: those of all machines that a simulated host runs.
 
 use usher_core::WorkLabel;
 
@@ -17,7 +17,7 @@ usher_core::work_labels! {
     PPPOE_LOG = "pppoe.log" per "line";
 }
 
-/// All kinds of work, in the order of the crates that declare them.
+/// Returns all kinds of work, in the order of the crates that declare them.
 pub fn all_labels() -> impl Iterator<Item = WorkLabel> {
     let declared = [
         usher_radius::work::WORK,
@@ -36,12 +36,12 @@ pub fn all_labels() -> impl Iterator<Item = WorkLabel> {
     declared.into_iter().flatten().copied()
 }
 
-/// The kind of work of this name.
+/// Finds a kind of work by its name.
 pub fn find_label(name: &str) -> Option<WorkLabel> {
     all_labels().find(|label| label.name() == name)
 }
 
-/// In a schema: a table has a value for each kind of work, and no other.
+/// Schema of a table with a value for each kind of work, and no other keys.
 pub(crate) fn schema(schema: &mut schemars::Schema) {
     let Some(value) = schema.insert("additionalProperties".into(), false.into()) else { return };
     let properties = all_labels().map(|label| {

@@ -1,14 +1,17 @@
-//! Head-of-line delay in closed form: what in-order delivery adds to a message's own repair, over one stream or
-//! connection and over several. `docs/head-of-line.md` derives it.
+//! Head-of-line delay in closed form: the delay that in-order delivery adds to a message's own repair, over one or
+//! several streams or connections. `docs/head-of-line.md` derives it.
 
-/// The model: messages come by a Poisson process and are dealt to the streams by chance; each is lost with the
-/// same chance, and so is each repair; a repair comes a fixed time after what it repairs; a stream delivers in
-/// order, and streams do not wait for each other.
+/// A model of streams with in-order delivery.
+///
+/// - Messages arrive by a Poisson process and go to random streams.
+/// - Each message and each repair is lost with the same probability.
+/// - A repair follows a loss after a fixed time.
+/// - Streams do not wait for each other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HolModel {
-    /// Messages a second over all streams.
+    /// Messages per second over all streams.
     pub rate: f64,
-    /// Chance that a message or a repair is lost, below 1.
+    /// Probability that a message or a repair is lost, below 1.
     pub loss: f64,
     /// Seconds from a loss to its repair.
     pub repair: f64,
@@ -17,13 +20,12 @@ pub struct HolModel {
 }
 
 impl HolModel {
-    /// Messages of one stream in one repair time, on average.
+    /// Returns the mean number of messages of one stream in one repair time.
     fn stream_load(&self) -> f64 {
         self.rate * self.repair / f64::from(self.streams)
     }
 
-    /// The chance that a message and those before it in its stream are there so many seconds after it would be
-    /// without loss.
+    /// Returns the probability that a message is delivered at most `delay` seconds later than without loss.
     pub fn delay_distribution(&self, delay: f64) -> f64 {
         if delay < 0.0 {
             return 0.0;
@@ -31,17 +33,17 @@ impl HolModel {
         let Self { loss: p, repair, .. } = *self;
         let whole = libm::floor(delay / repair);
         let part = delay / repair - whole;
-        // The message itself is repaired by then; and none of those before it, whose repairs end later, is missing.
+        // The message itself is repaired by then, and so is every earlier message of its stream.
         let own = 1.0 - libm::pow(p, whole + 1.0);
         let missing = libm::pow(p, whole + 1.0) * (1.0 - part) + libm::pow(p, whole + 2.0) / (1.0 - p);
         own * libm::exp(-self.stream_load() * missing)
     }
 
-    /// The mean delay that losses add, in seconds.
+    /// Returns the mean delay that losses add, in seconds.
     pub fn mean_delay(&self) -> f64 {
         let Self { loss: p, repair, .. } = *self;
         let (mut sum, mut lost) = (0.0, p);
-        // The integral of one less the distribution, one repair time after another; `lost` is p to the m + 1.
+        // Integrates 1 minus the distribution, one repair time after another; `lost` is p^(m + 1).
         while lost > 1e-18 {
             let x = self.stream_load() * lost;
             let within = if x > 0.0 { -libm::expm1(-x) / x } else { 1.0 };
@@ -51,7 +53,7 @@ impl HolModel {
         sum * repair
     }
 
-    /// The mean delay of a message's own repairs, in seconds: what is left with as many streams as messages.
+    /// Returns the mean delay of a message's own repairs, in seconds: the limit of `mean_delay` for many streams.
     pub fn unordered_delay(&self) -> f64 {
         self.repair * self.loss / (1.0 - self.loss)
     }
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn few_losses_block_what_comes_while_they_last() {
-        // To the first order in p: its own repair, and for each of the load's messages before it half a repair.
+        // To first order in p: the message's own repair, and half a repair for each earlier message of the load.
         let few = HolModel { loss: 1e-6, ..MODEL };
         let first = 1e-6 * 0.5 * (1.0 + 2.0 / 2.0);
         assert!((few.mean_delay() / first - 1.0).abs() < 1e-4, "{}", few.mean_delay() / first);

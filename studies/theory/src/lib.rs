@@ -1,5 +1,7 @@
-//! Closed forms: head-of-line delay ([`hol`]), messages of IEEE 802.21 ([`mih`]), waiting at servers ([`queues`]), and what they and others give for a
-//! scenario ([`closed_form_value`]). Reports draw them beside what was simulated, and `usher verify` holds the two together.
+//! Closed forms for head-of-line delay ([`hol`]), IEEE 802.21 messages ([`mih`]) and waiting at servers ([`queues`]).
+//!
+//! [`closed_form_value`] computes the closed form of a figure for a scenario. Reports draw it beside the simulated
+//! values, and `usher verify` compares both.
 
 pub mod hol;
 pub mod mih;

@@ -1,5 +1,6 @@
-//! MIH messages in closed form: over UDP with and without the MIH acknowledgement ([`MihTransaction`]), and over TCP with
-//! a doubling timeout that has a largest value ([`LoneSegment`], [`MessageStream`]). `docs/mih.md` derives both.
+//! MIH messages in closed form: over UDP with and without MIH acknowledgement ([`MihTransaction`]), and over TCP with a
+//! retransmission timeout that doubles up to a maximum ([`LoneSegment`], [`MessageStream`]). `docs/mih.md` derives
+//! both.
 
 mod tcp;
 mod udp;

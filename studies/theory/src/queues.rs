@@ -1,30 +1,30 @@
-//! Waiting at a server of several cores in closed form: Erlang's formulas for M/M/c, and the approximation of Allen and Cunneen
-//! for service that is not exponential.
+//! Waiting at a server with several cores in closed form: Erlang's formulas for M/M/c, and the approximation of Allen
+//! and Cunneen for other arrivals and service times.
 
-/// Customers come by a Poisson process, or one that varies otherwise, to `cores` servers with one queue.
+/// A queue in front of `cores` servers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServerQueue {
-    /// Customers a second.
+    /// Customers per second.
     pub rate: f64,
-    /// Mean service time, seconds.
+    /// Mean service time, in seconds.
     pub service: f64,
-    /// Squared coefficient of variation of service times: 0 for constant, 1 for exponential ones.
+    /// Squared coefficient of variation of service times: 0 for constant, 1 for exponential.
     pub service_variation: f64,
-    /// Squared coefficient of variation of the gaps between customers: 1 for a Poisson process.
+    /// Squared coefficient of variation of interarrival times: 1 for a Poisson process.
     pub arrival_variation: f64,
     /// Servers, at least 1.
     pub cores: u32,
 }
 
-/// Erlang's first formula: the chance that all of `cores` are busy where customers who find them so leave, at an offered load of
-/// `erlangs` (rate times service time).
+/// Erlang B: returns the probability that all `cores` are busy if a customer that finds no free core leaves. `erlangs`
+/// is the offered load, rate times service time.
 #[must_use]
 pub fn erlang_b(cores: u32, erlangs: f64) -> f64 {
     (1..=cores).fold(1.0, |b, n| erlangs * b / (f64::from(n) + erlangs * b))
 }
 
-/// Erlang's second formula: the chance that a customer waits where those who find all of `cores` busy do, at an offered load of
-/// `erlangs` below `cores`; 1 from there on.
+/// Erlang C: returns the probability that a customer waits, at an offered load of `erlangs`. It is 1 from a load of
+/// `cores` on.
 #[must_use]
 pub fn erlang_c(cores: u32, erlangs: f64) -> f64 {
     let free = 1.0 - erlangs / f64::from(cores);
@@ -36,26 +36,26 @@ pub fn erlang_c(cores: u32, erlangs: f64) -> f64 {
 }
 
 impl ServerQueue {
-    /// M/M/c.
+    /// Returns an M/M/c queue.
     #[must_use]
     pub const fn mmc(rate: f64, service: f64, cores: u32) -> Self {
         Self { rate, service, service_variation: 1.0, arrival_variation: 1.0, cores }
     }
 
-    /// The share of the time that a core is busy.
+    /// Returns the utilization of a core.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         self.rate * self.service / f64::from(self.cores)
     }
 
-    /// The chance that a customer waits, taken to be M/M/c's: exact for exponential service, and for one core with any.
+    /// Returns the probability that a customer waits, by M/M/c. Exact for exponential service and for a single core.
     #[must_use]
     pub fn wait_probability(&self) -> f64 {
         erlang_c(self.cores, self.rate * self.service)
     }
 
-    /// Mean wait, seconds: that of M/M/c times (ca² + cs²) / 2 (Allen and Cunneen). Exact for M/M/c and, by Pollaczek and
-    /// Khinchine, for M/G/1; infinite where customers come faster than they are served.
+    /// Returns the mean wait in seconds: that of M/M/c times (ca² + cs²) / 2 (Allen and Cunneen). Exact for M/M/c and,
+    /// by Pollaczek and Khinchine, for M/G/1. Infinite if the load is 1 or more.
     #[must_use]
     pub fn mean_wait(&self) -> f64 {
         let free = 1.0 - self.utilisation();
@@ -66,7 +66,7 @@ impl ServerQueue {
         self.wait_probability() * self.service * variation / (f64::from(self.cores) * free)
     }
 
-    /// The time that a share of the customers waits at most, seconds, with waits of those who wait at all taken to be exponential:
+    /// Returns a quantile of the wait, in seconds. Takes the waits of waiting customers to be exponential, which is
     /// exact for M/M/c.
     #[must_use]
     pub fn wait_quantile(&self, share: f64) -> f64 {
@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn erlangs_formulas_by_hand() {
-        // One server: a / (1 + a) are lost, and a wait. Two, at one erlang: 1/2 / (1 + 1 + 1/2) are lost, a third waits.
+        // One server: a / (1 + a) are lost, and a wait. Two servers at one erlang: 1/2 / (1 + 1 + 1/2) are lost, and a
+        // third waits.
         assert!(is_near(erlang_b(1, 0.5), 1.0 / 3.0) && is_near(erlang_c(1, 0.7), 0.7));
         assert!(is_near(erlang_b(2, 1.0), 0.2) && is_near(erlang_c(2, 1.0), 1.0 / 3.0));
         assert_eq!((erlang_c(3, 3.0), erlang_c(3, 9.0)), (1.0, 1.0));

@@ -1,4 +1,4 @@
-//! What the closed forms that figures can draw give for a scenario.
+//! Computes the closed forms of figures for a scenario.
 
 mod accounts;
 mod keys;
@@ -15,7 +15,7 @@ use usher_scenario::model::{
     RadiusRetransmission, RateScope, Scenario, TimeLaw, TransportProtocol, Workload,
 };
 
-/// The value of a closed form for a scenario; `None` where it does not apply.
+/// Returns the value of a closed form for a scenario; `None` if the form does not apply.
 pub fn closed_form_value(form: ClosedForm, scenario: &Scenario) -> Option<f64> {
     match form {
         ClosedForm::RadiusDelay => radius_delay(scenario),
@@ -39,7 +39,7 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
     if eap.aaa != NasAaaProtocol::Radius || eap.method != AuthMethod::EapMd5 {
         return None;
     }
-    // An attempt succeeds when request and reply both survive; attempt k begins `times[k]` after the first.
+    // An attempt succeeds if request and reply both arrive. Attempt k begins `times[k]` after the first.
     let (delay, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
     let survives = there * back;
     let access = if eap.stations == eap.nas { 0.0 } else { one_way_delay(scenario, eap)? };
@@ -52,7 +52,7 @@ fn radius_delay(scenario: &Scenario) -> Option<f64> {
         completes += survives * chance * fails_so_far;
         fails_so_far *= 1.0 - survives * chance;
     }
-    // Start, Identity and its answer, the challenge and its answer, Success: six times over the access link.
+    // Start, Identity request and response, challenge and response, Success: six messages over the access link.
     (completes > 0.0).then(|| 2.0 * (delay + waits / completes) + 6.0 * access)
 }
 
@@ -78,8 +78,8 @@ fn hol_delay(scenario: &Scenario) -> Option<f64> {
     Some(delay + turnaround.get().as_secs_f64() + added)
 }
 
-/// When a request is sent, in seconds after its first transmission, and the chance that it is. Jitter is at
-/// its mean of none, but for a transmission due just when the request is given up: it makes half of them.
+/// Returns the times of transmissions, in seconds after the first, and their probabilities. Jitter is taken at its
+/// mean, zero. A transmission due at the moment of giving up has probability 1/2.
 fn transmission_times(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
     match policy {
         RadiusRetransmission::Fixed { interval, count } => {
@@ -89,7 +89,7 @@ fn transmission_times(policy: &RadiusRetransmission) -> Vec<(f64, f64)> {
             let (max, duration) = (max.get().as_secs_f64(), duration.get().as_secs_f64());
             let mut wait = initial.get().as_secs_f64();
             let mut times = vec![(0.0, 1.0)];
-            // Without either limit the series is endless; what comes after a day changes no digit.
+            // Without a limit the series is endless; terms after a day change no digit.
             let last = if duration > 0.0 { duration } else { 86_400.0 };
             while *count == 0 || times.len() < *count as usize {
                 let next = times[times.len() - 1].0 + wait;
@@ -111,8 +111,8 @@ fn one_way_delay(scenario: &Scenario, eap: &EapWorkload) -> Option<f64> {
     round_trip(scenario, &eap.stations, &eap.nas).map(|(delay, _)| delay / 2.0)
 }
 
-/// Propagation there and back, and the chances that the way there and the way back are survived, along the fewest
-/// links; `None` where there is no path or its losses are not independent.
+/// Returns the propagation delay of a round trip and the delivery probabilities of both directions, over the path of
+/// fewest links. Returns `None` without a path or with dependent losses.
 fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, [f64; 2])> {
     let mut reached = vec![(from, 0.0, [1.0; 2])];
     let mut queue = VecDeque::from([0]);
@@ -138,7 +138,7 @@ fn round_trip(scenario: &Scenario, from: &str, to: &str) -> Option<(f64, [f64; 2
     None
 }
 
-/// The delay of both directions of a link together, and the chance of each to be survived, the `first` one first.
+/// Returns a link's round-trip delay and the delivery probability of each direction, `first` first.
 fn two_way_delay(link: &LinkSettings, first: ChannelDirection) -> Option<(f64, [f64; 2])> {
     let one = |direction| {
         let channel = link.channel_config(direction);
@@ -173,10 +173,10 @@ mod tests {
 
     #[test]
     fn the_delay_over_radius_is_what_hand_arithmetic_gives() {
-        // Two round trips of 20 ms and six times 1 ms of access.
+        // Two round trips of 20 ms, and six access delays of 1 ms.
         assert!((value_at("RADIUS/UDP, RFC 5080", "0 %").unwrap() - 0.046).abs() < 1e-12);
-        // At 50 % each way an attempt survives with 1/4. Sent at 0, 2, 6, 14 s and, by jitter, half the time
-        // at 30 s: chances of 64, 48, 36, 27 and 81/8 in 256.
+        // With 50 % loss in each direction, an attempt succeeds with probability 1/4. Attempts are at 0, 2, 6, 14 s
+        // and, by jitter, at 30 s half the time: probabilities of 64, 48, 36, 27 and 81/8 in 256.
         let (last, others) = (81.0 / 8.0, 64.0 + 48.0 + 36.0 + 27.0);
         let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (others + last);
         let expected = 0.046 + 2.0 * wait;
@@ -196,7 +196,7 @@ mod tests {
             let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
             closed_form_value(ClosedForm::HolDelay, &plan.points[0].scenario)
         };
-        // Requests go down the link; two clients' connections share the rate.
+        // Only requests are lost; the connections of two clients share the rate.
         let added = HolModel { rate: 4.0, loss: 0.1, repair: 0.5, streams: 2 }.mean_delay();
         assert!((at(text).unwrap() - 0.01 - added).abs() < 1e-12);
         for (from, to) in
@@ -217,14 +217,14 @@ mod tests {
             let plan = study.build_plan(StudyMode::Quick, &overrides).unwrap();
             closed_form_value(ClosedForm::TcpDataShare, &plan.points[0].scenario)
         };
-        // 5000 octets in segments of so many, and the answer's one.
+        // 5000 octets in segments of this size, and one octet of answer.
         let share = |segment: f64| 5001.0 / (5001.0 + 40.0 * (5000.0 / segment + 1.0));
         for slow in ["sender", "reader"] {
             let one = at(slow, "1 B", "none").unwrap();
             assert!((one - share(1.0)).abs() < 1e-12 && (one * 41.0 - 1.0).abs() < 1e-3, "{one}");
             assert_eq!(at(slow, "50 B", "none"), Some(share(50.0)));
         }
-        // 962 octets a second, a round trip of 20 ms, 200 ms more for an acknowledgement that waits.
+        // 962 octets per second, a round trip of 20 ms, and 200 ms more for a delayed acknowledgement.
         for (slow, avoidance, segment) in [
             ("sender", "Nagle", 19.24),
             ("sender", "Nagle and delayed ACK", 211.64),

@@ -1,4 +1,4 @@
-//! What gets through a lossy channel.
+//! Delivery over lossy channels.
 
 use crate::statistics::compare_mean;
 use crate::study::{parse_study_plan, simulate_metric};
@@ -45,7 +45,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
 const REPLICATIONS: u64 = 24;
 const PACKETS: u64 = 20_000;
 
-/// Shares lost and mean lengths of bursts, one for each replication.
+/// Returns the share of lost packets and the mean burst length, by replication.
 fn simulate_losses(loss: &LossModel) -> (Vec<f64>, Vec<f64>) {
     let one = |replication| {
         let config = ChannelConfig { loss: loss.clone(), ..Default::default() };
@@ -80,8 +80,8 @@ fn gilbert_elliott() -> Result<Vec<OracleFinding>, String> {
     Ok(findings)
 }
 
-/// Shares lost, and shares lost so long after a lost packet, where each packet is repeated after this time and pairs are sent
-/// with this gap; one for each replication.
+/// Returns the share of lost packets, and the share lost among the repeats of lost packets, by replication. The repeat
+/// follows a packet by `after`; pairs are `gap` apart.
 fn simulate_repeated_losses(states: TimedStates, gap: Duration, after: Duration) -> (Vec<f64>, Vec<f64>) {
     let one = |replication| {
         let config = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
@@ -149,7 +149,7 @@ arrivals = {{ kind = "constant", interval = "10 ms", count = {DIALOGUES} }}
     )
 }
 
-/// Shares of dialogues that succeed, one for each replication.
+/// Returns the share of successful dialogues, by replication.
 fn success_fractions(loss: &str, tries: u32) -> Result<Vec<f64>, String> {
     let completed =
         simulate_metric(&parse_study_plan(&study_text(loss, tries))?, "completed", REPLICATIONS as u32)?;

@@ -1,4 +1,4 @@
-//! Ciphers, codes, key exchanges and signatures: Project Wycheproof's vectors.
+//! Ciphers, message authentication codes, key exchanges and signatures: the vectors of Project Wycheproof.
 
 use crate::{OracleFinding, VerificationOracle};
 use usher_crypto::wycheproof;

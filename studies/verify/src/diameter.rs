@@ -1,4 +1,4 @@
-//! Diameter's two tables, as their RFCs print them, against those that the node runs.
+//! Compares two state tables of Diameter, as printed in their RFCs, with those of the node.
 
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::automaton::AutomatonDiagram;
@@ -46,7 +46,8 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     },
 ];
 
-/// Each line of a printed table against the one of this state and event, and what is in ours beyond it.
+/// Compares each line of a printed table with our transitions of its state and event, and reports our extra
+/// transitions.
 fn compare_diagram(printed: &str, ours: &AutomatonDiagram) -> Vec<OracleFinding> {
     let printed: Vec<Vec<&str>> =
         printed.trim().lines().map(|line| line.split("; ").collect::<Vec<_>>()).collect();
@@ -93,8 +94,8 @@ fn check_election() -> Result<Vec<OracleFinding>, String> {
 
 fn check_watchdog_events() -> Result<Vec<OracleFinding>, String> {
     use watchdog::Event::{ConnectionDown, ConnectionUp, ReceiveDwa, TimerExpires};
-    // Up; a watchdog is sent, goes unanswered (failover), goes unanswered still (closed); opened again, after
-    // which a watchdog is sent at once and answered, and so two times more.
+    // Connection up; a watchdog is sent and unanswered (failover), and again unanswered (closed). After the connection
+    // reopens, a watchdog is sent at once and answered, and twice more.
     let events = [
         ConnectionUp,
         TimerExpires,

@@ -1,5 +1,5 @@
-//! EAP and TLS: digests and key derivations, held against published vectors and against the standards' formulas
-//! computed with other libraries from the secrets in the key log.
+//! EAP and TLS: digests and key derivations. The expected values are published vectors, or the standards' formulas,
+//! computed by other libraries from the secrets in the key log.
 
 use crate::independent::{self, expand_label, hkdf_expand, hmac_sha256, parse_hex, sha256, tls12_prf};
 use crate::{OracleFinding, VerificationOracle};
@@ -108,14 +108,14 @@ fn prf_vector() -> Result<Vec<OracleFinding>, String> {
 /// One EAP-TLS conversation in memory.
 struct EapTlsConversation {
     keys: [EapKeys; 2],
-    /// The TLS records of the server's first flight.
+    /// TLS records of the server's first flight.
     flight: Vec<u8>,
     log: KeyLog,
 }
 
-/// Octets of an EAP packet before EAP-TLS's records, where nothing is cut: code, identifier, length, type, flags.
+/// Octets of an unfragmented EAP packet before the TLS records: code, identifier, length, type, flags.
 const BEFORE_RECORDS: usize = 6;
-/// Longer than any flight, so that nothing is cut.
+/// Longer than any flight, so that there is no fragmentation.
 const FRAGMENT: usize = 65_000;
 
 fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
@@ -160,7 +160,7 @@ fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
     let mut server = server::EapServer::new(offers, 1, context);
     let (mut buf, mut flight) = (Vec::new(), Vec::new());
     while server.poll_transmit(&mut buf) {
-        // The first request is the start, without records.
+        // The first request is the start, without TLS records.
         if flight.is_empty() && buf.len() > BEFORE_RECORDS {
             flight = buf[BEFORE_RECORDS..].to_vec();
         }
@@ -180,7 +180,7 @@ fn run_eap_tls(version: TlsVersion) -> Result<EapTlsConversation, String> {
     }
 }
 
-/// The client random and the secret of a label in a key log.
+/// Returns the client random and the secret of a label in the key log.
 fn logged_secret(log: &KeyLog, label: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
     let text = log.text();
     let line = text.lines().find(|line| line.split(' ').next() == Some(label));
@@ -204,7 +204,7 @@ fn compare_keys(material: &[u8], [peer, server]: &[EapKeys; 2]) -> Result<Vec<Or
 fn check_tls12() -> Result<Vec<OracleFinding>, String> {
     let EapTlsConversation { keys, flight, log } = run_eap_tls(TlsVersion::Tls12)?;
     let (client_random, master) = logged_secret(&log, "CLIENT_RANDOM")?;
-    // Record header 5, handshake header 4 with type 2 for the server's hello, version 2, random 32.
+    // Record header (5), handshake header (4, type 2 for ServerHello), version (2), random (32).
     let (Some([22, ..]), Some(2), Some(server_random)) = (flight.get(..5), flight.get(5), flight.get(11..43))
     else {
         return Err("the server's first flight does not begin with its hello".to_owned());

@@ -1,5 +1,5 @@
-//! Head-of-line delay: the closed forms of `docs/head-of-line.md` held against a direct play of their model, and
-//! against the simulator's transports where the model's assumptions hold.
+//! Head-of-line delay: compares the closed forms of `docs/head-of-line.md` with a direct simulation of their model.
+//! Also compares them with the simulator's transports, within the model's assumptions.
 
 use crate::statistics::{ERRORS, compare_mean, mean_and_error};
 use crate::study::{parse_study_plan, simulate_metric};
@@ -53,12 +53,13 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
 
 const REPLICATIONS: u64 = 24;
 
-/// Mean added delays, in repair times, and the shares of messages within some of them, of the model played.
+/// Simulates the model. Returns the mean added delay in repair times, and the share of messages within each of
+/// [`BOUNDS`].
 fn play_model(model: &HolModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
     let mut gaps = seed.derive_rng("gaps", 0);
     let mut losses = seed.derive_rng("losses", 0);
     let mut streams = seed.derive_rng("streams", 0);
-    // When everything of a stream so far is delivered.
+    // Time by which all earlier messages of a stream are delivered.
     let mut clear = vec![0.0_f64; model.streams as usize];
     let (mut now, mut sum, mut shares) = (0.0, 0.0, [0.0; 4]);
     for _ in 0..messages {
@@ -79,7 +80,7 @@ fn play_model(model: &HolModel, seed: Seed, messages: u32) -> (f64, [f64; 4]) {
     (sum / n, shares.map(|s| s / n))
 }
 
-/// In repair times.
+/// Bounds of the added delay, in repair times.
 const BOUNDS: [f64; 4] = [0.0, 0.5, 1.0, 1.5];
 
 const fn hol_model(loss: f64, load: f64, streams: u32) -> HolModel {
@@ -127,17 +128,17 @@ fn check_distribution() -> Result<Vec<OracleFinding>, String> {
     Ok((0..BOUNDS.len()).map(one).collect())
 }
 
-/// The fixed timeout.
+/// The fixed retransmission timeout.
 const REPAIR: Duration = Duration::from_millis(100);
-/// One way: little beside the timeout and beside the time between messages.
+/// One-way delay: small compared with the timeout and the time between messages.
 const DELAY: Duration = Duration::from_micros(10);
-/// Set-up is over, and loss begins.
+/// End of the set-up and beginning of loss.
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
-/// Small: a window of one segment holds many.
+/// Size in bytes: small, so that a window of one segment holds many messages.
 const MESSAGE: u32 = 20;
 const MESSAGES: u32 = 30_000;
 
-/// Mean added delays of the simulator's messages, in repair times, one for each replication.
+/// Returns the mean added delay of the simulator's messages in repair times, by replication.
 fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<f64>, String> {
     let way = MessagePath {
         rate: None,
@@ -173,10 +174,10 @@ fn simulated_delays(model: &HolModel, carrier: &MessageTransport) -> Result<Vec<
     (0..REPLICATIONS).map(one).collect()
 }
 
-/// How far transports may be from the model beyond chance, as a share: for losses that overlap.
+/// Relative tolerance beyond random error, for overlapping losses.
 const SHARE: f64 = 0.03;
 
-/// A closed form against what the simulator gives.
+/// Compares a closed form with simulated values.
 fn compare_to_form(case: String, theory: f64, values: &[f64]) -> OracleFinding {
     let (mean, error) = mean_and_error(values);
     let may = ERRORS * error + SHARE * theory;
@@ -227,7 +228,7 @@ fn over_sctp() -> Result<Vec<OracleFinding>, String> {
         ..sctp::SctpConfig::default()
     };
     let case = |streams: u16| {
-        // Fast retransmission needs three later messages within the timeout; this few seldom come.
+        // Fast retransmission needs three later messages within the timeout, which is rare at this rate.
         compare_simulation(
             &hol_model(0.01, 0.5, u32::from(streams)),
             &MessageTransport::Sctp(streams, config.clone()),

@@ -1,34 +1,34 @@
-//! What the checks compute themselves, from other libraries and by the standards' formulas alone.
+//! Independent calculations of the checks, by other libraries and the standards' formulas.
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
-/// MD5 (RFC 1321) of all parts.
+/// MD5 (RFC 1321) of the concatenated parts.
 pub(crate) fn md5(parts: &[&[u8]]) -> [u8; 16] {
     Md5::digest(parts.concat()).into()
 }
 
-/// HMAC-MD5 (RFC 2104) of all parts.
+/// HMAC-MD5 (RFC 2104) of the concatenated parts.
 pub(crate) fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> Result<[u8; 16], String> {
     let mut mac = Hmac::<Md5>::new_from_slice(key).map_err(|e| e.to_string())?;
     mac.update(&parts.concat());
     Ok(mac.finalize().into_bytes().into())
 }
 
-/// SHA-256 of all parts.
+/// SHA-256 of the concatenated parts.
 pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     Sha256::digest(parts.concat()).into()
 }
 
-/// HMAC-SHA-256 of all parts.
+/// HMAC-SHA-256 of the concatenated parts.
 pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> Result<[u8; 32], String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|e| e.to_string())?;
     mac.update(&parts.concat());
     Ok(mac.finalize().into_bytes().into())
 }
 
-/// TLS 1.2's PRF with SHA-256 (RFC 5246 section 5): P_hash of the secret over label and seed.
+/// The PRF of TLS 1.2 with SHA-256 (RFC 5246 section 5): P_hash of the secret over label and seed.
 pub(crate) fn tls12_prf(secret: &[u8], label: &str, seed: &[u8], length: usize) -> Result<Vec<u8>, String> {
     let (mut out, mut a) = (Vec::new(), hmac_sha256(secret, &[label.as_bytes(), seed])?);
     while out.len() < length {
@@ -70,7 +70,7 @@ pub(crate) fn expand_label(
     hkdf_expand(secret, &info, length)
 }
 
-/// The octets that a text in hexadecimal stands for; blanks do not matter.
+/// Parses octets in hexadecimal; ignores blanks.
 pub(crate) fn parse_hex(hex: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<char> = hex.chars().filter(|c| !c.is_whitespace()).collect();
     let pair = |p: &[char]| u8::from_str_radix(&p.iter().collect::<String>(), 16);

@@ -1,8 +1,8 @@
-//! Analytic formulas and published vectors, run against this code.
+//! Checks this code against analytic formulas and published vectors.
 //!
-//! An [`VerificationOracle`] knows what must come out, by a standard's own words or numbers, by hand arithmetic or by
-//! theory, and asks the code for it. [`ORACLES`] are all of them; [`run_oracle`] runs one. Where chance is involved
-//! the seed is fixed, so that an oracle that holds holds always.
+//! A [`VerificationOracle`] knows an expected value from a standard, hand arithmetic or theory, and compares the code's
+//! result with it. [`oracles`] returns all of them, and [`run_oracle`] runs one. Random oracles have fixed seeds, so
+//! their results never vary.
 
 mod channels;
 mod crypto;
@@ -26,72 +26,72 @@ mod wire;
 use std::fmt::Display;
 use usher_core::automaton::AutomatonDiagram;
 
-/// One thing that is known beforehand.
+/// A check with an expected value.
 #[derive(Clone, Copy, Debug)]
 pub struct VerificationOracle {
-    /// Its subject, one word.
+    /// Its subject, in one word.
     pub group: &'static str,
     /// Its name within the group.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub description: &'static str,
-    /// Where the expected value comes from: a standard's section, a book, an arithmetic that is shown.
+    /// The source of the expected value: a section of a standard, a book, or a calculation.
     pub source: &'static str,
-    /// Asks the code. `Err` says why there is no answer at all.
+    /// Runs the check. `Err` is the reason if there is no result.
     pub run: fn() -> Result<Vec<OracleFinding>, String>,
 }
 
-/// One value that an oracle compared.
+/// One comparison of an oracle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OracleFinding {
-    /// Which of the oracle's cases; empty where there is only one.
+    /// The oracle's case; empty if there is only one.
     pub case: String,
-    /// What had to come out.
+    /// The expected value.
     pub expected: String,
-    /// What came out.
+    /// The obtained value.
     pub obtained: String,
-    /// How far apart they may be; empty for not at all.
+    /// The tolerance; empty if the values have to be equal.
     pub tolerance: String,
-    /// Whether they agree.
+    /// True if the values agree.
     pub agrees: bool,
 }
 
 impl OracleFinding {
-    /// Two values that must be equal, shown as they print.
+    /// Compares two values, formatted by `Display`.
     pub fn expect_equal(case: impl Into<String>, expected: impl Display, obtained: impl Display) -> Self {
         let (expected, obtained) = (expected.to_string(), obtained.to_string());
         let holds = expected == obtained;
         Self { case: case.into(), expected, obtained, tolerance: String::new(), agrees: holds }
     }
 
-    /// Two strings of octets that must be equal, shown in hexadecimal.
+    /// Compares two strings of octets, shown in hexadecimal.
     pub fn expect_octets(case: impl Into<String>, expected: &[u8], obtained: &[u8]) -> Self {
         Self::expect_equal(case, to_hex(expected), to_hex(obtained))
     }
 }
 
-/// Octets in hexadecimal.
+/// Formats octets in hexadecimal.
 pub fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// What became of one case of an oracle.
+/// The result of one case of an oracle.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OracleCheck {
     /// The oracle's group.
     pub group: &'static str,
     /// The oracle's name.
     pub name: &'static str,
-    /// What the oracle is.
+    /// The oracle's description.
     pub description: &'static str,
-    /// Where the expected value comes from.
+    /// The source of the expected value.
     pub source: &'static str,
-    /// What was compared.
+    /// The comparison.
     pub finding: OracleFinding,
 }
 
 impl OracleCheck {
-    /// Group, name and case in one.
+    /// Returns group, name and case as one label.
     pub fn label(&self) -> String {
         let case = &self.finding.case;
         let separator = if case.is_empty() { "" } else { ": " };
@@ -100,19 +100,18 @@ impl OracleCheck {
 }
 
 impl VerificationOracle {
-    /// Group and name in one.
+    /// Returns group and name as one label.
     pub fn label(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }
 
-    /// Whether a filter means it: by a part of group and name, letter case ignored.
+    /// True if group and name contain the filter, ignoring case.
     pub fn is_meant_by(&self, filter: &str) -> bool {
         self.label().to_lowercase().contains(&filter.to_lowercase())
     }
 }
 
-/// Runs one oracle. There is at least one check in the answer: an oracle that finds nothing to compare, or
-/// cannot, does not hold.
+/// Runs an oracle and returns at least one check. An oracle without a comparison fails.
 pub fn run_oracle(oracle: &VerificationOracle) -> Vec<OracleCheck> {
     let broken = |why: String| {
         let expected = "an answer".to_owned();
@@ -136,7 +135,7 @@ pub fn run_oracle(oracle: &VerificationOracle) -> Vec<OracleCheck> {
         .collect()
 }
 
-/// All oracles, by group.
+/// Returns all oracles, by group.
 pub fn oracles() -> Vec<VerificationOracle> {
     [
         radius::ORACLES,
@@ -157,7 +156,7 @@ pub fn oracles() -> Vec<VerificationOracle> {
     .concat()
 }
 
-/// All automata that the program runs, by protocol.
+/// Returns all automata of the program, by protocol.
 pub fn automata() -> Vec<AutomatonDiagram> {
     [
         &usher_eap::AUTOMATA[..],

@@ -1,8 +1,8 @@
-//! MIH over UDP and TCP: the closed forms of `docs/mih.md` held against the simulator's runs, and what no chance is in
-//! against arithmetic.
+//! MIH over UDP and TCP: compares the closed forms of `docs/mih.md` with simulated runs, and deterministic cases with
+//! arithmetic.
 //!
-//! Mobile node and point of service have one link of 20 ms each way without a rate, or an 802.11 cell and two wired links
-//! as in the study. Messages have 200 B and come every 0.5 s; a request is answered after 0.2 s.
+//! Mobile node and point of service have a link of 20 ms each way without a rate. In some cases they have an 802.11 cell
+//! and two wired links, as in the study. Messages have 200 B and a period of 0.5 s. A response takes 0.2 s.
 
 use crate::statistics::{ERRORS, compare_mean, mean_and_error};
 use crate::study::{parse_study_plan, simulate_metric};
@@ -78,11 +78,10 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
 const REPLICATIONS: u32 = 24;
 const MESSAGES: [&str; 2] = ["indication", "request"];
 const LOSSES: [u32; 5] = [10, 20, 30, 40, 50];
-/// How far the simulator's TCP may be from its model beyond chance, as a share: for messages that find no room in a segment
-/// and phases that are rounded.
+/// Relative tolerance of TCP beyond random error, for full segments and rounded phases.
 const SHARE: f64 = 0.02;
 
-/// What differs between the runs.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct MihCase {
     message: &'static str,
@@ -154,13 +153,13 @@ arrivals = {{ kind = "constant", interval = "500 ms", start = "5 s" }}
     }
 }
 
-/// What a form gives for a plan's point.
+/// Returns the value of a form at a plan's point.
 fn form_value(plan: &StudyPlan, form: ClosedForm) -> Result<f64, String> {
     let point = plan.points.first().ok_or("the study has no point")?;
     usher_theory::closed_form_value(form, &point.scenario).ok_or(format!("{form} does not apply"))
 }
 
-/// A metric against its form at each loss.
+/// Compares a metric with its form at each loss.
 fn by_loss(name: &str, unit: &str, form: ClosedForm, acks: &[bool]) -> Result<Vec<OracleFinding>, String> {
     let mut findings = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|message| acks.iter().map(move |ack| (message, *ack)))
@@ -204,7 +203,7 @@ fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
     [30, 50, 210, 1000].into_iter().map(one).collect()
 }
 
-/// A metric of one run, in which there is no chance.
+/// Returns a metric of a single deterministic run.
 fn single_value(plan: &StudyPlan, name: &str) -> Result<f64, String> {
     simulate_metric(plan, name, 1)?.first().copied().ok_or(format!("the run has no {name}"))
 }
@@ -224,7 +223,7 @@ fn check_limits() -> Result<Vec<OracleFinding>, String> {
     Ok(findings)
 }
 
-/// The network of the study; beacons, which would delay one message in a hundred by chance, are off.
+/// The network of the study. Beacons are off, because they would delay one message in a hundred at random.
 const CELL: &str = r#"
 [hosts.mn]
 [hosts.ap]
@@ -245,7 +244,7 @@ delay = "10 ms"
 "#;
 
 fn without_loss() -> Result<Vec<OracleFinding>, String> {
-    // In nanoseconds; a byte takes 8000 / 11 of them on the air, rounded up over the frame, and 80 on a wire.
+    // In nanoseconds. A byte takes 8000 / 11 on the air, rounded up over the frame, and 80 on a wire.
     let air = 50_000 + 192_000 + (8_000 * (200 + 8 + 40 + 36_u64)).div_ceil(11);
     let wires = 2 * (10_000_000 + 80 * (200 + 8 + 40));
     let one_way = air + wires;
@@ -263,7 +262,7 @@ fn without_loss() -> Result<Vec<OracleFinding>, String> {
     Ok(findings)
 }
 
-/// A closed form against the mean of runs, with the tolerance for what it leaves out.
+/// Compares a closed form with the mean of runs, with a tolerance for effects outside the model.
 fn compare_to_form(case: String, unit: &str, theory: f64, values: &[f64]) -> OracleFinding {
     let (mean, error) = mean_and_error(values);
     let may = ERRORS * error + SHARE * theory;

@@ -1,9 +1,9 @@
-//! TCP's presets, each as a whole, on traces that are worked out by hand, to the nanosecond.
+//! TCP's presets on traces worked out by hand, to the nanosecond.
 //!
-//! The link takes 10 ms each way and no time a byte. Without more said, the handshake takes the first 20 ms: a smoothed
-//! round trip of 20 ms and a variation of 10. Segments hold 1000 bytes by `rfc`, 988 by `linux`, whose timestamps take
-//! twelve, and 536 by `ns-2` and `ns-3`. What is expected is when the sender gives which bytes to the link, before loss, and when
-//! which acknowledgement reaches it.
+//! The link takes 10 ms each way and has no rate. Unless stated otherwise, the handshake takes the first 20 ms and
+//! gives an SRTT of 20 ms and an RTTVAR of 10 ms. A segment holds 1000 bytes with `rfc`, 988 with `linux` (timestamps
+//! take 12), and 536 with `ns-2` and `ns-3`. A trace lists the segments that the sender gives to the link before loss,
+//! and the acknowledgements that reach it.
 
 use crate::wire::{MessagePath, MessageTransport, PlannedMessage, WireOutcome, run_messages};
 use crate::{OracleFinding, VerificationOracle, study};
@@ -74,7 +74,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     },
 ];
 
-/// The settings of a preset, with a study's own lines beside it.
+/// Returns the settings of a preset, with further lines of a study.
 fn preset_config(name: &str, own: &str) -> Result<TcpConfig, String> {
     let plan = study::parse_study_plan(&format!(
         r#"
@@ -105,10 +105,10 @@ arrivals = {{ kind = "constant", interval = "1 s", count = 1 }}
     Ok(usher_runner::world::tcp_config(&point.scenario.transport.tcp, IpVersion::V4, 1040))
 }
 
-/// So many bytes, so many milliseconds after the beginning.
+/// Bytes of a write, and its time in milliseconds after the beginning.
 type TimedWrite = (u64, u32);
 
-/// Plays writes of a connection by these settings; the packets with these numbers, of the sender's, are lost.
+/// Simulates writes on a connection with these settings. `lost` are the numbers of the sender's lost packets.
 fn play_writes(config: TcpConfig, writes: &[TimedWrite], lost: &[u64]) -> Result<WireOutcome, String> {
     let loss = LossModel::Script(lost.to_vec());
     let delay = Duration::from_millis(10);
@@ -126,7 +126,7 @@ fn play_writes(config: TcpConfig, writes: &[TimedWrite], lost: &[u64]) -> Result
         .map_err(|e| e.to_string())
 }
 
-/// A TCP header's sequence number, acknowledgement, flags, and bytes of payload.
+/// Returns sequence number, acknowledgement number, flags and payload length of a TCP header.
 fn parse_tcp_header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
     let h = packet.get(20..40)?;
     let number = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
@@ -136,7 +136,7 @@ fn parse_tcp_header(packet: &[u8]) -> Option<(u32, u32, u8, u32)> {
 
 const SYN: u8 = 2;
 
-/// What left: `0+200 at 20 ms` is the first 200 bytes.
+/// Formats the segments sent: `0+200 at 20 ms` is the first 200 bytes.
 fn sent_segments(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     let mut first = None;
     let mut lines = Vec::new();
@@ -152,7 +152,7 @@ fn sent_segments(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// What was acknowledged: `200 at 80 ms` are the first 200 bytes.
+/// Formats the acknowledgements received: `200 at 80 ms` acknowledges the first 200 bytes.
 fn received_acks(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     let (_, packet) = outcome.sent.first().ok_or("nothing was sent")?;
     let first = parse_tcp_header(packet).ok_or("a packet without a TCP header")?.0.wrapping_add(1);
@@ -171,14 +171,14 @@ fn received_acks(outcome: &WireOutcome) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// The segments that a trace must have: offset, length and time in microseconds.
+/// Formats the expected segments: offset, length and time in microseconds.
 fn expected_segments(expected: &[(u32, u32, u64)]) -> String {
     let line =
         |(offset, len, at): &(u32, u32, u64)| format!("{offset}+{len} at {}", Duration::from_micros(*at));
     expected.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-/// One preset's case: its name, lines of its own, writes, losses, and what must leave.
+/// A preset's case: name, further lines, writes, losses, and expected segments.
 type PresetCase<'a> = (&'a str, &'a str, &'a [TimedWrite], &'a [u64], &'a [(u32, u32, u64)]);
 
 fn compare_traces(cases: &[PresetCase<'_>]) -> Result<Vec<OracleFinding>, String> {
@@ -196,10 +196,10 @@ fn compare_traces(cases: &[PresetCase<'_>]) -> Result<Vec<OracleFinding>, String
 
 fn back_off() -> Result<Vec<OracleFinding>, String> {
     let writes: &[TimedWrite] = &[(0, 200), (1000, 200), (5000, 200)];
-    // Packets: SYN 0, the messages 1, 2 and, sent again, 3; then 4.
+    // Packets: SYN 0, the messages 1 and 2, the retransmission 3, and 4.
     compare_traces(&[
-        // Timeouts of 1 s, the lower bound; the first message was acknowledged after 220 ms, and nothing measures the
-        // second: 2 s for the third.
+        // Timeouts are 1 s, the minimum. The first message is acknowledged after 220 ms. The second gives no
+        // measurement, so the third has 2 s.
         (
             "rfc",
             "",
@@ -213,8 +213,9 @@ fn back_off() -> Result<Vec<OracleFinding>, String> {
                 (400, 200, 7_000_000),
             ],
         ),
-        // The first acknowledgement waits for the tick at 100 ms: nine ticks of 10 ms. SRTT 2 + 7/8 ticks, RTTVAR 25 ms:
-        // below 200 ms. The second message's acknowledgement forgets the doubling.
+        // The first acknowledgement waits for the tick at 100 ms, which makes nine ticks of 10 ms. SRTT is 2 + 7/8
+        // ticks and RTTVAR 25 ms: below the minimum of 200 ms. The acknowledgement of the second message ends the
+        // backoff.
         (
             "ns-2",
             "",
@@ -228,8 +229,8 @@ fn back_off() -> Result<Vec<OracleFinding>, String> {
                 (400, 200, 5_200_000),
             ],
         ),
-        // The first message is acknowledged at once, the second after 220 ms, and in between is no pure acknowledgement. What was sent
-        // again measures nothing: a timeout of 1 s. Packet 1 acknowledges the handshake alone.
+        // The first message is acknowledged at once, the second after 220 ms, without a pure acknowledgement in
+        // between. A retransmission gives no measurement: the timeout is 1 s. Packet 1 only acknowledges the handshake.
         (
             "ns-3",
             "",
@@ -243,10 +244,10 @@ fn back_off() -> Result<Vec<OracleFinding>, String> {
                 (400, 200, 6_000_000),
             ],
         ),
-        // The first acknowledgements leave at once: SRTT 20 ms, and RTTVAR's four parts are less than 200: 220 ms. A probe of
-        // one segment would wait for 2 * 20 + 200 ms, so it leaves when the timer would expire; by timestamps it measures
-        // 20 ms again. What it was for is not beyond its end, so that the third message has no probe: 220 ms. On a wheel of 4 ms
-        // they are 55 ticks and the begun one: 224 ms.
+        // The first acknowledgements leave at once. SRTT is 20 ms and 4 RTTVAR less than 200 ms: a timeout of 220 ms. A
+        // probe of one segment would wait 2 * 20 + 200 ms, so it leaves when the timer would expire. By timestamps it
+        // measures 20 ms again. It does not extend beyond the sent data, so the third message has no probe: 220 ms. On
+        // the timer wheel of 4 ms these are 55 ticks and the current one: 224 ms.
         (
             "linux",
             "",
@@ -266,11 +267,12 @@ fn back_off() -> Result<Vec<OracleFinding>, String> {
 fn nagle_rest() -> Result<Vec<OracleFinding>, String> {
     let writes: &[TimedWrite] = &[(1000, 1200)];
     compare_traces(&[
-        // A full segment is not two: its acknowledgement leaves 200 ms after it has come, at 1210 ms.
+        // One full segment does not trigger an acknowledgement: it leaves 200 ms after the segment's arrival, at 1210
+        // ms.
         ("rfc", "", writes, &[], &[(0, 1000, 1_000_000), (1000, 200, 1_220_000)]),
         // Two segments fill the window and are acknowledged at once.
         ("ns-2", "", writes, &[], &[(0, 536, 1_000_000), (536, 536, 1_000_000), (1072, 128, 1_020_000)]),
-        // Without Nagle's algorithm, all leave.
+        // Without Nagle's algorithm, all segments leave.
         ("ns-3", "", writes, &[], &[(0, 536, 1_000_000), (536, 536, 1_000_000), (1072, 128, 1_000_000)]),
         // No earlier small segment is unacknowledged.
         ("linux", "", writes, &[], &[(0, 988, 1_000_000), (988, 212, 1_000_000)]),
@@ -279,17 +281,18 @@ fn nagle_rest() -> Result<Vec<OracleFinding>, String> {
 
 fn nagle_lost() -> Result<Vec<OracleFinding>, String> {
     let writes: &[TimedWrite] = &[(1000, 200), (1005, 100)];
-    // Packets: SYN 0, the handshake's end 1, the first message 2.
+    // Packets: SYN 0, the acknowledgement of the handshake 1, the first message 2.
     compare_traces(&[
-        // Timeout 1 s; the acknowledgement leaves 200 ms after 2010 ms.
+        // The timeout is 1 s. The acknowledgement leaves 200 ms after 2010 ms.
         ("rfc", "", writes, &[2], &[(0, 200, 1_000_000), (0, 200, 2_000_000), (200, 100, 2_220_000)]),
-        // Timeout 200 ms, the lower bound of 20 + 40 ms.
+        // The timeout is the minimum of 200 ms, above 20 + 40 ms.
         ("ns-2", "", writes, &[2], &[(0, 200, 1_000_000), (0, 300, 1_200_000)]),
-        // The second leaves at once and is reported; one report is no loss. Timeout 1 s.
+        // The second segment leaves at once and is reported; one report does not mark a loss. The timeout is 1 s.
         ("ns-3", "", writes, &[2], &[(0, 200, 1_000_000), (200, 100, 1_005_000), (0, 200, 2_000_000)]),
-        // Timeout 20 + 200 ms, on the wheel 224, at which a probe leaves: what waits. Its report at 1244 ms shows what is lost.
+        // The timeout is 20 + 200 ms, on the wheel 224. A probe with the waiting data leaves then. Its SACK at 1244 ms
+        // shows the loss.
         ("linux", "", writes, &[2], &[(0, 200, 1_000_000), (200, 100, 1_224_000), (0, 200, 1_244_000)]),
-        // Without one the acknowledgement of what is sent again leaves at once.
+        // Without a probe, the acknowledgement of the retransmission leaves at once.
         (
             "linux",
             "tail_loss_probe = false",
@@ -301,20 +304,20 @@ fn nagle_lost() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn check_acknowledgements() -> Result<Vec<OracleFinding>, String> {
-    // They come at 1010 to 1040 ms; what is acknowledged is heard of 10 ms later. A run ends with what comes last, so that
-    // a fifth message follows.
+    // Messages arrive at 1010 to 1040 ms. Acknowledgements arrive 10 ms after they leave. A run ends with the last
+    // message, so a fifth message follows.
     let writes: &[TimedWrite] = &[(1000, 200), (1010, 200), (1020, 200), (1030, 200), (2000, 200)];
     let waits = "quick_ack = false\nack_on_read = false\ndelayed_ack_max = \"off\"";
     let cases = [
-        // 800 bytes are not two segments of 1000: 200 ms after the first.
+        // 800 bytes are less than two segments of 1000: 200 ms after the first.
         ("rfc", "", &[(800, 1220)][..]),
-        // 600 bytes are a segment of 536; the rest waits for the tick at 1100 ms.
+        // 600 bytes fill a segment of 536. The rest waits for the tick at 1100 ms.
         ("ns-2", "", &[(600, 1040), (800, 1110)]),
-        // The first at once, and then every second segment, however small.
+        // The first at once, and then every second segment, whatever its size.
         ("ns-3", "", &[(200, 1020), (600, 1040), (800, 1250)]),
-        // The first sixteen leave at once.
+        // The first sixteen acknowledgements leave at once.
         ("linux", "", &[(200, 1020), (400, 1030), (600, 1040), (800, 1050)]),
-        // 600 bytes are more than 536, the least that counts as the largest segment; the rest waits for 40 ms, on the wheel 44.
+        // 600 bytes are more than 536, the minimum of the largest segment. The rest waits for 40 ms, on the wheel 44.
         ("linux", waits, &[(600, 1040), (800, 1094)]),
     ];
     let one = |(name, own, expected): &(&str, &str, &[(u32, u64)])| {
@@ -331,20 +334,21 @@ fn check_recovery() -> Result<Vec<OracleFinding>, String> {
     const S: u32 = 536;
     let at = |segment: u32, ms: u64| (segment * S, S, ms * 1000);
     let writes: &[TimedWrite] = &[(0, 20 * S)];
-    // Packets: SYN 0, segments 1 to 20, of which the first six are lost; repairs from 21 on.
+    // Packets: SYN 0, segments 1 to 20, with the first six lost; retransmissions from 21 on.
     let lost = &[1, 2, 3, 4, 5, 6, 25];
-    // 40 ms: fourteen duplicates, the third of which sends segment 0 again; the threshold is ten segments. 60 ms: its
-    // acknowledgement ends recovery, and the timer starts anew for 200 ms. 260 ms: timeout, threshold five, window one.
-    // 280 ms: segment 1 is acknowledged, window two. 300 ms: segments 2 and 3, window four; segment 4 is lost again.
+    // 40 ms: fourteen duplicate acknowledgements. The third triggers the retransmission of segment 0; ssthresh is ten
+    // segments. 60 ms: its acknowledgement ends recovery, and the timer restarts with 200 ms. 260 ms: timeout, ssthresh
+    // five, cwnd one. 280 ms: segment 1 is acknowledged, cwnd two. 300 ms: segments 2 and 3, cwnd four; segment 4 is
+    // lost again.
     let mut begun: Vec<_> = (0..20).map(|segment| at(segment, 20)).collect();
     begun.extend(
         [(0, 40), (1, 260), (2, 280), (3, 280), (4, 300), (5, 300), (6, 300), (7, 300)]
             .map(|(s, t)| at(s, t)),
     );
-    // 320 ms: three duplicates of segment 4. They lie before what was sent by the timeout, so that ns-2 waits for the
-    // timer, which started anew at 300 ms.
+    // 320 ms: three duplicate acknowledgements of segment 4. They lie below the data sent before the timeout, so ns-2
+    // waits for the timer, which restarted at 300 ms.
     let waits = [begun.clone(), vec![at(4, 500)]].concat();
-    // By RFC 5681 alone they begin fast recovery, with a window of 2 + 3 segments for four in flight.
+    // RFC 5681 alone allows fast recovery, with a window of 2 + 3 segments for four in flight.
     let repairs = [begun, vec![at(4, 320), at(8, 320)]].concat();
     let window = "initial_window = \"20 segments\"";
     let plain = "initial_window = \"20 segments\"\nloss_recovery = \"rfc5681\"\nreno_recover = false";
@@ -352,8 +356,8 @@ fn check_recovery() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn initial_window() -> Result<Vec<OracleFinding>, String> {
-    // Bytes in the first flight; after lost SYNs at 0 and 1 s, or 0 and 3 s. On Linux's wheel 250 and 500 ticks end with slots of
-    // 32 ms: at 1024 ms, and at 3040 ms.
+    // Bytes of the first flight, after lost SYNs at 0 and 1 s, or 0 and 3 s. On Linux's timer wheel, 250 and 500 ticks
+    // end in slots of 32 ms: at 1024 ms and at 3040 ms.
     let cases: [(&str, &[u64], u64, u32); 8] = [
         ("rfc", &[], 20, 10 * 1000),
         ("ns-2", &[], 20, 2 * 536),
@@ -382,11 +386,11 @@ fn limited_transmit() -> Result<Vec<OracleFinding>, String> {
         let all = first.chain(then.map(|segment| (segment, 40_000)));
         all.map(|(segment, at)| (segment * size, size, at)).collect::<Vec<_>>()
     };
-    // Nine duplicates at 40 ms. The first two let a new segment go each; ns-2's window of 5 + 3 segments lets the first
-    // one go at the sixth.
+    // Nine duplicates at 40 ms. The first two release a new segment each. The window of ns-2, 5 + 3 segments, releases
+    // the first at the sixth.
     let (early, late) = ([10, 11, 0], [0, 10, 11]);
-    // ns-3's threshold is seven segments. Of twelve under way, a recovery lets 7/12 of what arrives leave: a segment at the sixth
-    // duplicate, and one at each from then on. Nothing new waits, and it sends again what was not reported yet.
+    // ns-3's ssthresh is seven segments. With twelve in flight, recovery sends 7/12 of the arriving data: a segment at
+    // the sixth duplicate and at each later one. There is no new data, so it retransmits unreported segments.
     let again = (7..11).map(|segment| (segment * 536, 536, 40_000)).collect();
     let ns3 = [trace(536, early), again].concat();
     compare_traces(&[
@@ -398,7 +402,7 @@ fn limited_transmit() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn lost_syn() -> Result<Vec<OracleFinding>, String> {
-    // Packets: SYN 0, again 1, the message 2. Nothing was measured: 3 s.
+    // Packets: SYN 0 and 1, the message 2. Without a measurement, the timeout is 3 s.
     compare_traces(&[
         ("rfc", "", &[(0, 200)], &[0, 2], &[(0, 200, 1_020_000), (0, 200, 4_020_000)]),
         ("ns-2", "", &[(0, 200)], &[0, 2], &[(0, 200, 3_020_000), (0, 200, 6_020_000)]),

@@ -1,4 +1,4 @@
-//! Queues in the simulator's engine, at links and at processors, held against queueing theory.
+//! Queues at the simulator's links and processors, compared with queueing theory.
 
 use crate::statistics::{compare_mean, mean_and_error};
 use crate::study::{parse_study_plan, simulate_metric};
@@ -75,41 +75,40 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     },
 ];
 
-/// Mean service time of every queue here.
+/// Mean service time of every queue.
 const SERVICE: Duration = Duration::from_millis(1);
 const REPLICATIONS: u64 = 24;
-/// Customers of a replication that are not counted, and those that are.
+/// Customers of a replication's warm-up, which are not counted.
 const WARM_UP: u64 = 2_000;
 const COUNTED: u64 = 12_000;
-/// No standard error may be wider than this share of what it measures.
+/// Limit of the standard error, relative to its mean.
 const WIDEST: f64 = 0.05;
 
-/// Sizes of packets.
+/// Distribution of packet sizes.
 #[derive(Clone, Copy, Debug)]
 enum PacketSize {
     Constant(u32),
-    /// Exponentially distributed with this mean, headers included; what is drawn below the headers is as long as
-    /// they are.
+    /// Exponential with this mean, headers included. A size below the headers becomes the headers' size.
     Exponential(u32),
 }
 
-/// IPv4 and UDP.
+/// Octets of the IPv4 and UDP headers.
 const HEADERS: u32 = 28;
-/// Bytes of a mean packet: its headers are 28, so that an exponential size is short of them, and cut, less than
-/// three times in ten thousand, by less than 28 bytes.
+/// Bytes of a mean packet. Fewer than 3 in 10,000 exponential sizes are below the 28 bytes of headers and are rounded
+/// up, by less than 28 bytes.
 const MEAN_SIZE: u32 = 100_000;
-/// At which a mean packet takes [`SERVICE`].
+/// Rate at which a mean packet takes [`SERVICE`].
 const RATE: u64 = MEAN_SIZE as u64 * 8 * 1_000_000_000 / SERVICE.as_nanos();
 
 #[derive(Debug)]
 enum QueueApp {
     /// Sends datagrams after exponentially distributed gaps.
     Source { to: HostId, gap: Duration, size: PacketSize, rng: ModelRng, size_rng: ModelRng },
-    /// Takes them.
+    /// Receives them.
     Sink,
 }
 
-/// What is told: a packet of so many bytes was sent, or one arrived.
+/// A report: a packet of this many bytes was sent, or a packet arrived.
 #[derive(Debug)]
 enum PacketReport {
     Sent(u32),
@@ -145,10 +144,10 @@ impl Application for QueueApp {
     }
 }
 
-/// Sums the waits of packets at a link, which keeps their order.
+/// Sums the waits of packets at a link, which keeps packets in order.
 #[derive(Debug)]
 struct WaitObserver {
-    /// Nanoseconds that a byte takes on the link; without, waits are not looked at here.
+    /// Nanoseconds per byte on the link; `None` if waits are not measured.
     per_byte: Option<u64>,
     in_flight: VecDeque<(Instant, u32)>,
     arrived: u64,
@@ -173,7 +172,7 @@ impl ReportObserver<PacketReport> for WaitObserver {
     }
 }
 
-/// A source before a sink, with a link at this rate between them and a processor at the sink.
+/// Builds a source and a sink, a link at this rate between them, and a processor at the sink.
 fn build_simulation(
     seed: Seed,
     load: f64,
@@ -202,7 +201,7 @@ fn queue_seed(label: &str, replication: u64) -> Seed {
     Seed::new(1).derive_seed(label, replication)
 }
 
-/// Mean waits at a link, in milliseconds, one for each replication.
+/// Returns the mean wait at a link in milliseconds, by replication.
 fn link_waits(label: &str, load: f64, size: PacketSize) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, SimError> {
         let (mut sim, _) = build_simulation(queue_seed(label, replication), load, size, Some(RATE), None)?;
@@ -212,7 +211,7 @@ fn link_waits(label: &str, load: f64, size: PacketSize) -> Result<Vec<f64>, Stri
     (0..REPLICATIONS).map(|r| one(r).map_err(|e| e.to_string())).collect()
 }
 
-/// Mean waits at a processor, in milliseconds, one for each replication.
+/// Returns the mean wait at a processor in milliseconds, by replication.
 fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result<Vec<f64>, String> {
     let one = |replication| -> Result<f64, String> {
         let cpu = CpuConfig {
@@ -225,9 +224,9 @@ fn cpu_waits(label: &str, cores: u32, load: f64, service: ServiceTime) -> Result
         let seed = queue_seed(label, replication);
         let (mut sim, host) = build_simulation(seed, load, PacketSize::Constant(HEADERS), None, Some(cpu))
             .map_err(|e| e.to_string())?;
-        // The processor counts what it has begun, so that its figures are read at two times.
+        // The processor counts work as it begins, so its counters are read at two times.
         let mut read = |customers: u64| {
-            // As long for each core as for a single one: the queue forgets no faster with more of them.
+            // The time per core is that of a single core: a queue with more cores has as long a memory.
             let time = SERVICE.mul_f64(customers as f64 * f64::from(cores) / load);
             sim.run_until(Instant::ZERO + time);
             sim.cpu_stats(host).ok_or("the host has no processor".to_owned())
@@ -327,8 +326,8 @@ arrivals = {{ kind = "poisson", rate = "{rate} /s" }}
     Ok(findings)
 }
 
-/// By how much the approximation may be off: Allen and Cunneen's is exact for one core and within a few hundredths for several
-/// where service does not vary more than exponentially.
+/// Relative tolerance of the approximation. That of Allen and Cunneen is exact for one core. It is within a few
+/// hundredths for several, if service varies at most exponentially.
 const APPROXIMATE: f64 = 0.08;
 
 fn mgc_cpu() -> Result<Vec<OracleFinding>, String> {
@@ -348,7 +347,7 @@ fn mgc_cpu() -> Result<Vec<OracleFinding>, String> {
                 expected: format!("{theory:.4} ms"),
                 obtained: format!("{simulated:.4} ms"),
                 tolerance: format!("{} %", APPROXIMATE * 100.0),
-                // Nothing is shown by a mean that is not known better than that.
+                // An imprecise mean proves nothing.
                 agrees: (simulated / theory - 1.0).abs() <= APPROXIMATE
                     && error <= APPROXIMATE / 2.0 * theory,
             });

@@ -1,4 +1,4 @@
-//! RADIUS: the standards' example packets, octet for octet, and what their formulas give.
+//! RADIUS: the standards' example packets, octet by octet, and the results of their formulas.
 
 use crate::independent::{hmac_md5, md5};
 use crate::{OracleFinding, VerificationOracle};
@@ -137,7 +137,7 @@ fn message_authenticators() -> Result<Vec<OracleFinding>, String> {
     for exchange in EXCHANGES {
         let (request, _, secret) = parse_exchange(exchange)?;
         let Some(printed) = request.get(kind::MESSAGE_AUTHENTICATOR) else { continue };
-        // The attribute is the last one of each example: the packet ends with 16 octets that count as zeros.
+        // The attribute is the last of each example: the packet ends with 16 octets that count as zeros.
         let (before, last) = exchange.request.split_at(exchange.request.len() - 16);
         if last != printed {
             return Err(format!("{}: its Message-Authenticator is not the last attribute", exchange.source));

@@ -1,10 +1,9 @@
-//! SCTP's loss recovery on traces that are worked out by hand, to the nanosecond, and its checksum.
+//! SCTP's loss recovery on traces worked out by hand, to the nanosecond, and its checksum.
 //!
-//! The link takes 10 ms each way and, where it has a rate, a microsecond a byte (8 Mb/s). A packet with a message of
-//! 1000 bytes has 20 of IPv4, 12 of SCTP and 16 of the DATA chunk before them: 1048; a SACK's has 20, 12 and 16, and
-//! 4 for each gap block: 48 or 52. Acknowledgements are not delayed. Messages are sent once the association is up;
-//! times count from the first of them, and are those at which the sender gives a packet to the link, before queue and
-//! loss.
+//! The link takes 10 ms each way and, if it has a rate, 1 us per byte (8 Mb/s). A packet with a message of 1000 bytes
+//! has 1048 bytes: 20 of IPv4, 12 of SCTP and 16 of the DATA chunk. A SACK has 48 bytes, and 4 more per gap block.
+//! Acknowledgements are not delayed. Messages start after the set-up of the association. Times count from the first
+//! message. They are those at which the sender gives a packet to the link, before queue and loss.
 
 use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
 use crate::{OracleFinding, VerificationOracle};
@@ -71,7 +70,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
 
 const DELAY: Duration = Duration::from_millis(10);
 const MESSAGE: u32 = 1000;
-/// Long after the set-up, which has packets 0, INIT, and 1, COOKIE ECHO.
+/// Long after the set-up, whose packets are 0 (INIT) and 1 (COOKIE ECHO).
 const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
 
 fn sctp_config() -> SctpConfig {
@@ -84,10 +83,10 @@ fn sctp_config() -> SctpConfig {
     }
 }
 
-/// One chunk of a trace: when it was sent, after the beginning, and its number from 0.
+/// A chunk of a trace: its time after the beginning, and its number from 0.
 type ChunkStep = (Duration, u32);
 
-/// The DATA chunks of a capture.
+/// Returns the DATA chunks of a capture.
 fn data_chunk_steps(sent: &[TimedPacket]) -> Result<Vec<ChunkStep>, String> {
     let mut first = None;
     let mut steps = Vec::new();
@@ -131,7 +130,7 @@ fn capture_packets(
     Ok((outcome.sent, outcome.delivered.last().copied().flatten()))
 }
 
-/// Runs a trace: packets lost by their ordinals on the link.
+/// Runs a trace. `lost` are the ordinals of lost packets on the link.
 fn check_trace(
     config: SctpConfig,
     rate: Option<u64>,
@@ -152,7 +151,7 @@ fn check_trace(
     ])
 }
 
-/// CRC-32C, bit by bit: the polynomial 0x1EDC6F41 with its bits reversed.
+/// CRC-32C, bit by bit: the polynomial 0x1EDC6F41 with reversed bits.
 fn crc32c(octets: &[u8]) -> u32 {
     let bit = |crc: u32, _: u32| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 };
     !octets.iter().fold(!0, |crc, octet| (0..8).fold(crc ^ u32::from(*octet), bit))
@@ -176,7 +175,7 @@ fn check_checksums() -> Result<Vec<OracleFinding>, String> {
     for (_, packet) in &sent {
         let mut packet = packet.get(20..).ok_or("a packet without a header")?.to_vec();
         let checksum = packet.get_mut(8..12).ok_or("a packet without SCTP's header")?;
-        // It goes with its lowest octet first, and counts as zeros.
+        // The checksum is sent with its lowest octet first, and counts as zeros.
         let printed = u32::from_le_bytes([checksum[0], checksum[1], checksum[2], checksum[3]]);
         checksum.fill(0);
         right += usize::from(crc32c(&packet) == printed);
@@ -198,24 +197,24 @@ const fn millis(n: u64) -> Duration {
 }
 
 fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
-    // Lost at the beginning and after 1, 1 + 2 and 1 + 2 + 4 s; after 1 + 2 + 4 + 8 s it arrives 10 ms later.
+    // Lost at the beginning and after 1, 1 + 2 and 1 + 2 + 4 s. The copy after 1 + 2 + 4 + 8 s arrives 10 ms later.
     let expected = [0, 1_000, 3_000, 7_000, 15_000].map(|at| (millis(at), 0));
     check_trace(sctp_config(), None, &[Duration::ZERO], &[2, 3, 4, 5], &expected, millis(15_010))
 }
 
 fn check_smoothed_timeout() -> Result<Vec<OracleFinding>, String> {
-    // Each exchange of the set-up measures 20 ms, and so does the first chunk: SRTT 20 ms, RTTVAR 10, 7.5, 5.625 ms,
-    // RTO 42.5 ms. The second chunk, packet 3, is lost at 100 ms.
+    // Each exchange of the set-up and the first chunk measure 20 ms: SRTT 20 ms, RTTVAR 10, 7.5, 5.625 ms, RTO 42.5 ms.
+    // The second chunk, packet 3, is lost at 100 ms.
     let config = SctpConfig { rto_min: millis(1), ..sctp_config() };
     let expected = [(Duration::ZERO, 0), (millis(100), 1), (micros(142_500), 1)];
     check_trace(config, None, &[Duration::ZERO, millis(100)], &[3], &expected, micros(152_500))
 }
 
-/// A microsecond a byte.
+/// 1 us per byte, in bits per second.
 const RATE: u64 = 8_000_000;
 
-/// When the SACK that chunk `i` of the first ten brings about is back, if it reports so many gap blocks: chunks arrive
-/// 1048 us apart.
+/// Returns the arrival of the SACK for chunk `i` of the first ten, with this number of gap blocks. Chunks arrive 1048
+/// us apart.
 const fn sack_arrival(i: u64, gaps: u64) -> u64 {
     1_048 * (i + 1) + 10_000 + 48 + 4 * gaps + 10_000
 }
@@ -227,24 +226,24 @@ fn ten_chunks() -> Vec<ChunkStep> {
 const TEN: [Duration; 10] = [Duration::ZERO; 10];
 
 fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
-    // Packets: chunk i is 2 + i. Chunk 2 is lost; the SACKs of 3, 4 and 5 miss it, with one gap block.
+    // Packets: chunk i is 2 + i. Chunk 2 is lost; the SACKs of 3, 4 and 5 report it missing, with one gap block.
     let again = sack_arrival(5, 1);
     let expected = [ten_chunks(), vec![(micros(again), 2)]].concat();
     check_trace(sctp_config(), Some(RATE), &TEN, &[4], &expected, micros(again + 1_048 + 10_000))
 }
 
 fn two_lost() -> Result<Vec<OracleFinding>, String> {
-    // Chunks 2 and 5 are lost. 2 is missed by the SACKs of 3, 4, with one gap block, and 6, with two; 5 by those of
-    // 6, 7 and 8, with two. A SACK counts for a chunk in fast recovery only if it moves the highest acknowledged TSN
-    // or the cumulative one, which each of these does.
+    // Chunks 2 and 5 are lost. The SACKs of 3, 4 (one gap block) and 6 (two) report 2 missing; those of 6, 7 and 8
+    // (two) report 5. In fast recovery, a SACK counts for a chunk only if it advances the highest acknowledged TSN or
+    // the cumulative TSN. Each of these does.
     let (first, second) = (sack_arrival(6, 2), sack_arrival(8, 2));
     let expected = [ten_chunks(), vec![(micros(first), 2), (micros(second), 5)]].concat();
-    // Both arrive in turn; the last message waits for both.
+    // Both arrive in order; the last message waits for both.
     check_trace(sctp_config(), Some(RATE), &TEN, &[4, 7], &expected, micros(second + 1_048 + 10_000))
 }
 
 fn repair_lost() -> Result<Vec<OracleFinding>, String> {
-    // The repair is packet 12, and lost. T3-rtx lasts 1 s, the lower bound.
+    // The retransmission is packet 12, which is lost. T3-rtx is 1 s, the minimum.
     let again = sack_arrival(5, 1);
     let expires = again + 1_000_000;
     let expected = [ten_chunks(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
@@ -252,11 +251,10 @@ fn repair_lost() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn sender_delay() -> Result<Vec<OracleFinding>, String> {
-    // The receiver says nothing of its own, as a server that takes longer than the SACK's delay: 1048 us and 10 ms
-    // there, 200 ms, 48 us and 10 ms back.
+    // The receiver sends no data within the SACK delay: 1048 us and 10 ms there, 200 ms, 48 us and 10 ms back.
     let back = micros(1_048 + 10_000 + 200_000 + 48 + 10_000);
     let after = [Duration::ZERO, millis(5)];
-    // The first message stands for one within an association that has long been up.
+    // The first message makes the association an established one.
     let delayed = |nagle| SctpConfig {
         nagle,
         sack_delay: Some(millis(200)),

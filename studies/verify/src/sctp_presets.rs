@@ -1,7 +1,7 @@
-//! SCTP's presets on traces that are worked out by hand: a client and a server 10 ms apart, without a rate, and a study
-//! that names the preset and nothing else of SCTP. The association is asked for when the run begins, so that INIT's
-//! answer is back after 20 ms and the cookie's after 40. Packets are written as they pass the client: when, `>` for
-//! those that it sends and `<` for those that come, and their chunks; DATA is numbered from 0 either way.
+//! SCTP's presets on traces worked out by hand. A client and a server are 10 ms apart, without a rate; the study names
+//! the preset and no other setting of SCTP. The set-up starts with the run: INIT ACK arrives after 20 ms and COOKIE ACK
+//! after 40 ms. A trace has the client's packets: the time, `>` for sent and `<` for received, and the chunks. DATA is
+//! numbered from 0 in each direction.
 
 use crate::study::parse_study_plan;
 use crate::{OracleFinding, VerificationOracle};
@@ -79,7 +79,7 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     },
 ];
 
-/// The packets at the client's end: when, whether it sent them, and the packet from its IPv4 header on.
+/// Packets at the client: the time, whether it sent them, and the packet from its IPv4 header on.
 #[derive(Debug, Default)]
 struct RecordingTap(Vec<(Instant, bool, Vec<u8>)>);
 
@@ -92,7 +92,7 @@ impl PacketTap for RecordingTap {
     }
 }
 
-/// A packet of the trace: when, and which chunks.
+/// A packet of the trace: its time and its chunks.
 struct TraceLine {
     elapsed: Duration,
     sent: bool,
@@ -108,7 +108,7 @@ impl TraceLine {
     }
 }
 
-/// What a study's client sees; `up` are settings of the link to the server, `workload` those of the dialogues.
+/// Returns the client's trace. `up` are settings of the link to the server, `workload` those of the dialogues.
 fn client_trace(preset: &str, up: &str, workload: &str) -> Result<Vec<TraceLine>, String> {
     let plan = parse_study_plan(&format!(
         r#"
@@ -170,7 +170,7 @@ fn join_lines(lines: impl Iterator<Item = TraceLine>) -> String {
 
 const PRESETS: [&str; 3] = ["rfc", "ns-2", "linux"];
 
-/// Runs a trace for each preset and compares what `of` makes of it with what is expected of that preset.
+/// Runs a trace for each preset and compares the result of `of` with the expected text.
 fn check_presets(
     up: &str,
     workload: &str,
@@ -194,7 +194,7 @@ fn set_up() -> Result<Vec<OracleFinding>, String> {
         "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\n{}",
         arrivals_toml("399 s", "1 s", 1)
     );
-    // Of a second: 0, and with each doubling 1, 3, 7, 15, 31, 63; then 60 s each: 123, 183, given up at 243. Of three:
+    // With 1 s: 0, and with each doubling 1, 3, 7, 15, 31, 63; then every 60 s: 123, 183; abandoned at 243. With 3 s:
     // 0, 3, 9, 21, 45, 93, then 153, 213, 273, 333.
     let three = "0 s, 3 s, 9 s, 21 s, 45 s, 93 s, 153 s, 213 s, 273 s, 334 s";
     let of = |lines: Vec<TraceLine>| {
@@ -209,7 +209,7 @@ fn set_up() -> Result<Vec<OracleFinding>, String> {
     )
 }
 
-/// Data and SACKs, packet by packet.
+/// Formats the packets with DATA or SACK.
 fn exchanged_text(lines: Vec<TraceLine>) -> String {
     join_lines(lines.into_iter().filter(|line| line.has_chunk("DATA") || line.has_chunk("SACK")))
 }
@@ -219,8 +219,9 @@ fn check_bundling() -> Result<Vec<OracleFinding>, String> {
         "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"50 ms\"\n{}",
         arrivals_toml("1 s", "1 s", 2)
     );
-    // The first data either way is acknowledged at once. The second request is there at 2.01 s and answered at 2.06 s; its
-    // SACK rides, or is due at 2.21 s. The second answer, at 2.07 s, is acknowledged 200 ms later.
+    // The first data in each direction is acknowledged at once. The second request arrives at 2.01 s and is answered at
+    // 2.06 s. Its SACK is bundled with the answer, or is due at 2.21 s. The second answer arrives at 2.07 s and is
+    // acknowledged 200 ms later.
     let first = "1 s > DATA 0, 1.02 s < SACK, 1.07 s < DATA 0, 1.07 s > SACK";
     let rides = format!("{first}, 2 s > DATA 1, 2.07 s < SACK + DATA 1, 2.27 s > SACK");
     let alone = format!("{first}, 2 s > DATA 1, 2.07 s < DATA 1, 2.22 s < SACK, 2.27 s > SACK");
@@ -232,13 +233,14 @@ fn second_packet() -> Result<Vec<OracleFinding>, String> {
         "rounds = [{{ request = \"100 B\", answer = \"100 B\" }}]\nturnaround = \"290 ms\"\n{}",
         arrivals_toml("1 s", "100 ms", 3)
     );
-    // Behind the first, whose SACK leaves at once, the second request is there at 1.11 s and the third at 1.21 s, which
-    // is the second packet. The answers leave at 1.3, 1.4 and 1.5 s; of these the third is the second packet.
+    // After the first request, whose SACK leaves at once, the second arrives at 1.11 s. The third arrives at 1.21 s and
+    // is the second packet. The answers leave at 1.3, 1.4 and 1.5 s, and the third is the second packet.
     let at_once = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.2 s > DATA 2, 1.22 s < SACK, 1.31 s < DATA 0, \
                    1.31 s > SACK, 1.41 s < DATA 1, 1.51 s < DATA 2, 1.51 s > SACK";
-    // The third waits for the SACK of the second, which rides on the first answer, and goes with the SACK of that. The
-    // second answer, at 1.4 s, carries the third's. The client's SACK of it is due at 1.61 s, and the third answer, of
-    // 1.32 s and 290 ms, waits for that at the server until 1.62 s. Its own is due at 1.83 s.
+    // The third request waits for the SACK of the second. That SACK is bundled with the first answer; the third request
+    // leaves with the SACK of that answer. The second answer, at 1.4 s, carries the SACK of the third request. The
+    // client's SACK of it is due at 1.61 s. The third answer, due at 1.32 s + 290 ms, waits for it at the server until
+    // 1.62 s. Its own SACK is due at 1.83 s.
     let waits = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.31 s < SACK + DATA 0, 1.31 s > SACK + DATA 2, \
                  1.41 s < SACK + DATA 1, 1.61 s > SACK, 1.63 s < DATA 2, 1.83 s > SACK";
     check_presets("", &workload, exchanged_text, [at_once, at_once, waits])
@@ -249,17 +251,17 @@ fn check_windows() -> Result<Vec<OracleFinding>, String> {
         "rounds = [{{ request = \"40000 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
         arrivals_toml("1 s", "900 ms", 2)
     );
-    // 1468 bytes of chunks a packet. RFC 9260: min(4 · 1468, max(2 · 1468, 4404)) = 4404 bytes, three packets. Their SACKs,
-    // of the first and of the third packet, come together; the first makes room for 1468 + 1468 bytes, the second for
-    // 2 · 1468 + 1468. With RFC 4960's 4380 the same packets leave.
+    // A packet holds 1468 bytes of chunks. RFC 9260: min(4 · 1468, max(2 · 1468, 4404)) = 4404 bytes, three packets.
+    // The SACKs of the first and third packet arrive together. The first makes room for 1468 + 1468 bytes, the second
+    // for 2 · 1468 + 1468. RFC 4960's 4380 bytes allow the same packets.
     //
-    // Beyond that ns-2's window grows by 1468 bytes at each SACK that finds it full: two at 1.02 s make 7316 of it, two at
-    // 1.04 s 10252, three at 1.06 s 14656. At 1.08 s two more make 17592, then the last of the 28 packets has left, and the
-    // window is full no more. Without a bound on bursts 12 packets go at 1.9 s, since 11 take 16148 bytes. The others' window
-    // is wider than their bound of 4.
+    // ns-2's window also grows by 1468 bytes at each SACK that finds it full. Two SACKs at 1.02 s make it 7316, two at
+    // 1.04 s 10252, three at 1.06 s 14656. At 1.08 s two more make it 17592. Then the last of the 28 packets has left,
+    // and the window is full no more. Without a burst limit, 12 packets leave at 1.9 s, because 11 take 16148 bytes.
+    // The windows of the other presets exceed their burst limit of 4.
     //
-    // Linux counts user data alone: 4380 bytes are not full before the fourth chunk of 1452. The first SACK makes 5832 of them,
-    // in which 2 packets leave with 4356 in flight, the second 7300 and 3 packets.
+    // Linux counts user data only: 4380 bytes are not full before the fourth chunk of 1452. The first SACK makes 5832
+    // bytes of it; 2 packets leave with 4356 bytes in flight. The second makes 7300, and 3 packets leave.
     let of = |lines: Vec<TraceLine>| {
         let data: Vec<Duration> =
             lines.iter().filter(|l| l.sent && l.has_chunk("DATA")).map(|l| l.elapsed).collect();
@@ -283,12 +285,12 @@ fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
         join_lines(lines.into_iter().filter(|line| line.sent && line.has_chunk("DATA")))
     };
     let expected = "1 s > DATA 0, 2 s > DATA 0, 4 s > DATA 0, 8 s > DATA 0";
-    // Behind INIT and COOKIE ECHO.
+    // Packets after INIT and COOKIE ECHO.
     check_presets("loss = { kind = \"script\", packets = [2, 3, 4] }", &workload, of, [expected; 3])
 }
 
 fn filled_gap() -> Result<Vec<OracleFinding>, String> {
-    // Full packets, so that no sender's delay holds them; the answers come later.
+    // Full packets, so that no sender delays them; the answers come later.
     let workload = format!(
         "rounds = [{{ request = \"1452 B\", answer = \"100 B\" }}]\nturnaround = \"5 s\"\n{}",
         arrivals_toml("1 s", "100 ms", 3)
@@ -297,8 +299,8 @@ fn filled_gap() -> Result<Vec<OracleFinding>, String> {
         let exchanged = lines.into_iter().filter(|line| line.has_chunk("DATA") || line.has_chunk("SACK"));
         join_lines(exchanged.take(7))
     };
-    // The third request is out of order and acknowledged at once. The second's timeout runs from 1.1 s, and what is sent
-    // again is there at 2.11 s.
+    // The third request is out of order and acknowledged at once. The timeout of the second starts at 1.1 s, and its
+    // retransmission arrives at 2.11 s.
     let before = "1 s > DATA 0, 1.02 s < SACK, 1.1 s > DATA 1, 1.2 s > DATA 2, 1.22 s < SACK, 2.1 s > DATA 1";
     let (at_once, waits) = (format!("{before}, 2.12 s < SACK"), format!("{before}, 2.32 s < SACK"));
     let lost = "loss = { kind = \"script\", packets = [3] }";
@@ -314,9 +316,9 @@ fn behind_timeout() -> Result<Vec<OracleFinding>, String> {
         let exchanged = lines.into_iter().filter(|line| line.has_chunk("DATA") || line.has_chunk("SACK"));
         join_lines(exchanged.take(6))
     };
-    // Lost at 1 s and at 2 s, it goes again at 4 s. By the RFC the second waits for its SACK, as it does with Linux's
-    // sender's delay; the second data is then acknowledged after 200 ms. ns-2 sends it at once: its SACK reports a gap,
-    // and what fills that waits 200 ms.
+    // Lost at 1 s and 2 s, it is sent again at 4 s. By the RFC, and with Linux's delay at the sender, the second waits
+    // for its SACK; the second data is then acknowledged after 200 ms. ns-2 sends it at once. Its SACK reports a gap,
+    // and the retransmission that fills it is acknowledged after 200 ms.
     let waits = "1 s > DATA 0, 2 s > DATA 0, 4 s > DATA 0, 4.02 s < SACK, 4.02 s > DATA 1, 4.24 s < SACK";
     let goes = "1 s > DATA 0, 2 s > DATA 0, 2.5 s > DATA 1, 2.52 s < SACK, 4 s > DATA 0, 4.22 s < SACK";
     check_presets("loss = { kind = \"script\", packets = [2, 3] }", &workload, of, [waits, goes, waits])
@@ -334,8 +336,8 @@ fn check_heartbeats() -> Result<Vec<OracleFinding>, String> {
         };
         format!("{}, {}", first(true), first(false))
     };
-    // The client is up at 40 ms and has measured 20 ms: 30 s and RTO.Min. The server is up at 30 ms: 30 s and RTO.Initial,
-    // and 10 ms on the way.
+    // The client is established at 40 ms and has measured 20 ms: 30 s and RTO.Min. The server is established at 30 ms:
+    // 30 s and RTO.Initial, and 10 ms of delay.
     let three = "31.04 s > HEARTBEAT, 33.04 s < HEARTBEAT";
     check_presets("", &workload, of, ["31.04 s > HEARTBEAT, 31.04 s < HEARTBEAT", three, three])
 }

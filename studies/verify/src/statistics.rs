@@ -1,12 +1,12 @@
-//! Means of replications held against theory.
+//! Compares means of replications with theory.
 
 use crate::OracleFinding;
 
-/// How many standard errors a mean may be from its theory. A sound mean of twenty replications or more is
-/// farther off less than once in four hundred times; the seeds are fixed, so it was tried once.
+/// Tolerance of a mean, in standard errors. A correct mean of twenty replications or more exceeds it less than once in
+/// 400 times. Seeds are fixed, so the result never changes.
 pub(crate) const ERRORS: f64 = 3.5;
 
-/// A sample's mean and the standard error of that.
+/// Returns the mean of a sample and its standard error.
 pub(crate) fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -14,8 +14,8 @@ pub(crate) fn mean_and_error(values: &[f64]) -> (f64, f64) {
     (mean, libm::sqrt(squares / (n - 1.0) / n))
 }
 
-/// A mean of replications against its theory, within [`ERRORS`] standard errors of it. A standard error beyond
-/// `widest` of the theory tells too little, and does not hold.
+/// Compares a mean of replications with theory, within [`ERRORS`] standard errors. Fails if the standard error exceeds
+/// the share `widest` of the theory.
 pub(crate) fn compare_mean(
     case: String,
     unit: &str,

@@ -1,16 +1,16 @@
-//! Runs of studies that are written in place.
+//! Runs studies that are written in place.
 
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
-/// The plan of a study whose text lacks only its title and question.
+/// Returns the plan of a study; adds title and question to its text.
 pub(crate) fn parse_study_plan(text: &str) -> Result<StudyPlan, String> {
     let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
     let study = Study::parse("verify", "verify.toml", &text).map_err(|e| e.to_string())?;
     study.build_plan(StudyMode::Default, &PlanOverrides::default()).map_err(|e| e.to_string())
 }
 
-/// A metric of so many replications of a plan's first point.
+/// Returns a metric of a plan's first point, by replication.
 pub(crate) fn simulate_metric(plan: &StudyPlan, name: &str, replications: u32) -> Result<Vec<f64>, String> {
     let point = plan.points.first().ok_or("the study has no point")?;
     let one = |replication| {

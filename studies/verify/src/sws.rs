@@ -1,9 +1,9 @@
-//! Silly windows: the closed form of `docs/silly-window.md` held against arithmetic by hand, and against the
-//! simulator's TCP.
+//! Silly windows: compares the closed form of `docs/silly-window.md` with arithmetic by hand and with the simulator's
+//! TCP.
 //!
-//! Client and server are 10 ms apart, on a link without a rate. Requests of 5000 octets are written, or read, so many
-//! octets at a time and 962 octets a second; the answer is one octet. Headers are 20 octets of IPv4 and 20 of TCP. The
-//! first ten seconds, in which a reader's buffer fills by whole segments, do not count.
+//! Client and server are 10 ms apart, on a link without a rate. Requests have 5000 octets, written or read a few octets
+//! at a time at 962 octets per second. The answer has one octet. Headers are 20 octets of IPv4 and 20 of TCP. The first
+//! ten seconds, in which a reader's buffer fills, are not counted.
 
 use crate::study::{parse_study_plan, simulate_metric};
 use crate::{OracleFinding, VerificationOracle};
@@ -29,12 +29,12 @@ pub(crate) const ORACLES: &[VerificationOracle] = &[
     },
 ];
 
-/// How far runs may be from the form, as a share of it: the last segment of a request is not full.
+/// Relative tolerance of runs: the last segment of a request is not full.
 const SHARE: f64 = 0.02;
-/// The same where a delayed acknowledgement is what a segment waits for: it rides on each request's answer, early.
+/// The same if segments wait for a delayed acknowledgement: each request's answer carries it early.
 const EARLY: f64 = 0.04;
 
-/// Who is slow, octets at a time, what helps, and the octets of a segment that come of it.
+/// The slow side, its octets at a time, the remedies, and the resulting octets of a segment.
 #[derive(Clone, Copy)]
 struct SillyWindowCase {
     reader: bool,
@@ -55,9 +55,9 @@ const NONE: SillyWindowCase = SillyWindowCase {
 };
 const READER: SillyWindowCase = SillyWindowCase { reader: true, ..NONE };
 
-/// With 962 octets a second, 20 ms are 19.24 octets and 220 ms 211.64. A reader's news of room waits 200 ms from its
-/// first read on, and its reads of an octet are 1.0395 ms apart: 1 + 192 of them; of ten octets 10.395 ms: 1 + 19. Where it
-/// avoids silly windows it tells of room by the segment of 536 octets, which is less than half of its buffer of 2144.
+/// At 962 octets per second, 20 ms are 19.24 octets and 220 ms 211.64. A reader's window update waits 200 ms from its
+/// first read. Reads of one octet are 1.0395 ms apart: 1 + 192 of them; reads of ten 10.395 ms: 1 + 19. With silly
+/// window avoidance, it announces segments of 536 octets, which is less than half of its buffer of 2144.
 const CASES: [SillyWindowCase; 13] = [
     NONE,
     SillyWindowCase { octets: 50, segment: 50.0, ..NONE },
@@ -126,7 +126,7 @@ give_up = "unlimited"
         ))
     }
 
-    /// 5000 octets in segments, one octet of answer, and 40 octets of headers on each.
+    /// Returns the data fraction: 5000 octets in segments and one octet of answer, with 40 octets of headers each.
     fn data_fraction(&self) -> f64 {
         5001.0 / (5001.0 + 40.0 * (5000.0 / self.segment + 1.0))
     }

@@ -1,8 +1,8 @@
-//! TCP's loss recovery on traces that are worked out by hand, to the nanosecond.
+//! TCP's loss recovery on traces worked out by hand, to the nanosecond.
 //!
-//! The link takes 10 ms each way and, where it has a rate, a microsecond a byte (8 Mb/s). SYN and SYN-ACK are 20 + 24
-//! bytes, an acknowledgement 40, a full segment of these traces 1040. Acknowledgements are not delayed. Times are
-//! those at which the sender gives a packet to the link, before queue and loss.
+//! The link takes 10 ms each way and, if it has a rate, 1 us per byte (8 Mb/s). SYN and SYN-ACK have 20 + 24 bytes, an
+//! acknowledgement 40, a full segment 1040. Acknowledgements are not delayed. Times are those at which the sender gives
+//! a packet to the link, before queue and loss.
 
 use crate::wire::{MessagePath, MessageTransport, PlannedMessage, TimedPacket, run_messages};
 use crate::{OracleFinding, VerificationOracle};
@@ -73,10 +73,10 @@ fn tcp_config() -> TcpConfig {
     }
 }
 
-/// One packet of a trace: when it was sent, after the beginning, and its segment's number from 0, by position.
+/// A packet of a trace: its time after the beginning, and its segment's number from 0.
 type SegmentStep = (Duration, u32);
 
-/// Reads the segments with data of a capture: sequence numbers count from one after the SYN's.
+/// Returns the data segments of a capture. Sequence numbers count from the octet after the SYN.
 fn data_segment_steps(sent: &[TimedPacket]) -> Result<Vec<SegmentStep>, String> {
     let mut first = None;
     let mut steps = Vec::new();
@@ -101,7 +101,7 @@ fn format_steps(steps: &[SegmentStep]) -> String {
     texts.join(", ")
 }
 
-/// Runs a trace: the messages of a segment each, packets lost by their ordinals on the link (the SYN is 0).
+/// Runs a trace. Each message fills a segment; `lost` are the ordinals of lost packets on the link (the SYN is 0).
 fn check_trace(
     config: TcpConfig,
     rate: Option<u64>,
@@ -142,8 +142,8 @@ const fn millis(n: u64) -> Duration {
 }
 
 fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
-    // The handshake takes 20 ms, and the first segment leaves with its end. The second, packet 2, is lost at 100 ms
-    // and after 1, 1 + 2 and 1 + 2 + 4 s; after 1 + 2 + 4 + 8 s it arrives 10 ms later.
+    // The handshake takes 20 ms, and the first segment leaves at its end. The second, packet 2, is lost at 100 ms and
+    // after 1, 1 + 2 and 1 + 2 + 4 s. The copy after 1 + 2 + 4 + 8 s arrives 10 ms later.
     let again = [millis(100), millis(1_100), millis(3_100), millis(7_100), millis(15_100)].map(|at| (at, 1));
     let expected = [&[(millis(20), 0)][..], &again].concat();
     let at = [Instant::ZERO, Instant::ZERO + millis(100)];
@@ -151,29 +151,29 @@ fn check_timeouts() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn check_measured_timeout() -> Result<Vec<OracleFinding>, String> {
-    // SRTT = 20 ms, RTTVAR = 10 ms, RTO = 60 ms: 20 ms, then 60, 120 and 240 ms later each.
+    // SRTT = 20 ms, RTTVAR = 10 ms, RTO = 60 ms: sent at 20 ms, then 60, 120 and 240 ms later each.
     let config = TcpConfig { min_rto: millis(1), ..tcp_config() };
     let expected = [millis(20), millis(80), millis(200), millis(440)].map(|at| (at, 0));
     check_trace(config, None, &[Instant::ZERO], &[1, 2, 3], &expected, millis(450))
 }
 
 fn check_smoothed_timeout() -> Result<Vec<OracleFinding>, String> {
-    // The handshake measures 20 ms; the first segment, sent at 20 ms and acknowledged at 40 ms, too. RTTVAR becomes
-    // 3/4 · 10 + 1/4 · 0 = 7.5 ms, RTO 50 ms. The second segment leaves at 100 ms and is lost.
+    // The handshake measures 20 ms, and so does the first segment, sent at 20 ms and acknowledged at 40 ms. RTTVAR
+    // becomes 3/4 · 10 + 1/4 · 0 = 7.5 ms, RTO 50 ms. The second segment leaves at 100 ms and is lost.
     let config = TcpConfig { min_rto: millis(1), ..tcp_config() };
     let expected = [(millis(20), 0), (millis(100), 1), (millis(150), 1)];
     let at = [Instant::ZERO, Instant::ZERO + millis(100)];
-    // Packets: SYN, first segment, second segment; the first one's acknowledgement comes the other way.
+    // Packets: SYN, first segment, second segment. The acknowledgement of the first travels in the other direction.
     check_trace(config, None, &at, &[2], &expected, millis(160))
 }
 
-/// A microsecond a byte.
+/// 1 us per byte, in bits per second.
 const RATE: u64 = 8_000_000;
-/// The SYN's 44 us and 10 ms, the SYN-ACK's too: then ten segments leave at once, and arrive 1040 us apart:
-/// segment i, from 0, at 20088 + 1040 (i + 1) + 10000 us; an acknowledgement is back 40 us and 10 ms later.
+/// SYN and SYN-ACK take 44 us and 10 ms each. Then ten segments leave at once and arrive 1040 us apart: segment i, from
+/// 0, at 20088 + 1040 (i + 1) + 10000 us. An acknowledgement arrives 40 us and 10 ms later.
 const OPEN: u64 = 20_088;
 
-/// When the acknowledgement that segment `i` of the first ten brings about is back.
+/// Returns the arrival of the acknowledgement for segment `i` of the first ten.
 const fn ack_arrival(i: u64) -> u64 {
     OPEN + 1_040 * (i + 1) + 10_000 + 10_040
 }
@@ -185,15 +185,15 @@ fn ten_segments() -> Vec<SegmentStep> {
 const TEN: [Instant; 10] = [Instant::ZERO; 10];
 
 fn fast_retransmit() -> Result<Vec<OracleFinding>, String> {
-    // Packets: SYN 0, segment i is 1 + i. Segment 2 is lost; segments 3, 4 and 5 bring the duplicates.
+    // Packets: SYN 0, segment i is 1 + i. Segment 2 is lost; segments 3, 4 and 5 trigger the duplicates.
     let again = ack_arrival(5);
     let expected = [ten_segments(), vec![(micros(again), 2)]].concat();
     check_trace(tcp_config(), Some(RATE), &TEN, &[3], &expected, micros(again + 1_040 + 10_000))
 }
 
 fn check_partial_ack() -> Result<Vec<OracleFinding>, String> {
-    // Segments 2 and 5 are lost; 3, 4 and 6 bring the duplicates. The first repair's acknowledgement is back
-    // 1040 + 10000 + 40 + 10000 us after it was sent, and the second leaves then.
+    // Segments 2 and 5 are lost; 3, 4 and 6 trigger the duplicates. The acknowledgement of the first retransmission
+    // arrives 1040 + 10000 + 40 + 10000 us after it was sent, and the second leaves then.
     let first = ack_arrival(6);
     let second = first + 1_040 + 10_000 + 10_040;
     let expected = [ten_segments(), vec![(micros(first), 2), (micros(second), 5)]].concat();
@@ -201,8 +201,8 @@ fn check_partial_ack() -> Result<Vec<OracleFinding>, String> {
 }
 
 fn repair_lost() -> Result<Vec<OracleFinding>, String> {
-    // The repair is the eleventh segment, packet 11, and lost. New data was last acknowledged by segment 1's
-    // acknowledgement; the timer began anew then and lasts 1 s, the lower bound.
+    // The retransmission is the eleventh segment, packet 11, and is lost. The last acknowledgement of new data was that
+    // of segment 1. The timer restarted then with 1 s, the minimum.
     let (again, expires) = (ack_arrival(5), ack_arrival(1) + 1_000_000);
     let expected = [ten_segments(), vec![(micros(again), 2), (micros(expires), 2)]].concat();
     check_trace(tcp_config(), Some(RATE), &TEN, &[3, 11], &expected, micros(expires + 1_040 + 10_000))

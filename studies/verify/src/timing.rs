@@ -1,4 +1,4 @@
-//! When protocols send again, in virtual time.
+//! Retransmission times of the protocols, in virtual time.
 
 use crate::{OracleFinding, VerificationOracle};
 use usher_core::{Duration, Instant, Machine, MachineInput, MachineOutput, Seed, Transmit};
@@ -45,7 +45,7 @@ fn check_rfc5080() -> Result<Vec<OracleFinding>, String> {
     };
     client.handle_command(Instant::ZERO, request).map_err(|e| e.to_string())?;
     let (mut now, mut sent, mut ended, mut buf) = (Instant::ZERO, Vec::new(), Vec::new(), Vec::new());
-    // Nothing of it lasts longer than a day.
+    // No retransmission schedule exceeds a day.
     while now < Instant::ZERO + Duration::from_secs(86_400) {
         while let Some(output) = client.poll_output(&mut buf) {
             match output {

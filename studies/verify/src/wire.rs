@@ -1,4 +1,4 @@
-//! Two hosts, a link between them, and messages from one to the other over TCP connections or SCTP streams.
+//! Two hosts with a link, and messages from one to the other over TCP connections or SCTP streams.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use usher_sim::{
     ReportObserver, SimError, SimulationBuilder, StreamDelivery, TransportConfig, sctp, tcp,
 };
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Debug)]
 pub(crate) enum MessageTransport {
-    /// So many connections.
+    /// TCP, with this number of connections.
     Tcp(u32, tcp::TcpConfig),
-    /// One association with so many streams.
+    /// One SCTP association, with this number of streams.
     Sctp(u16, sctp::SctpConfig),
 }
 
-/// When a message is sent, on which connection or stream, and its bytes.
+/// A message: its time, its connection or stream, and its size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedMessage {
     pub(crate) send_at: Instant,
@@ -27,29 +27,29 @@ pub(crate) struct PlannedMessage {
     pub(crate) bytes: u32,
 }
 
-/// A packet that was sent: when, and the packet from its IPv4 header on.
+/// A sent packet: its time, and the packet from its IPv4 header on.
 pub(crate) type TimedPacket = (Instant, Vec<u8>);
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct WireOutcome {
-    /// Packets of the sending host, before any loss; kept only if asked for.
+    /// Packets of the sending host, before loss; empty unless requested.
     pub(crate) sent: Vec<TimedPacket>,
-    /// Packets that came to the sending host, and when; kept only if asked for.
+    /// Packets received by the sending host, with their times; empty unless requested.
     pub(crate) received: Vec<TimedPacket>,
-    /// When each message was delivered, in the order of the plan; `None` if it was not.
+    /// Time of delivery of each message, in the order of the plan; `None` if it was not delivered.
     pub(crate) delivered: Vec<Option<Instant>>,
 }
 
-/// The messages' way.
+/// The link of the messages.
 #[derive(Clone, Debug)]
 pub(crate) struct MessagePath {
     pub(crate) rate: Option<u64>,
     pub(crate) delay: Duration,
     pub(crate) loss: LossModel,
-    /// Loss begins at this time.
+    /// Time at which loss begins.
     pub(crate) lossy_from: Instant,
-    /// Whether packets are kept.
+    /// True if packets are kept.
     pub(crate) captures_packets: bool,
 }
 
@@ -59,7 +59,7 @@ enum WireApp {
     Receiver,
 }
 
-/// So many bytes, or a whole message, came on this lane.
+/// Bytes, or a whole message, received on a connection or stream.
 #[derive(Debug)]
 struct LaneArrival {
     lane: u32,
@@ -69,7 +69,7 @@ struct LaneArrival {
 const PORT: u16 = 3868;
 
 impl WireApp {
-    /// Sends what is due.
+    /// Sends the messages that are due.
     fn send_due(
         plan: &mut VecDeque<PlannedMessage>,
         carrier: &MessageTransport,
@@ -120,10 +120,10 @@ impl Application for WireApp {
     }
 }
 
-/// Tells which message is whole: each lane keeps its order.
+/// Determines the delivery of messages; each connection or stream keeps its order.
 #[derive(Debug)]
 struct LaneObserver {
-    /// Messages under way on each lane: place in the plan, and bytes that are to come yet.
+    /// Messages in flight on each connection or stream: index in the plan, and bytes to come.
     in_flight: Vec<VecDeque<(usize, u32)>>,
     delivered: Vec<Option<Instant>>,
     missing: usize,
@@ -166,8 +166,8 @@ impl PacketTap for CaptureTap {
     }
 }
 
-/// Sends the plan's messages, which are in order of time, over one link whose way back is sound, until all are
-/// delivered or `until` has come.
+/// Sends the messages of the plan, in order of time, over a link without loss on the way back. Ends when all are
+/// delivered, or at `until`.
 pub(crate) fn run_messages(
     seed: Seed,
     carrier: MessageTransport,

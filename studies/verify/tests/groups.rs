@@ -1,4 +1,4 @@
-//! Every oracle holds, group by group; and one that is wrong is seen to be.
+//! Every oracle holds, group by group, and a wrong one fails.
 
 use usher_verify::{OracleCheck, OracleFinding, VerificationOracle, oracles, run_oracle};
 

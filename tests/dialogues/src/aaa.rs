@@ -1,7 +1,8 @@
-//! The AAA server, its ledger and its store; stations and access servers in front of them.
+//! The AAA server with its ledger and store, and stations behind access servers.
 //!
-//! Access servers speak RADIUS, RadSec and Diameter. Stations know one password each and may claim any name. Access servers are honest: they pass EAP on, and tell of sessions by the name
-//! and the Class of the Access-Accept. Between both an input repeats, splices, swaps and delays.
+//! Access servers speak RADIUS, RadSec and Diameter. They are honest: they pass EAP on, and account for sessions by
+//! the name and Class of the Access-Accept. Each station knows one password and may claim any name. An input repeats,
+//! splices, swaps and delays messages between them.
 
 mod diameter;
 mod oracle;
@@ -15,7 +16,7 @@ pub use station::ProofMethod;
 use crate::{DialogueOperation, InvariantBreach, OracleBelief, parse_operations};
 use world::AaaTestNetwork;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunOutcome {
     /// Logins that the server accepted.
@@ -26,47 +27,47 @@ pub struct RunOutcome {
     pub started: usize,
 }
 
-/// What an operation does; its code counts by the number of these.
+/// The kind of an operation. Its code is the index in [`OperationKind::ALL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
-    /// A station comes to the port, whoever was there before.
+    /// A station takes the port and starts a login.
     StartLogin,
-    /// One request, and its answer.
+    /// One request and its reply.
     Step,
-    /// Requests and answers until the login is decided.
+    /// Requests and replies until the login is decided.
     Play,
-    /// The last request once more; with `how[0]` odd from another port.
+    /// The last request again. If `how[0]` is odd, from another port.
     Repeat,
-    /// An earlier request of anybody's once more.
+    /// An earlier request of any station again.
     Replay,
-    /// The next answer is lost.
+    /// The next reply is lost.
     Lose,
-    /// The next request has the EAP packet of another port's station, or its State.
+    /// The next request carries the EAP packet or the State of another port's login.
     Splice,
-    /// The station says again what it said before.
+    /// The station repeats its previous response.
     Stale,
     /// The next request has another User-Name.
     Rename,
-    /// The station is at another access server from now on.
+    /// The station moves to another access server.
     Roam,
     /// Time passes.
     PassTime,
-    /// What the server asks of its host waits, is answered one by one, or all of it.
+    /// The server's jobs are delayed, done one by one, or all done.
     Jobs,
     /// Accounting of the port's session.
     Account,
-    /// An access server begins anew, or goes down.
+    /// An access server restarts or goes down.
     RestartAccessServer,
-    /// The store goes away, or comes back.
+    /// The store fails or recovers.
     Store,
-    /// The server forgets users that it has looked up, or is configured anew.
+    /// The server drops cached users, or reloads its configuration.
     EvictOrReload,
-    /// The server begins anew with what its store has.
+    /// The server restarts with the contents of its store.
     Restart,
 }
 
 impl OperationKind {
-    /// All of them, in the order of their codes.
+    /// All kinds, in the order of their codes.
     pub const ALL: [Self; 17] = [
         Self::StartLogin,
         Self::Step,
@@ -96,7 +97,7 @@ pub fn run_aaa_input(octets: &[u8]) -> Result<RunOutcome, InvariantBreach> {
     run_believing(octets, OracleBelief::Sound)
 }
 
-/// The same with another belief about people.
+/// As [`run_aaa_input`], with another assumption about passwords.
 ///
 /// # Errors
 /// An invariant does not hold.

@@ -1,4 +1,4 @@
-//! Who has a session and an address.
+//! Users with their sessions and addresses.
 
 use crate::{InvariantBreach, TestUser, ensure, is_of_main_pool};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use usher_aaa::canonical_name;
 use usher_aaa::store::SessionRow;
 
-/// Open sessions and what they hold, seen at one moment.
+/// A snapshot of open sessions and their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct SessionHoldings {
     address_holders: BTreeMap<IpAddr, (TestUser, Vec<u8>)>,
-    /// Stations at which Ann has a session, and how many of hers name none.
+    /// Stations at which Ann has a session, and the number of her sessions without a station.
     stations: BTreeSet<Vec<u8>>,
     nameless: usize,
 }
 
 impl SessionHoldings {
-    /// Somebody has an address, at this station. A station that comes again goes on with what it had. What an access server gives of its
-    /// own pools it gives to a user: an IKEv2 gateway has a user keep it whose new IKE_SA takes an older one's place, from wherever the user
-    /// comes.
+    /// Records that a user has an address at a station. A station that logs in again keeps its address. An address
+    /// from an access server's own pool belongs to the user: an IKEv2 gateway keeps it for a new IKE_SA that replaces
+    /// an older one.
     pub(crate) fn record_address(
         &mut self,
         address: IpAddr,
@@ -30,7 +30,7 @@ impl SessionHoldings {
         let before = self.address_holders.entry(address).or_insert_with(|| holder.clone());
         ensure(*before == holder, || format!("{address} is held by {before:?} and by {holder:?}"))
     }
-    /// A session that is open in the ledger, whose it is as far as its access server knows, and whose its name is.
+    /// Records an open session of the ledger, with its user by the access server and its user by the name.
     pub(crate) fn record_session(
         &mut self,
         row: &SessionRow,
@@ -51,7 +51,7 @@ impl SessionHoldings {
         }
         Ok(())
     }
-    /// Ann has one session at most, but for a station that comes again.
+    /// Checks that Ann has at most one session, apart from a station that logs in again.
     pub(crate) fn check_limit(&self) -> Result<(), InvariantBreach> {
         let sessions = self.stations.len() + self.nameless;
         ensure(sessions <= 1, || format!("ann has {sessions} sessions, and may have one"))

@@ -1,7 +1,7 @@
-//! An IKEv2 gateway, whose users an AAA server judges; clients by EAP, by a shared key and by a certificate.
+//! An IKEv2 gateway with an AAA server, and clients that log in by EAP, a shared key or a certificate.
 //!
-//! Each client knows one password, and may claim any identity. An input loses, repeats, delays and forges their datagrams, moves them, and
-//! replaces or ends IKE_SAs from either side.
+//! Each client knows one password and may claim any identity. An input loses, repeats, delays and forges datagrams,
+//! and moves clients. It also replaces or ends IKE_SAs from either side.
 
 mod budget;
 mod host;
@@ -10,33 +10,33 @@ mod world;
 use crate::{DialogueOperation, InvariantBreach, OracleBelief, parse_operations};
 use world::IkeTestNetwork;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunOutcome {
-    /// Sessions that there were, one for all IKE_SAs that take each other's places.
+    /// Sessions in total. A session spans the IKE_SAs that replace each other.
     pub sessions: usize,
-    /// Logins of EAP that came to nothing.
+    /// Failed EAP logins.
     pub refused: usize,
-    /// Sessions that the AAA server was told of.
+    /// Sessions reported to the AAA server.
     pub accounted: usize,
 }
 
-/// What an operation does; its code counts by the number of these.
+/// The kind of an operation. Its code is the index in [`OperationKind::ALL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
-    /// Another client is at the place, and connects.
+    /// Another client takes the slot and connects.
     ReplaceClient,
-    /// So much time passes as one datagram takes, or more.
+    /// Time passes, at least the delay of a datagram.
     Run,
-    /// Two seconds pass: a login takes less.
+    /// Two seconds pass, which is longer than a login.
     Play,
-    /// The client's next datagram is lost, repeated, late, or from elsewhere.
+    /// The client's next datagram is lost, repeated, late, or from another address.
     Fate,
-    /// An earlier datagram of anybody's once more, from where it came or from elsewhere.
+    /// An earlier datagram of any client arrives again, from its address or another.
     Replay,
-    /// An IKE_SA or its CHILD_SAs are replaced, by the client or by the gateway.
+    /// The client or the gateway rekeys an IKE_SA or its CHILD_SAs.
     Rekey,
-    /// The client's address is another (RFC 4555).
+    /// The client changes its address (RFC 4555).
     Move,
     /// The client ends its IKE_SA.
     Down,
@@ -44,18 +44,18 @@ pub enum OperationKind {
     Connect,
     /// The client is switched off.
     SwitchOff,
-    /// The gateway ends IKE_SAs.
+    /// The gateway closes IKE_SAs.
     Close,
-    /// The AAA server has sessions ended.
+    /// The AAA server disconnects sessions (RFC 5176).
     Dynamic,
-    /// The gateway begins anew.
+    /// The gateway restarts.
     Restart,
-    /// What the gateway asks of its helpers waits, is done or refused one by one, or all of it.
+    /// The gateway's jobs are delayed, done or refused one by one, or all done.
     Jobs,
 }
 
 impl OperationKind {
-    /// All of them, in the order of their codes.
+    /// All kinds, in the order of their codes.
     pub const ALL: [Self; 14] = [
         Self::ReplaceClient,
         Self::Run,
@@ -82,7 +82,7 @@ pub fn run_ike_input(octets: &[u8]) -> Result<RunOutcome, InvariantBreach> {
     run_believing(octets, OracleBelief::Sound)
 }
 
-/// The same with another belief about people.
+/// As [`run_ike_input`], with another assumption about passwords.
 ///
 /// # Errors
 /// An invariant does not hold.

@@ -1,5 +1,8 @@
-//! A state-machine fuzzer: honest clients and attackers hold dialogues with the product's own machines in virtual time. The octets of an
-//! input are operations: who speaks next, what is repeated, swapped, spliced, delayed or lost. After each operation the invariants hold.
+//! A state-machine fuzzer. Honest clients and attackers hold dialogues with the product's own machines, in virtual
+//! time.
+//!
+//! The octets of an input are operations: the next sender, and messages that are repeated, swapped, spliced, delayed
+//! or lost. The invariants are checked after each operation.
 //!
 //! | module | machine | partners |
 //! |---|---|---|
@@ -7,7 +10,8 @@
 //! | [`ike`] | an IKEv2 gateway with an AAA server | clients by EAP, a shared key and a certificate |
 //! | [`pppoe`] | an access concentrator with an AAA server | hosts on one Ethernet, by PAP, CHAP, MS-CHAPv2 and EAP |
 //!
-//! Every input is a valid run: an operation that fits nothing changes nothing. `Err` is a [`InvariantBreach`]: a fault of the machine.
+//! Every input is a valid run: an operation that does not apply changes nothing. `Err` is an [`InvariantBreach`], a
+//! fault of the machine.
 
 pub mod aaa;
 mod holdings;
@@ -28,10 +32,10 @@ use usher_aaa::{AuthMethod, CacheConfig, User};
 use usher_radius::attribute::kind;
 use usher_radius::dictionary::RadiusDictionary;
 
-/// How many operations of an input are carried out at most.
+/// The maximum number of operations of an input. Later operations are ignored.
 pub const MOST_OPERATIONS: usize = 64;
 
-/// An invariant that does not hold.
+/// A description of the invariant that does not hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InvariantBreach(pub String);
 
@@ -41,26 +45,26 @@ impl fmt::Display for InvariantBreach {
     }
 }
 
-/// Fails with what `breach` says where an invariant does not hold.
+/// Fails with the text of `breach` if an invariant does not hold.
 ///
 /// # Errors
-/// It does not hold.
+/// The invariant does not hold.
 pub fn ensure(holds: bool, breach: impl FnOnce() -> String) -> Result<(), InvariantBreach> {
     if holds { Ok(()) } else { Err(InvariantBreach(breach())) }
 }
 
-/// What a harness believes of its people. The tests of the harness break it.
+/// The harness's assumption about passwords. The tests of the harness use a wrong one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OracleBelief {
-    /// Whoever shows a password has that user's.
+    /// A password belongs to its user.
     #[default]
     Sound,
-    /// Ann's password is taken for Eve's: a harness that believes so must find a breach in Ann's honest login.
+    /// Ann's password counts as Eve's. The harness must then report a breach in Ann's honest login.
     Mistaken,
 }
 
 impl OracleBelief {
-    /// Whose password somebody shows who has that person's.
+    /// Returns the user to whom the harness attributes this user's password.
     #[must_use]
     pub const fn believed_owner(self, owner: TestUser) -> TestUser {
         match (self, owner) {
@@ -70,18 +74,18 @@ impl OracleBelief {
     }
 }
 
-/// One operation: what is done, with which dialogue, and how.
+/// One operation of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DialogueOperation {
-    /// What is done.
+    /// The kind of operation.
     pub code: u8,
-    /// With which dialogue.
+    /// The slot of the dialogue.
     pub slot: u8,
-    /// How.
+    /// The parameters.
     pub how: [u8; 2],
 }
 
-/// The operations of an input, four octets each; what is missing of the last is zero.
+/// Parses the operations of an input, four octets each. The last is padded with zeros.
 pub fn parse_operations(octets: &[u8]) -> impl Iterator<Item = DialogueOperation> {
     octets.chunks(4).take(MOST_OPERATIONS).map(|chunk| {
         let octet = |i: usize| chunk.get(i).copied().unwrap_or_default();
@@ -89,29 +93,29 @@ pub fn parse_operations(octets: &[u8]) -> impl Iterator<Item = DialogueOperation
     })
 }
 
-/// Somebody who may be let in.
+/// A user whom the AAA server knows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TestUser {
-    /// May have one session at once.
+    /// Has at most one session at a time.
     Ann,
-    /// May have any number.
+    /// Has any number of sessions.
     Bob,
     /// Knows her own password, and claims to be others.
     Eve,
-    /// A device that is known by its address.
+    /// A device that its address identifies.
     Printer,
 }
 
 impl TestUser {
-    /// All of them.
+    /// All users.
     pub const ALL: [Self; 4] = [Self::Ann, Self::Bob, Self::Eve, Self::Printer];
 
-    /// The one of a number, of which the lowest two bits count.
+    /// Returns the user of a number. Only its lowest two bits count.
     #[must_use]
     pub const fn from_number(n: u8) -> Self {
         Self::ALL[(n & 3) as usize]
     }
-    /// The User-Name.
+    /// Returns the User-Name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,13 +125,13 @@ impl TestUser {
             Self::Printer => "020000000009",
         }
     }
-    /// Whose name this is, in whatever spelling the AAA server takes for the same.
+    /// Returns the user of a name, in any spelling that the AAA server treats as equal.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
         let name = usher_aaa::canonical_name(name);
         Self::ALL.into_iter().find(|p| *usher_aaa::canonical_name(p.name().as_bytes()) == *name)
     }
-    /// The password, which nobody else knows; the printer has one that nobody asks for.
+    /// Returns the password, which only the user knows. The printer's password is never used.
     #[must_use]
     pub const fn password(self) -> &'static str {
         match self {
@@ -137,7 +141,7 @@ impl TestUser {
             Self::Printer => "none",
         }
     }
-    /// The name of this person's own device, as access servers write it.
+    /// Returns the Calling-Station-Id of this user's device, as access servers write it.
     #[must_use]
     pub const fn station(self) -> &'static str {
         match self {
@@ -149,14 +153,14 @@ impl TestUser {
     }
 }
 
-/// Whose a name is by which a gateway or a concentrator calls its user. Of whoever says within a tunnel what it has said outside, too, it
-/// says so, and behind it what is that login's alone.
+/// Returns the user of a name that a gateway or concentrator uses. For a login within a tunnel, the name is the outer
+/// identity and a suffix of the login.
 pub(crate) fn user_from_name(name: &str) -> Option<TestUser> {
     let name = name.split_once(" within EAP, ").map_or(name, |(name, _)| name);
     TestUser::from_name(name.as_bytes())
 }
 
-/// Ann, Bob, Eve and the printer as an AAA server knows them: their addresses are of the pool `main`, and Filter-Id says whose a reply is.
+/// The AAA server's users. Their addresses are from the pool `main`, and Filter-Id names the user.
 #[must_use]
 pub fn test_users() -> BTreeMap<Vec<u8>, Arc<User>> {
     let user = |person: TestUser| {
@@ -177,7 +181,8 @@ pub(crate) fn main_pool() -> PoolConfig {
     PoolConfig { name: "main".into(), ranges: vec!["192.0.2.9-192.0.2.12".parse().expect("a range")] }
 }
 
-/// What stands behind an AAA server with this ledger. The dictionary is read once: that costs more than a login.
+/// The store and the dictionary behind an AAA server with this ledger. The dictionary is read once, since that costs
+/// more than a login.
 pub(crate) fn service_parts(ledger: LedgerConfig) -> JobRunnerParts<MemoryStore> {
     static DICTIONARY: LazyLock<Arc<RadiusDictionary>> =
         LazyLock::new(|| Arc::new(RadiusDictionary::builtin()));
@@ -192,12 +197,12 @@ pub(crate) fn service_parts(ledger: LedgerConfig) -> JobRunnerParts<MemoryStore>
     }
 }
 
-/// Whether an address is of the pool `main`, of which the AAA server gives them.
+/// True if an address is in the pool `main`, from which the AAA server assigns addresses.
 pub(crate) fn is_of_main_pool(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(v4) if (9..=12).any(|n| v4.octets() == [192, 0, 2, n]))
 }
 
-/// A text as it is, in capitals, or with its first letter large.
+/// Returns a text unchanged, in capitals, or with a capital initial.
 #[must_use]
 pub fn respell_text(text: &str, how: u8) -> String {
     match how & 3 {
@@ -208,7 +213,7 @@ pub fn respell_text(text: &str, how: u8) -> String {
     }
 }
 
-/// So many inputs of chance, the same each time.
+/// Returns `count` reproducible random inputs.
 #[cfg(test)]
 pub(crate) fn random_inputs(count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|n| {

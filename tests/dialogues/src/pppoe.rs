@@ -1,7 +1,7 @@
-//! A PPPoE access concentrator, whose hosts an AAA server judges; hosts on one Ethernet.
+//! A PPPoE access concentrator with an AAA server, and hosts on one Ethernet.
 //!
-//! Each host knows one password, and may claim any name and any address of the Ethernet. An input loses, repeats, delays and forges their
-//! frames, and ends sessions from either side.
+//! Each host knows one password. It may claim any name and any address of the Ethernet. An input loses, repeats,
+//! delays and forges frames, and ends sessions from either side.
 
 mod budget;
 mod ethernet;
@@ -10,29 +10,29 @@ mod world;
 use crate::{DialogueOperation, InvariantBreach, OracleBelief, parse_operations};
 use world::PppoeTestNetwork;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunOutcome {
-    /// Hosts that were let in.
+    /// Accepted hosts.
     pub let_in: usize,
-    /// Hosts that were turned away.
+    /// Rejected hosts.
     pub refused: usize,
-    /// Sessions that the AAA server was told of.
+    /// Sessions reported to the AAA server.
     pub accounted: usize,
 }
 
-/// What an operation does; its code counts by the number of these.
+/// The kind of an operation. Its code is the index in [`OperationKind::ALL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationKind {
-    /// Another host is at the place, and connects.
+    /// Another host takes the slot and connects.
     ReplaceHost,
-    /// So much time passes as one frame takes, or more.
+    /// Time passes, at least the delay of a frame.
     Run,
-    /// Two seconds pass: a login takes less.
+    /// Two seconds pass, which is longer than a login.
     Play,
-    /// The host's next frame is lost, repeated, late, or from another station or of another session.
+    /// The host's next frame is lost, repeated, late, or from another station or session.
     Fate,
-    /// An earlier frame of anybody's once more, as it was or from another station or of another session.
+    /// An earlier frame of any host arrives again, unchanged or from another station or session.
     Replay,
     /// The host disconnects.
     Disconnect,
@@ -40,16 +40,16 @@ pub enum OperationKind {
     Connect,
     /// The host is switched off.
     SwitchOff,
-    /// The concentrator ends sessions.
+    /// The concentrator closes sessions.
     Close,
-    /// The AAA server has sessions ended.
+    /// The AAA server disconnects sessions (RFC 5176).
     Dynamic,
-    /// The concentrator begins anew.
+    /// The concentrator restarts.
     Restart,
 }
 
 impl OperationKind {
-    /// All of them, in the order of their codes.
+    /// All kinds, in the order of their codes.
     pub const ALL: [Self; 11] = [
         Self::ReplaceHost,
         Self::Run,
@@ -73,7 +73,7 @@ pub fn run_pppoe_input(octets: &[u8]) -> Result<RunOutcome, InvariantBreach> {
     run_believing(octets, OracleBelief::Sound)
 }
 
-/// The same with another belief about people.
+/// As [`run_pppoe_input`], with another assumption about passwords.
 ///
 /// # Errors
 /// An invariant does not hold.

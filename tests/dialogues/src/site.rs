@@ -1,4 +1,4 @@
-//! An AAA server on a network in virtual time, with its ledger and its store.
+//! An AAA server with its ledger and store, on a network in virtual time.
 
 use crate::holdings::SessionHoldings;
 use crate::{InvariantBreach, TestUser, main_pool, service_parts, tunnels};
@@ -20,22 +20,22 @@ use usher_radius::server::{ClientConfig, PortRole, RadiusServerConfig};
 
 const SERVER: &str = "203.0.113.1";
 const SECRET: &[u8] = b"the secret of RADIUS";
-/// Where access servers are asked to end sessions (RFC 5176).
+/// The access servers' port for dynamic authorization (RFC 5176).
 pub(crate) const DYNAMIC_PORT: u16 = 3799;
 
-/// The server, and what its host does for it.
+/// The server and its host.
 #[derive(Debug)]
 pub(crate) struct AaaSite {
     server: HostHandle<AaaServer>,
     service: JobRunner<MemoryStore>,
     jobs: Rc<RefCell<Vec<JobRequest<usher_aaa::AaaServerJob>>>>,
     access_server: IpAddr,
-    /// By Acct-Session-Id: whose session it is, as far as its access server was told.
+    /// The user of each session as its access server knows it, by Acct-Session-Id.
     pub(crate) accounts: BTreeMap<String, TestUser>,
 }
 
 impl AaaSite {
-    /// A server for one access server.
+    /// Creates a server with one access server.
     pub(crate) fn new(net: &mut MachineNetwork, access_server: IpAddr) -> Self {
         let mut config = usher_aaa::AaaServerConfig::new(UserSource::Host(CacheConfig::default()));
         let client = ClientConfig::new(access_server, 32, usher_radius::SharedSecret::new(SECRET));
@@ -70,7 +70,7 @@ impl AaaSite {
         });
         Self { server, service, jobs, access_server, accounts: BTreeMap::new() }
     }
-    /// Answers what the server asks of its host.
+    /// Does the server's jobs.
     pub(crate) fn answer_jobs(&mut self, net: &mut MachineNetwork) {
         let now = net.now();
         loop {
@@ -80,21 +80,21 @@ impl AaaSite {
             }
             for job in jobs {
                 let answer = self.service.run_job(now, now.to_wall_time(EPOCH), job);
-                // The login may be over meanwhile.
+                // The login may have ended meanwhile.
                 let _ = net.send_command(self.server, answer);
             }
         }
         net.take_events(self.server);
     }
-    /// Has the access server end the sessions of somebody.
+    /// Asks the access server to end a user's sessions.
     pub(crate) fn disconnect_user(&self, net: &mut MachineNetwork, person: TestUser) {
         let mut attributes = AttributeList::new();
         let _ = attributes.push_text(kind::USER_NAME, person.name());
         let (to, code) = (SocketAddr::new(self.access_server, DYNAMIC_PORT), PacketCode::DISCONNECT_REQUEST);
-        // There may be as many under way as may be.
+        // The server rejects the command beyond its limit of requests.
         let _ = net.send_command(self.server, AaaServerCommand::Dynamic { token: 7, to, code, attributes });
     }
-    /// Sessions that the ledger has are of those who were let in, and within their limits.
+    /// Checks that the ledger's sessions belong to accepted users and respect their limits.
     pub(crate) fn check_sessions(
         &self,
         named: impl Fn(&str) -> Option<TestUser>,
@@ -109,21 +109,21 @@ impl AaaSite {
         }
         holdings.check_limit()
     }
-    /// Sessions that are open in the ledger, for people.
+    /// Describes the open sessions of the ledger.
     pub(crate) fn describe_open(&self) -> String {
         let open = self.service.store().sessions().filter(|row| row.acctstoptime.is_none());
         let told = open
             .map(|row| format!("{} of {} since {:?}", row.acctsessionid, row.username, row.acctstarttime));
         told.collect::<Vec<_>>().join(", ")
     }
-    /// Sessions that the server was told of, and those among them that are open.
+    /// Returns the number of reported sessions, and of the open sessions among them.
     pub(crate) fn session_counts(&self) -> (usize, usize) {
         let all = self.service.store().sessions();
         all.fold((0, 0), |(all, open), row| (all + 1, open + usize::from(row.acctstoptime.is_none())))
     }
 }
 
-/// Lets time pass on a network, and calls after each thing that happens.
+/// Lets time pass on a network, and calls `after` after each event.
 pub(crate) fn run_network(
     net: &mut MachineNetwork,
     span: Duration,

@@ -1,4 +1,4 @@
-//! EAP methods that begin with a handshake of TLS, on both sides.
+//! TLS-based EAP methods, on both sides.
 
 use std::sync::{Arc, LazyLock};
 use usher_crypto::tls::{
@@ -13,8 +13,8 @@ use usher_eap::packet::EapType;
 
 const FRAGMENT: usize = 1024;
 
-/// A handshake with a client's certificate, which is Ann's, or without one. Handshakes are replayed: their cryptography is not what is
-/// looked at here, and a replayed one is the same each time.
+/// Handshakes with Ann's client certificate and without a certificate. They are replayed: the cryptography is not
+/// under test, and a replay is deterministic.
 static HANDSHAKES: LazyLock<[Arc<HandshakeRecording>; 2]> = LazyLock::new(|| {
     [false, true].map(|certified| {
         let clock = || WallClock::from_time(fixtures::WALL_TIME);
@@ -40,7 +40,7 @@ static HANDSHAKES: LazyLock<[Arc<HandshakeRecording>; 2]> = LazyLock::new(|| {
     })
 });
 
-/// The server's side of PEAP and EAP-TTLS, and of EAP-TLS with Ann's certificate.
+/// Adds the server's side of PEAP and EAP-TTLS, and of EAP-TLS with Ann's certificate.
 pub(crate) fn add_tunnel_methods(config: &mut usher_aaa::AaaServerConfig) {
     let [plain, certified] = &*HANDSHAKES;
     let tls = |recording: &Arc<_>| ServerTls::Recorded(Arc::clone(recording));
@@ -61,12 +61,12 @@ pub(crate) fn add_tunnel_methods(config: &mut usher_aaa::AaaServerConfig) {
 fn recorded_peer(recording: &Arc<HandshakeRecording>) -> PeerTls {
     PeerTls::Recorded(recording.clone())
 }
-/// A peer's side of PEAP, which says this name inside.
+/// A peer's side of PEAP, with this inner identity.
 pub(crate) fn peap_offer(name: &[u8], inner: Box<dyn PeerOffer>) -> Box<dyn PeerOffer> {
     let (tls, inner) = (recorded_peer(&HANDSHAKES[0]), Arc::new([inner]));
     Box::new(PeerMethodPeap { tls, fragment: FRAGMENT, identity: name.to_vec(), inner })
 }
-/// A peer's side of EAP-TTLS, which says this name inside.
+/// A peer's side of EAP-TTLS, with this inner identity.
 pub(crate) fn ttls_offer(name: &[u8], proof: TtlsProof) -> Box<dyn PeerOffer> {
     let tls = recorded_peer(&HANDSHAKES[0]);
     Box::new(PeerMethodTtls { tls, fragment: FRAGMENT, identity: name.to_vec(), proof })

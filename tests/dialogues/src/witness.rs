@@ -1,31 +1,31 @@
-//! A machine under observation: what it does about each input, and what that costs.
+//! A wrapper that observes a machine: its outputs and their costs for each input.
 
 use crate::{InvariantBreach, ensure};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use usher_core::{CommandError, Instant, Machine, MachineInput, MachineOutput, OutputOf, WallTime};
 
-/// What a machine did about one input.
+/// The effect of one input on a machine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputEffect {
-    /// What it sent, said and asked.
+    /// The number of outputs.
     pub(crate) outputs: usize,
-    /// Its counters have changed.
+    /// True if its counters have changed.
     pub(crate) is_counted: bool,
     /// Units of work by label.
     pub(crate) work: BTreeMap<&'static str, u64>,
 }
 
 impl InputEffect {
-    /// Units of a kind of work.
+    /// Returns the units of one work label.
     pub(crate) fn work_units(&self, label: &str) -> u64 {
         self.work.get(label).copied().unwrap_or_default()
     }
-    /// Whoever sent the input has an answer, or a counter has its drop.
+    /// True if the input has an output, or a counter records its drop.
     pub(crate) const fn is_noticed(&self) -> bool {
         self.outputs > 0 || self.is_counted
     }
-    /// No more than so many units of each of these kinds were done.
+    /// Fails if the work of a label exceeds its budget.
     pub(crate) fn ensure_within(&self, budget: &[(&str, u64)]) -> Result<(), InvariantBreach> {
         budget.iter().try_for_each(|(label, most)| {
             let done = self.work_units(label);
@@ -34,19 +34,19 @@ impl InputEffect {
     }
 }
 
-/// A machine whose inputs have a budget.
+/// A machine with a budget for each input.
 pub(crate) trait BudgetedMachine: Machine {
-    /// What its budget is judged by: it is asked before the input is given.
+    /// The state before the input, on which the budget depends.
     type PriorState;
 
     /// The sum of its counters.
     fn counter_sum(&self) -> u64;
-    /// How it stands before an input.
+    /// Returns the state before an input.
     fn state_before(&self, input: &MachineInput<'_>) -> Self::PriorState;
-    /// What must hold of an input's effect.
+    /// Checks the effect of an input.
     ///
     /// # Errors
-    /// Somebody is answered by silence without a counter, or has cost too much.
+    /// The input was dropped without a counter, or cost too much.
     fn check_budget(
         &self,
         input: &MachineInput<'_>,
@@ -55,11 +55,11 @@ pub(crate) trait BudgetedMachine: Machine {
     ) -> Result<(), InvariantBreach>;
 }
 
-/// A machine under observation. Whoever hosts it notices nothing of that.
+/// A wrapper around a machine. Its host sees no difference.
 pub(crate) struct ObservedMachine<M: Machine> {
     machine: M,
     outputs: VecDeque<(OutputOf<M>, Vec<u8>)>,
-    /// Units of work by label, of all inputs and commands.
+    /// Units of work by label, over all inputs and commands.
     pub(crate) work: BTreeMap<&'static str, u64>,
     breach: Option<InvariantBreach>,
 }
@@ -68,12 +68,12 @@ impl<M: Machine> ObservedMachine<M> {
     pub(crate) const fn new(machine: M) -> Self {
         Self { machine, outputs: VecDeque::new(), work: BTreeMap::new(), breach: None }
     }
-    /// Fails with the first breach since the last time.
+    /// Fails with the first breach since the last call.
     pub(crate) fn take_breach(&mut self) -> Result<(), InvariantBreach> {
         self.breach.take().map_or(Ok(()), Err)
     }
 
-    /// Takes what the machine has decided, and counts it.
+    /// Collects the machine's outputs and counts them.
     fn collect_outputs(&mut self) -> InputEffect {
         let (mut effect, mut buf) = (InputEffect::default(), Vec::new());
         while let Some(output) = self.machine.poll_output(&mut buf) {
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use usher_core::{NoJob, OutputQueue, PortId};
 
-    /// It answers a one, counts a two, and passes over everything else; a three costs it work.
+    /// Answers an input of 1, counts a 2, works on a 3, and silently drops everything else.
     #[derive(Default)]
     struct CarelessMachine {
         counted: u64,

@@ -1,5 +1,6 @@
-//! Two hosts within a guest: a network namespace each, joined by links that delay and lose as a test says, and programs that
-//! end with the test. The guest is the test's alone: `./x test guest` starts it.
+//! Two hosts within a guest: a network namespace each, and links with delay and loss. Programs end with their test.
+//!
+//! The guest runs one test at a time. `./x test guest` starts it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,24 +10,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to come up, or a login to end, in a processor that is emulated.
+/// The timeout of a program's start or of a login, on an emulated processor.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a test may take: none takes half of it. One that hangs ends all, with what tells why, or the guest's end would come first
-/// and leave nothing.
+/// The timeout of a test. None takes half of it. A test that hangs ends all with diagnostics. Otherwise the guest
+/// would end first and leave none.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The program under test, as the one who starts the guest names it.
+/// Returns the program under test, from the environment of the guest.
 #[must_use]
 #[track_caller]
 pub fn usher_program() -> String {
     std::env::var("USHER_PROGRAM").expect("USHER_PROGRAM names the program: ./x test guest does")
 }
 
-/// Runs a program to its end and gives what it printed.
+/// Runs a program to its end and returns its output.
 ///
 /// # Panics
-/// It failed.
+/// The program failed.
 #[track_caller]
 pub fn run_program(folder: &Path, words: &[&str]) -> String {
     let (program, arguments) = words.split_first().expect("a program");
@@ -38,21 +39,21 @@ pub fn run_program(folder: &Path, words: &[&str]) -> String {
     said.into_owned()
 }
 
-/// What a link does to packets, each way.
+/// The impairment of a link, in each direction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LinkImpairment {
-    /// One way, milliseconds.
+    /// One-way delay in milliseconds.
     pub delay_ms: u32,
-    /// Per cent of the packets.
+    /// Packet loss in per cent.
     pub loss: f64,
 }
 
-/// A network access server's host, or an AAA server's.
+/// One of the two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuestHost {
-    /// Asks.
+    /// The network access server's host, the client.
     Nas,
-    /// Answers.
+    /// The AAA server's host.
     Aaa,
 }
 
@@ -66,14 +67,15 @@ impl GuestHost {
         }
     }
 
-    /// Its address on a link, from 1.
+    /// Returns its address on a link. Links count from 1.
     #[must_use]
     pub fn address(self, link: u32) -> String {
         format!("10.99.{link}.{}", self as u32 + 1)
     }
 }
 
-/// What is looked at when a test hangs: programs and where in the kernel they wait, logs, and the hosts' connections and SAs.
+/// The diagnostics of a hanging test: programs with their kernel wait channels, logs, and the hosts' connections and
+/// SAs.
 const HANGING: &str = "
 ps axo pid,ppid,stat,wchan:30,etimes,args | grep -v ']$'
 for task in /proc/[0-9]*/task/*; do
@@ -89,15 +91,15 @@ done
 dmesg | tail -n 30
 ";
 
-/// Two hosts, joined by two links, and a folder of files.
+/// Two hosts, joined by two links, and a folder.
 #[derive(Debug)]
 pub struct GuestTestNetwork {
     folder: PathBuf,
-    /// Its end tells the thread that watches that the test has not hung.
+    /// Dropping it tells the watchdog that the test has ended.
     _watched: Sender<()>,
 }
 
-/// Ends everything when nobody has ended the test in time.
+/// Ends the process with diagnostics if the test does not end in time.
 fn start_watchdog(folder: PathBuf) -> Sender<()> {
     let (watched, ended) = channel();
     std::thread::spawn(move || {
@@ -111,7 +113,7 @@ fn start_watchdog(folder: PathBuf) -> Sender<()> {
 }
 
 impl GuestTestNetwork {
-    /// A world whose links do this.
+    /// Creates the hosts and links with this impairment.
     #[must_use]
     #[track_caller]
     pub fn new(impairment: LinkImpairment) -> Self {
@@ -141,7 +143,7 @@ impl GuestTestNetwork {
         run_program(&self.folder, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat());
     }
 
-    /// Has both links do this from now on.
+    /// Changes the impairment of both links.
     #[track_caller]
     pub fn impair_links(&self, impairment: LinkImpairment) {
         let LinkImpairment { delay_ms, loss } = impairment;
@@ -154,26 +156,26 @@ impl GuestTestNetwork {
         }
     }
 
-    /// The folder in which programs run.
+    /// Returns the folder in which programs run.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.folder
     }
 
-    /// Writes a file that only its owner reads.
+    /// Writes a file that only its owner can read.
     pub fn write_file(&self, name: &str, text: &str) {
         let path = self.folder.join(name);
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// Runs a program of a host to its end and gives what it printed.
+    /// Runs a program on a host to its end and returns its output.
     #[track_caller]
     pub fn run_on(&self, host: GuestHost, words: &[&str]) -> String {
         run_program(&self.folder, &[&["ip", "netns", "exec", host.name()], words].concat())
     }
 
-    /// Starts a program on a host, its output in `NAME.log`, and waits until that has `ready` in it.
+    /// Starts a program on a host, with its output in `NAME.log`. Waits until the output contains `ready`.
     #[track_caller]
     pub fn start_on(&self, host: GuestHost, name: &str, words: &[&str], ready: &str) -> RunningProgram {
         let log = self.folder.join(format!("{name}.log"));
@@ -192,7 +194,7 @@ impl GuestTestNetwork {
         running
     }
 
-    /// Writes `ca.pem`, an authority, and `NAME.pem` and `NAME.key` of a host below it.
+    /// Writes `ca.pem` of an authority, and a host's `NAME.pem` and `NAME.key`.
     #[track_caller]
     pub fn write_certificates(&self, name: &str) {
         let make = |name: &str, extensions: &str, above: &[&str]| {
@@ -243,25 +245,25 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    /// What it has printed.
+    /// Returns its output so far.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until it has printed this.
+    /// Waits until its output contains `text`.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         self.wait_until(text, |log| log.contains(text));
     }
 
-    /// Waits until what it has printed fulfils this.
+    /// Waits until its output satisfies `fulfilled`.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, fulfilled: impl Fn(&str) -> bool) {
         let begun = Instant::now();
         while !fulfilled(&self.log()) {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // What it printed last may have come after the look.
+                // The last output may have arrived after the check.
                 if fulfilled(&self.log()) {
                     return;
                 }
@@ -272,14 +274,14 @@ impl RunningProgram {
         }
     }
 
-    /// Kills it, so that it cleans nothing up.
+    /// Kills it, so that it cannot clean up.
     #[track_caller]
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end (SIGTERM) and gives its exit code.
+    /// Terminates it (SIGTERM) and returns its exit code.
     #[track_caller]
     pub fn terminate(&mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
@@ -297,7 +299,7 @@ impl RunningProgram {
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
-        // One that has ended cannot be ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {

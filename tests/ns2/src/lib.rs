@@ -1,7 +1,8 @@
-//! The simulator beside ns-2 and ns-3: scenarios that stand in `scenarios/` twice, as a study and as Tcl or C++, and what both give.
+//! Compares the simulator with ns-2 and ns-3. Each scenario in `scenarios/` is both a study and a Tcl script or C++
+//! program.
 //!
-//! A study has one axis, whose cases are named as the command lines that the other simulator's script or program gets. ns-2 is
-//! Debian's package `ns2`, as it is; [`ns3`] is its own.
+//! A study has one axis. Its cases are named like the command lines of the other simulator's script or program. ns-2
+//! is Debian's package `ns2`, unmodified. For ns-3, see [`ns3`].
 
 pub mod messages;
 pub mod ns3;
@@ -20,16 +21,16 @@ use usher_observe::stats::{MeanEstimate, quantile};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Scenario, Study, StudyMode};
 
-/// How far apart the means may be, as a share of ns-2's.
+/// The largest difference of the means that counts as agreement, as a share of ns-2's mean.
 pub const NEAR: f64 = 0.05;
-/// How wide, as half its width, an interval may be that only has to overlap, as a share of its mean.
+/// The largest half-width of a narrow interval, as a share of its mean. Narrow intervals agree if they overlap.
 pub const NARROW: f64 = 0.1;
-/// The level of the intervals.
+/// The confidence level of the intervals.
 pub const LEVEL: f64 = 0.95;
-/// How long one run of ns-2 may take by the clock of a busy machine.
+/// The timeout of one run of ns-2, in wall-clock time of a busy machine.
 const RUN_TIMEOUT: Duration = Duration::from_secs(1200);
 
-/// Every scenario for ns-2, by the name of its files.
+/// All scenarios for ns-2, by the names of their files.
 pub const SCENARIOS: [&str; 9] = [
     "tcp-reno",
     "tcp-sack",
@@ -45,7 +46,7 @@ pub const SCENARIOS: [&str; 9] = [
 /// The scenario for ns-3.
 pub const NS3_SCENARIO: &str = "ns3-tcp";
 
-/// What runs a scenario beside the study.
+/// The reference simulator of a scenario.
 #[derive(Clone, Copy, Debug)]
 enum ReferenceSimulator<'a> {
     Ns2,
@@ -53,7 +54,7 @@ enum ReferenceSimulator<'a> {
 }
 
 impl ReferenceSimulator<'_> {
-    /// What one run printed, as [`run_ns2`] has it.
+    /// Runs a scenario once and returns its results, as [`run_ns2`].
     fn run_scenario(self, scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
         match self {
             Self::Ns2 => run_ns2(scenario, arguments),
@@ -67,18 +68,18 @@ impl ReferenceSimulator<'_> {
 pub struct CaseComparison {
     /// The scenario.
     pub scenario: String,
-    /// The case, as the other simulator's command line has it.
+    /// The case, as the command line of the other simulator.
     pub case: String,
-    /// Of the other simulator: over the replications the mean of their mean delays, and the median.
+    /// The other simulator's mean over its runs' mean delays, and the median.
     pub theirs: (MeanEstimate, f64),
-    /// The same of the simulator.
+    /// The same for our simulator.
     pub ours: (MeanEstimate, f64),
-    /// Runs of the other simulator, and replications of the simulator.
+    /// The number of the other simulator's runs, and of our replications.
     pub runs: (usize, usize),
 }
 
 impl CaseComparison {
-    /// Within [`NEAR`], or intervals that overlap and are [`NARROW`].
+    /// True if the means differ by at most [`NEAR`], or if the intervals overlap and are [`NARROW`].
     pub fn agrees(&self) -> bool {
         let (ours, theirs) = (&self.ours.0, &self.theirs.0);
         let overlap = ours.low() <= theirs.high() && theirs.low() <= ours.high();
@@ -86,7 +87,7 @@ impl CaseComparison {
             || (overlap && is_narrow(ours) && is_narrow(theirs))
     }
 
-    /// A row of the table in `docs/ns-2.md` or `docs/ns-3.md`.
+    /// Formats a row of the table in `docs/ns-2.md` or `docs/ns-3.md`.
     pub fn table_row(&self) -> String {
         let of = |e: &MeanEstimate| {
             format!("{} ± {} ms", format_number(e.mean * 1e3), format_number(e.half_width * 1e3))
@@ -107,7 +108,7 @@ impl CaseComparison {
     }
 }
 
-/// Three digits that tell something, without a power of ten.
+/// Formats three significant digits without an exponent.
 fn format_number(value: f64) -> String {
     let digits = if value.abs() >= 100.0 {
         0
@@ -119,26 +120,26 @@ fn format_number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// The folder of the scenarios.
+/// Returns the folder of the scenarios.
 pub fn scenario_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }
 
-/// The repository's root.
+/// Returns the root of the repository.
 pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What one run of ns-2 printed: values by name, of a line `name=value name=value ...`.
+/// Runs ns-2 once and returns the values of its line `name=value name=value ...`, by name.
 ///
 /// # Errors
-/// As [`ns2_output`], and where there is no such line.
+/// As [`ns2_output`], or the output has no such line.
 pub fn run_ns2(scenario: &str, arguments: &[String]) -> Result<BTreeMap<String, String>, String> {
     let out = ns2_output(&scenario_directory().join(format!("{scenario}.tcl")), arguments)?;
     values_of(&out).ok_or_else(|| format!("ns {scenario} {}: {out}", arguments.join(" ")))
 }
 
-/// The values of the line of results in what a run printed.
+/// Returns the values of the result line in a run's output.
 pub(crate) fn values_of(printed: &str) -> Option<BTreeMap<String, String>> {
     let line = printed.lines().find(|l| l.starts_with("scenario="))?;
     Some(
@@ -149,17 +150,17 @@ pub(crate) fn values_of(printed: &str) -> Option<BTreeMap<String, String>> {
     )
 }
 
-/// All that one run of ns-2 printed.
+/// Runs ns-2 once and returns its output.
 ///
 /// # Errors
-/// Where `ns` is missing, takes too long or fails.
+/// `ns` is missing, fails or times out.
 pub fn ns2_output(script: &Path, arguments: &[String]) -> Result<String, String> {
     let mut words = vec![script.display().to_string()];
     words.extend_from_slice(arguments);
     printed_by("ns", &words).map_err(|e| format!("{e}; scripts/setup installs Debian's package ns2"))
 }
 
-/// All that one run of a program printed.
+/// Runs a program once and returns its output.
 pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, String> {
     let said = format!("{program} {}", arguments.join(" "));
     let mut child = Command::new(program)
@@ -193,10 +194,10 @@ pub(crate) fn printed_by(program: &str, arguments: &[String]) -> Result<String, 
     Ok(out)
 }
 
-/// The mean delay of one run of the other simulator, in seconds.
+/// Returns the mean delay of one run of the other simulator, in seconds.
 ///
 /// # Errors
-/// As [`run_ns2`], and where dialogues did not end.
+/// As [`run_ns2`], or dialogues did not end.
 fn reference_mean(
     opponent: ReferenceSimulator<'_>,
     scenario: &str,
@@ -213,7 +214,7 @@ fn reference_mean(
     mean.ok_or_else(|| format!("{scenario} {case}: no mean in {line:?}"))
 }
 
-/// The mean delay of one replication of the simulator, in seconds.
+/// Returns the mean delay of one replication of our simulator, in seconds.
 fn simulated_mean(scenario: &Scenario, seed: Seed) -> Result<f64, String> {
     let result = ScenarioRun::new(scenario, seed, &[], None)
         .and_then(ScenarioRun::run_to_end)
@@ -225,11 +226,11 @@ fn simulated_mean(scenario: &Scenario, seed: Seed) -> Result<f64, String> {
     }
 }
 
-/// Runs `one` with the numbers from 0 on until the interval of what it gives is [`NARROW`], but at least `least` and at most
-/// `most` times. Nothing else decides how often: not what the other simulator gave.
+/// Calls `one` with the numbers from 0 on until the interval of its results is [`NARROW`]. It makes at least `least`
+/// and at most `most` calls. The number of calls does not depend on the other simulator's results.
 ///
 /// # Errors
-/// Those of `one`.
+/// An error of `one`.
 pub fn until_narrow(
     least: u32,
     most: u32,
@@ -249,7 +250,7 @@ fn is_narrow(e: &MeanEstimate) -> bool {
     e.half_width < NARROW * e.mean
 }
 
-/// The words of a command line; braces hold some together, as Tcl has it.
+/// Splits a command line into words. As in Tcl, braces group words.
 fn split_words(line: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (i, part) in line.split(['{', '}']).enumerate() {
@@ -262,17 +263,17 @@ fn split_words(line: &str) -> Vec<String> {
     all
 }
 
-/// The mean with its interval, and the median.
+/// Returns the mean with its interval, and the median.
 pub fn estimate_and_median(mut values: Vec<f64>) -> (MeanEstimate, f64) {
     let all = MeanEstimate::from_values(&values, LEVEL);
     values.sort_by(f64::total_cmp);
     (all, quantile(&values, 0.5))
 }
 
-/// Both simulators on every case of a scenario.
+/// Runs all cases of a scenario in both simulators.
 ///
 /// # Errors
-/// A faulty study, a failed run, and a repeated run that differs from its recording.
+/// A faulty study, a failed run, or a repeated run that differs from its recording.
 pub fn compare_scenario(scenario: &str, runs: ReferenceRuns) -> Result<Vec<CaseComparison>, String> {
     if scenario == NS3_SCENARIO {
         return compare_ns3(&ScenarioProgram::compile(scenario)?, runs);
@@ -280,7 +281,7 @@ pub fn compare_scenario(scenario: &str, runs: ReferenceRuns) -> Result<Vec<CaseC
     compare_with(ReferenceSimulator::Ns2, scenario, runs)
 }
 
-/// The same of the scenario for ns-3, which is compiled.
+/// The same for the ns-3 scenario, which is compiled.
 ///
 /// # Errors
 /// As [`compare_scenario`].
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn distant_means_agree_only_if_narrow_intervals_overlap() {
         assert!(test_comparison((1.0, 0.09), (1.15, 0.09)).agrees());
-        // They overlap, and one says next to nothing.
+        // The intervals overlap, but one is too wide.
         assert!(!test_comparison((1.0, 0.09), (1.15, 0.2)).agrees());
         assert!(!test_comparison((1.0, 0.05), (1.15, 0.05)).agrees());
     }
@@ -359,9 +360,9 @@ mod tests {
             until_narrow(least, most, |number| Ok(values[number as usize])).unwrap().len()
         };
         assert_eq!(of(3, 9, &[1.0, 1.0, 1.0]), 3);
-        // Of 1, 2 and 1.5 it is 1.24 to either side, and of all five 0.42 of a mean of 1.5; a sixth makes 0.33 of it.
+        // The half-width is 1.24 for 1, 2 and 1.5. For all five values it is 0.42 at a mean of 1.5, and for six 0.33.
         assert_eq!(of(3, 6, &[1.0, 2.0, 1.5, 1.5, 1.5, 1.5]), 6);
-        // Of four values it is 0.13 to either side of 1.1, of five 0.09.
+        // The half-width is 0.13 for four values at a mean of 1.1, and 0.09 for five.
         assert_eq!(of(2, 9, &[1.0, 1.2, 1.1, 1.1, 1.1, 1.1]), 5);
     }
 

@@ -1,4 +1,4 @@
-//! `cargo run -p usher-ns2-tests -- SCENARIO...` compares scenarios and prints the table's rows.
+//! `cargo run -p usher-ns2-tests -- SCENARIO...` compares scenarios and prints the table rows.
 
 use usher_ns2_tests::ReferenceRuns;
 

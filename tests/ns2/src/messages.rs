@@ -1,4 +1,5 @@
-//! Messages over one TCP connection at fixed times, in both simulators with the same packets lost: nothing is left to chance.
+//! Messages over one TCP connection at fixed times. Both simulators lose the same packets, so that a run has no
+//! randomness.
 
 use crate::transfer::{LostPackets, shift_ordinals};
 use crate::{run_ns2, scenario_directory};
@@ -12,49 +13,50 @@ use usher_sim::{
     SimulationBuilder, StreamDelivery, TransportConfig,
 };
 
-/// How FullTcp is told what a study says by `congestion`.
+/// FullTcp's settings for each value of a study's `congestion`.
 pub const AGENTS: [(&str, &str); 3] = [
     ("reno", "Agent/TCP/FullTcp"),
     ("newreno", "Agent/TCP/FullTcp/Newreno"),
     ("sack", "Agent/TCP/FullTcp/Sack"),
 ];
 
-/// Packets that leave before the messages: the client's SYN, in ns-2 an acknowledgement, the message that opens the
-/// connection; and where that is answered, the acknowledgement of the answer.
+/// The client's packets before the messages: the SYN, in ns-2 an acknowledgement, and the message that opens the
+/// connection. If that is answered, also the acknowledgement of the answer.
 const CLIENT_BEFORE: u64 = 2;
 const CLIENT_BEFORE_IN_NS2: u64 = 3;
-/// The server's SYN-ACK, and what answers the message that opens the connection.
+/// The server's packets before the messages: the SYN-ACK, and the answer to the message that opens the connection.
 const SERVER_BEFORE: u64 = 2;
 const PORT: u16 = 3868;
-/// When the connection is opened, and when the first message leaves: none leaves when a delayed acknowledgement does.
+/// The times of the connection's opening and of the first message. No message coincides with a delayed
+/// acknowledgement.
 const OPEN: Instant = Instant::from_nanos(10_000_000);
 pub(crate) const BEGIN: Instant = Instant::from_nanos(1_013_707_000);
-/// Between the last message and the end.
+/// The time between the last message and the end.
 pub(crate) const DRAIN: Duration = Duration::from_secs(40_000);
 
-/// What is sent, and with what settings.
+/// The messages and the settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct MessagePlan {
-    /// As a study says it: `reno`, `newreno` or `sack`.
+    /// A study's `congestion`: `reno`, `newreno` or `sack`.
     pub congestion: &'static str,
-    /// The smallest retransmission timeout in milliseconds.
+    /// The minimum retransmission timeout in milliseconds.
     pub rto_min: u64,
-    /// How long an acknowledgement may wait, in milliseconds.
+    /// The longest delay of an acknowledgement in milliseconds.
     pub delayed_ack: u64,
-    /// The clock's tick in microseconds. Each simulator draws where its ticks begin.
+    /// The clock's tick in microseconds. Each simulator draws the phase of its ticks.
     pub tick: u64,
-    /// So many messages.
+    /// The number of messages.
     pub messages: u32,
-    /// Microseconds between two.
+    /// The interval between messages in microseconds.
     pub gap: u64,
-    /// Bytes of each.
+    /// The size of a message in bytes.
     pub bytes: u32,
-    /// Bytes that answer each; 0 answers none.
+    /// The size of an answer in bytes. 0: messages are not answered.
     pub answer: u32,
 }
 
 impl MessagePlan {
-    /// A transfer one way: 400 full segments, which are all there when it begins.
+    /// A one-way transfer of 400 full segments, all written at the beginning.
     pub fn bulk_transfer(congestion: &'static str, rto_min: u64) -> Self {
         Self {
             congestion,
@@ -85,10 +87,10 @@ impl MessagePlan {
     }
 }
 
-/// The mean delay of the messages in ns-2, in seconds.
+/// Returns the mean delay of the messages in ns-2, in seconds.
 ///
 /// # Errors
-/// As [`run_ns2`], and where messages do not end.
+/// As [`run_ns2`], or messages did not end.
 pub fn ns2_mean(plan: &MessagePlan, lost: &LostPackets) -> Result<f64, String> {
     let list =
         |list, before| shift_ordinals(list, before).iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
@@ -116,10 +118,10 @@ pub fn ns2_mean(plan: &MessagePlan, lost: &LostPackets) -> Result<f64, String> {
     line.get("mean").and_then(|v| v.parse().ok()).ok_or_else(|| format!("no mean in {line:?}"))
 }
 
-/// The same of the simulator, with the settings of `tcp-reno.toml` and `settings` in place of its own.
+/// The same in our simulator. `settings` override those of `tcp-reno.toml`.
 ///
 /// # Errors
-/// Where the study is at fault, or messages do not end.
+/// The study is faulty, or messages did not end.
 pub fn simulated_mean(plan: &MessagePlan, lost: &LostPackets, settings: &str) -> Result<f64, String> {
     let own = format!(
         "{settings}\ncongestion = \"{}\"\nrto_min = \"{} ms\"\ndelayed_ack = \"{} ms\"\nrtt_tick = \"{} us\"\nnagle = false",
@@ -135,8 +137,8 @@ pub(crate) fn mean_delay(delays: &[Duration]) -> Result<f64, String> {
     Ok(sum.as_secs_f64() / number?)
 }
 
-/// The delay of each message in the simulator, by the settings of `tcp-reno.toml` with these in place of its own. So many packets
-/// of the client's and the server's leave before the first that a list may lose.
+/// Returns the delay of each message in our simulator. The settings override those of `tcp-reno.toml`. The two counts
+/// are packets of the client and the server that leave before the first packet of a loss list.
 pub(crate) fn simulated_delays(
     plan: &MessagePlan,
     lost: &LostPackets,
@@ -189,13 +191,13 @@ pub(crate) fn simulated_delays(
 
 #[derive(Debug)]
 enum MessageApp {
-    /// Sends messages, and has counted so many bytes of answers.
+    /// Sends messages and counts the octets of answers.
     Requester { server: HostId, plan: MessagePlan, sent_messages: u32, received_octets: u32 },
-    /// Answers messages, or not.
+    /// Answers messages, if the plan has answers.
     Answering { plan: MessagePlan, received_octets: u32 },
 }
 
-/// A message has ended.
+/// The end of a message.
 #[derive(Debug)]
 struct MessageDelivered;
 
@@ -257,7 +259,7 @@ impl Application for MessageApp {
     }
 }
 
-/// When each message ended, the one that opened the connection first.
+/// The delivery time of each message. The first opened the connection.
 #[derive(Debug)]
 struct DeliveryTimes {
     arrival_times: Vec<Instant>,

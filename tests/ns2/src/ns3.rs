@@ -1,6 +1,6 @@
-//! ns-3, for which a scenario is a program in C++: it is compiled, run, and removed.
+//! ns-3: a scenario is a C++ program, which is compiled, run and removed.
 //!
-//! ns-3 is Debian's package `libns3-dev` (3.37), as it is.
+//! ns-3 is Debian's package `libns3-dev` (3.37), unmodified.
 
 use crate::messages::{self, BEGIN, DRAIN, MessagePlan};
 use crate::transfer::{LostPackets, shift_ordinals};
@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The libraries that a scenario is linked to.
+/// The libraries of a scenario.
 const LIBRARIES: [&str; 5] =
     ["-lns3-core", "-lns3-network", "-lns3-internet", "-lns3-point-to-point", "-lns3-traffic-control"];
 
-/// So many programs this process has compiled.
+/// The number of programs that this process has compiled.
 static COMPILED: AtomicU32 = AtomicU32::new(0);
 
-/// A compiled scenario, in a temporary folder that goes with it.
+/// A compiled scenario in a temporary folder, removed when dropped.
 #[derive(Debug)]
 pub struct ScenarioProgram {
     folder: PathBuf,
@@ -28,12 +28,12 @@ impl ScenarioProgram {
     /// Compiles a scenario.
     ///
     /// # Errors
-    /// Where the compiler or ns-3 is missing.
+    /// The compiler or ns-3 is missing.
     pub fn compile(scenario: &str) -> Result<Self, String> {
         let number = COMPILED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("usher-{scenario}-{}-{number}", std::process::id()));
         std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        // From here on the folder is removed, whatever fails.
+        // From here on the folder is removed on failure.
         let program = Self { path: folder.join(scenario), folder };
         let source = crate::scenario_directory().join(format!("{scenario}.cc"));
         let said = format!("g++ {}", source.display());
@@ -54,15 +54,15 @@ impl ScenarioProgram {
 
 impl Drop for ScenarioProgram {
     fn drop(&mut self) {
-        // A folder that somebody else has removed is gone, too.
+        // The folder may have been removed already.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What one run printed, as [`ns`](crate::run_ns2) has it.
+/// Runs the program once and returns its results, as [`run_ns2`](crate::run_ns2).
 ///
 /// # Errors
-/// Where it takes too long or fails, and where there is no line of results.
+/// The program fails, times out or prints no line of results.
 pub fn run_program(
     program: &ScenarioProgram,
     arguments: &[String],
@@ -71,19 +71,20 @@ pub fn run_program(
     values_of(&out).ok_or_else(|| format!("{} {}: {out}", program.path.display(), arguments.join(" ")))
 }
 
-/// Packets that leave before the messages: the client's SYN and what acknowledges the SYN-ACK, the message that opens the connection,
-/// and the acknowledgement of its answer; the server's SYN-ACK, what acknowledges that message, and the answer.
+/// Packets before the messages. The client's: SYN, acknowledgement of the SYN-ACK, the message that opens the
+/// connection, and the acknowledgement of its answer. The server's: SYN-ACK, acknowledgement of that message, and the
+/// answer.
 const BEFORE: [u64; 2] = [4, 3];
 
-/// Dialogues of these sizes at fixed times, so many, each so many microseconds after the one before.
+/// A plan of `messages` dialogues at intervals of `gap` microseconds, with answers of this size.
 pub fn dialogue_plan(messages: u32, gap: u64, answer: u32) -> MessagePlan {
     MessagePlan { messages, gap, bytes: 200, answer, ..MessagePlan::small_dialogues("sack", 1000) }
 }
 
-/// The mean delay of the messages in ns-3, in seconds, and all that it printed.
+/// Returns the mean delay of the messages in ns-3, in seconds, and the program's output.
 ///
 /// # Errors
-/// As [`run_program`], and where messages do not end.
+/// As [`run_program`], or messages did not end.
 pub fn ns3_mean(
     program: &ScenarioProgram,
     plan: &MessagePlan,
@@ -114,10 +115,10 @@ pub fn ns3_mean(
     Ok((mean.ok_or_else(|| format!("no mean in {line:?}"))?, out))
 }
 
-/// The delay of each message in the simulator, in seconds, by these settings.
+/// Returns the delay of each message in our simulator, in seconds, with these settings.
 ///
 /// # Errors
-/// Where the study is at fault, or messages do not end.
+/// The study is faulty, or messages did not end.
 pub fn delays_in_seconds(plan: &MessagePlan, lost: &LostPackets, settings: &str) -> Result<Vec<f64>, String> {
     let delays = messages::simulated_delays(plan, lost, settings, BEFORE)?;
     Ok(delays.iter().map(|delay| delay.as_secs_f64()).collect())

@@ -1,32 +1,34 @@
-//! Recorded runs of ns-2 and ns-3: the same script, command line and seed give the same mean again.
+//! Recorded runs of ns-2 and ns-3. The same script, command line and seed give the same mean again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// This environment variable has the tests do all runs of ns-2 and ns-3, and write the recordings and the pages' tables.
+/// If this environment variable is set, the tests do all runs of ns-2 and ns-3, and write the recordings and the
+/// pages' tables.
 pub const WRITE: &str = "USHER_WRITE_NS2";
 
-/// How a comparison comes by the runs of the reference simulator, ns-2 or ns-3.
+/// The source of the reference simulator's (ns-2's or ns-3's) runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReferenceRuns {
-    /// It does all runs.
+    /// Does all runs.
     Live,
-    /// It does all runs and records their means in `recorded/NAME.csv`.
+    /// Does all runs and records their means in `recorded/NAME.csv`.
     Record,
-    /// It reads recorded means, and repeats some runs, which must give the same.
+    /// Reads recorded means and repeats some runs, which must match.
     Replay,
 }
 
 impl ReferenceRuns {
-    /// [`Self::Record`] where [`WRITE`] is set.
+    /// Returns [`Self::Record`] if [`WRITE`] is set.
     #[must_use]
     pub fn from_environment() -> Self {
         if std::env::var_os(WRITE).is_some() { Self::Record } else { Self::Replay }
     }
 }
 
-/// How far apart a repeated run may be, as a share: the logarithms of another processor's libm differ in their last digit.
+/// The largest relative difference of a repeated run. The libm of another processor differs in the last digit of
+/// logarithms.
 const SAME: f64 = 1e-9;
 
 /// Mean delays of the reference simulator's runs in seconds, by case and number.
@@ -60,10 +62,10 @@ impl ReferenceMeans {
         Ok(kept)
     }
 
-    /// The mean of a run. A replay calls `run` for `is_repeated` alone.
+    /// Returns the mean of a run. A replay calls `run` only if `is_repeated`.
     ///
     /// # Errors
-    /// Those of `run`; in a replay also a missing mean, and a repeated run with another mean.
+    /// An error of `run`. In a replay, also a missing mean or a repeated run with another mean.
     pub fn run_mean(
         &mut self,
         case: &str,
@@ -93,7 +95,7 @@ impl ReferenceMeans {
         self.means.entry(case.to_owned()).or_default().insert(number, mean);
     }
 
-    /// Writes the file of a recording.
+    /// Writes the recording to its file.
     ///
     /// # Errors
     /// An unwritable file.

@@ -1,4 +1,4 @@
-//! A transfer over SCTP in which both simulators lose the same packets, so that chance is no difference between them.
+//! A transfer over SCTP. Both simulators lose the same packets, so that their differences are not random.
 
 use crate::{run_ns2, scenario_directory};
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use usher_sim::{
     ReportObserver, SimulationBuilder, TransportConfig, sctp,
 };
 
-/// Chunks that count, of those that are sent: as in ns-2, there is always more to send.
+/// The number of measured chunks. As in ns-2, the sender always has more to send.
 const CHUNKS: usize = 1500;
 const SENT: usize = 1600;
 /// Bytes of user data in a chunk.
 const SIZE: u32 = 1000;
-/// Packets of each direction of which a list says whether they are lost.
+/// The number of packets in each direction that a loss list covers.
 const LISTED: u64 = 8000;
-/// Packets that go either way before the first with data or the first SACK: INIT and COOKIE ECHO or what answers them; in
-/// ns-2 a HEARTBEAT or its answer, too.
+/// Packets in each direction before the first data or the first SACK: INIT and COOKIE ECHO or their replies. In ns-2,
+/// also a HEARTBEAT or its reply.
 const BEFORE: u64 = 2;
 const BEFORE_IN_NS2: u64 = 3;
 const PORT: u16 = 3868;
 
-/// The packets that are lost: ordinals from the first packet with data on, and from the first SACK on.
+/// The lost packets, as ordinals from the first packet with data and from the first SACK.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LostPackets {
-    /// The sender's.
+    /// Lost packets of the sender.
     pub up: Vec<u64>,
-    /// The receiver's.
+    /// Lost packets of the receiver.
     pub down: Vec<u64>,
 }
 
 impl LostPackets {
-    /// Each with this probability, drawn by `seed`.
+    /// Loses each packet with this probability, drawn with `seed`.
     pub fn draw_with_seed(loss: f64, seed: u64) -> Self {
         let of = |direction| {
             let mut rng = Seed::new(seed).derive_rng("lost", direction);
@@ -48,7 +48,7 @@ pub(crate) fn shift_ordinals(list: &[u64], by: u64) -> Vec<u64> {
     list.iter().map(|n| n + by).collect()
 }
 
-/// The mean over the first 1500 chunks of how long after the first left each was delivered, in seconds, in ns-2.
+/// Returns ns-2's mean delivery time of the first 1500 chunks in seconds, since the first was sent.
 ///
 /// # Errors
 /// As [`run_ns2`].
@@ -72,10 +72,10 @@ pub fn ns2_mean(lost: &LostPackets) -> Result<f64, String> {
     line.get("mean").and_then(|v| v.parse().ok()).ok_or_else(|| format!("no mean in {line:?}"))
 }
 
-/// The same of the simulator, with the settings of `sctp-ftp.toml` and `settings` in place of its own `preset`.
+/// The same in our simulator. `settings` replace the `preset` of `sctp-ftp.toml`.
 ///
 /// # Errors
-/// Where the study is at fault, or not all chunks come.
+/// The study is faulty, or chunks are missing.
 pub fn simulated_mean(lost: &LostPackets, settings: &str) -> Result<f64, String> {
     let text =
         std::fs::read_to_string(scenario_directory().join("sctp-ftp.toml")).map_err(|e| e.to_string())?;
@@ -130,7 +130,7 @@ impl Application for TransferApp {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, TransferMilestone>, delivery: AppDelivery) {
         match (self, delivery) {
             (Self::Sender(to), AppDelivery::Start) => ctx.associate(ConnId::new_opened(0), *to, PORT, 1),
-            // Not before: in ns-2 nothing rides on COOKIE ECHO.
+            // Not earlier: in ns-2, COOKIE ECHO carries no data.
             (Self::Sender(_), AppDelivery::Message { event: MessageDelivery::Up { .. }, .. }) => {
                 ctx.report(TransferMilestone::Started);
                 for _ in 0..SENT {
@@ -147,7 +147,7 @@ impl Application for TransferApp {
     }
 }
 
-/// When the first chunk left, and when each was delivered.
+/// The time of the first transmission, and of each delivery.
 #[derive(Debug, Default)]
 struct ChunkTimes {
     started_at: Option<Instant>,

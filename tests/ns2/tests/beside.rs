@@ -1,4 +1,4 @@
-//! Every scenario in both simulators. Where ns-2 or ns-3 is not installed they fail.
+//! Runs every scenario in both simulators. Fails if ns-2 or ns-3 is not installed.
 
 use usher_ns2_tests::messages::{self, MessagePlan};
 use usher_ns2_tests::ns3::{self, ScenarioProgram};
@@ -8,7 +8,7 @@ use usher_ns2_tests::{
     compare_scenario, ns2_output, repository_root, scenario_directory,
 };
 
-/// Both simulators on every case of a scenario.
+/// Runs every case of a scenario in both simulators.
 fn lines_of(scenario: &str) -> Vec<CaseComparison> {
     let lines =
         compare_scenario(scenario, ReferenceRuns::from_environment()).unwrap_or_else(|e| panic!("{e}"));
@@ -21,7 +21,7 @@ fn table_rows(lines: &[CaseComparison]) -> Vec<String> {
     lines.iter().map(CaseComparison::table_row).collect()
 }
 
-/// All cases agree, and the page shows each.
+/// Checks that all cases agree and that the page shows each.
 fn check_against_ns2(scenario: &str) {
     let lines = lines_of(scenario);
     assert!(
@@ -34,13 +34,13 @@ fn check_against_ns2(scenario: &str) {
     }
 }
 
-/// The rows that a page has of these cases. With [`WRITE`] the page has all of them.
+/// Returns the page's rows of these cases. With [`WRITE`], the page gets all of them.
 fn shown_rows(page: &str, scenario: &str, lines: &[CaseComparison]) -> Vec<Option<String>> {
     let rows = table_rows(lines);
     let path = repository_root().join(page);
     let page = std::fs::read_to_string(&path).unwrap();
     if ReferenceRuns::from_environment() == ReferenceRuns::Record {
-        // One test at a time writes: run it with --test-threads 1.
+        // Only one test may write at a time: run with --test-threads 1.
         let own = format!("| `{scenario}` |");
         let first =
             page.lines().position(|l| l.starts_with(&own)).expect("the page has a row of the scenario");
@@ -103,7 +103,7 @@ fn a_transfer_over_sctp_takes_as_long_as_in_ns2() {
     check_against_ns2("sctp-ftp");
 }
 
-/// What differs from ns-3 stands on the page as that, and what agrees as that. Where both lose the same packets, nothing differs.
+/// The page lists the differences from ns-3 and the agreements. With the same losses, nothing differs.
 #[test]
 fn dialogues_and_transfers_beside_ns3_come_out_as_the_page_says() {
     let program = ScenarioProgram::compile(NS3_SCENARIO).unwrap();
@@ -151,11 +151,11 @@ fn an_sctp_transfer_matches_ns2_with_the_same_lost_packets() {
             let theirs = recording.run_mean(&format!("loss {loss}"), list, list == 1, run).unwrap();
             let ours = transfer::simulated_mean(&lost, preset).unwrap();
             println!("loss {loss}, list {list}: ns-2 {theirs} s, usher {ours} s");
-            // A SACK that comes later, or a chunk that is sent again once more, moves the mean by more.
+            // A delayed SACK or an extra retransmission would move the mean by more.
             assert!((ours / theirs - 1.0).abs() < 0.001, "loss {loss}, list {list}: {theirs} s, {ours} s");
         }
     }
-    // The list tells the two apart: so far off is what the RFC has.
+    // The list distinguishes the two: RFC behaviour differs by this much.
     let lost = LostPackets::draw_with_seed(0.1, 1);
     let theirs = recording.run_mean("loss 0.1", 1, false, || transfer::ns2_mean(&lost)).unwrap();
     let rfc = transfer::simulated_mean(&lost, "preset = \"rfc\"").unwrap();
@@ -163,10 +163,10 @@ fn an_sctp_transfer_matches_ns2_with_the_same_lost_packets() {
     assert!((rfc / theirs - 1.0).abs() > 0.05, "{theirs} s, {rfc} s");
 }
 
-/// How far apart both may be where they lose the same packets, as a share of ns-2's mean: a segment that leaves later, or once
-/// more, moves it by more.
+/// The largest difference with the same losses, as a share of ns-2's mean. A delayed or extra segment would move the
+/// mean by more.
 const SAME: f64 = 0.001;
-/// The same of ns-3, whose link has a frame of 2 bytes more.
+/// The same for ns-3, whose link frames have 2 bytes more.
 const SAME_AS_NS3: f64 = 0.002;
 
 #[test]
@@ -178,10 +178,10 @@ fn tcp_messages_match_ns2_with_the_same_lost_packets() {
             for rto_min in [200, 1000] {
                 let mut plan = plan(congestion, rto_min);
                 if rto_min == 200 {
-                    // Where round trips decide on the timeout, ticks are so short that it matters little where they begin.
+                    // If round trips determine the timeout, ticks are so short that their phase hardly matters.
                     plan.tick = 100;
                 }
-                // Other lists at 50 % have events of both sides at the same instant, whose order is chance.
+                // Other lists at 50 % have simultaneous events of both sides, whose order is random.
                 let lists = [(0.0, 1), (0.01, 1), (0.02, 2), (0.05, 3), (0.1, 4), (0.2, 5), (0.5, 2)];
                 for (loss, list) in lists {
                     let lost = LostPackets::draw_with_seed(loss, list);

@@ -1,9 +1,8 @@
-//! packetdrill's scripts, run against the simulator's TCP and SCTP in virtual time.
+//! Runs packetdrill's scripts against the simulator's TCP and SCTP in virtual time.
 //!
-//! A script injects packets into a host, makes its system calls, and says what the host must send and when.
-//! Here the host is made of `usher_sim`'s state machines, reached through their codecs: what a script injects
-//! becomes bytes that they parse, what they emit is bytes that are held against the script. The codec on the
-//! script's side is this crate's own.
+//! A script injects packets into a host, makes its system calls, and states the packets and times that the host must
+//! send. Here the host is made of `usher_sim`'s state machines, reached through their codecs. They parse the injected
+//! bytes, and the bytes that they emit are compared with the script. The script's side has a codec of its own.
 
 mod parse;
 mod run;
@@ -14,13 +13,13 @@ pub use parse::{ScriptError, parse_script};
 pub use run::{ScriptOutcome, ScriptVerdict, run_script};
 pub use script::Script;
 
-/// What scripts' `#ifdef` tests for: the standard, or a system whose behaviour the lines are.
+/// The symbols of `#ifdef` in scripts: the standard, or a system with its own behaviour.
 const VARIANTS: [&str; 3] = ["STANDARD", "FreeBSD", "Linux"];
 
-/// Reads and runs a script.
+/// Parses and runs a script.
 ///
-/// Where it has variants, for the standard and for systems, it passes where one of them does, since the
-/// simulator is none of those systems; else the outcome is that of the first it has.
+/// A script with variants for the standard and for systems passes if one variant passes, since the simulator is none
+/// of those systems. Otherwise the outcome is that of its first variant.
 pub fn judge_script(text: &str) -> ScriptOutcome {
     let has = |symbol: &&&str| parse::tests_for(text, symbol);
     let mut variants: Vec<&str> = VARIANTS.iter().filter(has).copied().collect();
@@ -47,10 +46,10 @@ fn judge_variant(text: &str, symbol: &str) -> ScriptOutcome {
     }
 }
 
-/// What a fuzzer runs: any bytes are a script or a fault in one of their lines.
+/// Parses any bytes, for a fuzzer. They are a script or a fault with its line.
 ///
 /// # Panics
-/// Where they are neither: a defect of the parser.
+/// They are neither: a defect of the parser.
 pub fn parse_any(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().count().max(1) as u32 + 1;

@@ -1,5 +1,5 @@
-//! Runs packetdrill scripts: files, or folders with all below them. One line of JSON for each, then a count to
-//! standard error.
+//! Runs packetdrill scripts: files, or all below folders. Prints a line of JSON for each, and a count to standard
+//! error.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +28,7 @@ struct CommandLine {
     paths: Vec<String>,
 }
 
-/// What the command line asks for; `None` for help.
+/// Parses the command line. `None` for help.
 fn parse_command_line(args: impl Iterator<Item = String>) -> Result<Option<CommandLine>, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut asked = CommandLine { jobs: processors, strict: false, paths: Vec::new() };
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Judges every file, `jobs` at a time, and tells of each in the files' order; stops where `tell` fails.
+/// Judges every file, `jobs` at a time, and reports each in order. Stops if `tell` fails.
 fn judge_files(
     files: &[PathBuf],
     jobs: usize,
@@ -144,7 +144,7 @@ fn judge_files(
 fn judge_file(file: &Path) -> Result<ScriptOutcome, String> {
     let bytes = std::fs::read(file).map_err(|why| format!("{}: cannot be read: {why}", file.display()))?;
     let text = String::from_utf8_lossy(&bytes);
-    // A defect of the simulator's is told of this script, and does not keep the others from running.
+    // A panic of the simulator is reported for this script and does not stop the others.
     Ok(std::panic::catch_unwind(|| judge_script(&text)).unwrap_or_else(|_| ScriptOutcome {
         verdict: ScriptVerdict::Diverges,
         line: None,
@@ -152,7 +152,7 @@ fn judge_file(file: &Path) -> Result<ScriptOutcome, String> {
     }))
 }
 
-/// The scripts at a path: itself, or below it what is named *.pkt.
+/// Collects the scripts at a path: the file itself, or all *.pkt below a folder.
 fn collect_scripts(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let told = |why: std::io::Error| format!("{}: cannot be read: {why}", path.display());
     if path.is_dir() {

@@ -1,4 +1,4 @@
-//! Reads a script. Total: any text is a script or a fault with its line; nesting and size are bounded.
+//! Parses scripts. Any text is a script or a fault with its line. Nesting and size are bounded.
 
 mod condition;
 mod cursor;
@@ -9,12 +9,12 @@ use crate::script::{EventTime, Script, ScriptAction, ScriptEvent, ScriptValue, S
 use cursor::ScriptCursor;
 use std::fmt;
 
-/// Why a text is no script.
+/// A fault in a script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScriptError {
-    /// Its line; the first is 1.
+    /// The line, from 1.
     pub line: u32,
-    /// What is wrong there.
+    /// The fault.
     pub message: String,
 }
 
@@ -25,17 +25,17 @@ impl fmt::Display for ScriptError {
 }
 impl std::error::Error for ScriptError {}
 
-/// The longest script that is read, in bytes.
+/// The maximum length of a script in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// A year, in microseconds: no script waits longer.
+/// The longest wait in a script: a year, in microseconds.
 const MAX_TIME: u64 = 365 * 24 * 3600 * 1_000_000;
 
 pub(crate) use condition::tests_for;
 
-/// Reads a script; of its `#ifdef` parts, those whose symbol is among `defined`.
+/// Parses a script. Of its `#ifdef` parts, only those with a symbol in `defined` count.
 ///
 /// # Errors
-/// What is wrong, and in which line.
+/// The fault and its line.
 pub fn parse_script(text: &str, defined: &[&str]) -> Result<Script, ScriptError> {
     if text.len() > MAX_BYTES {
         return Err(ScriptError { line: 1, message: format!("a script has at most {MAX_BYTES} bytes") });
@@ -108,7 +108,7 @@ fn parse_time(c: &mut ScriptCursor<'_>) -> Result<EventTime, ScriptError> {
     Ok(EventTime::Exact { relative, offset: from, until: None })
 }
 
-/// Seconds with a fraction, as microseconds.
+/// Parses seconds with a fraction into microseconds.
 fn parse_micros(c: &mut ScriptCursor<'_>) -> Result<u64, ScriptError> {
     c.skip_blank();
     let start = *c;
@@ -139,7 +139,7 @@ fn parse_call(c: &mut ScriptCursor<'_>) -> Result<SystemCall, ScriptError> {
     c.expect_token("=")?;
     let result = value::parse_value(c, 0)?;
     let error = matches!(result, ScriptValue::Int(-1)).then(|| error_name(c)).flatten();
-    // The text in parentheses is for people.
+    // The text in parentheses is a comment.
     c.skip_blank();
     if c.peek() == Some('(') {
         c.read_until(")")?;
@@ -147,7 +147,7 @@ fn parse_call(c: &mut ScriptCursor<'_>) -> Result<SystemCall, ScriptError> {
     Ok(SystemCall { name, args, result, error })
 }
 
-/// The name of an error, if one follows.
+/// Parses the name of an error, if one follows.
 fn error_name(c: &mut ScriptCursor<'_>) -> Option<String> {
     let mut ahead = *c;
     let word = ahead.read_word();

@@ -1,4 +1,4 @@
-//! Runs a script: its clock, what it expects, and what it makes of the answer.
+//! Runs a script: advances its clock, compares the results, and gives a verdict.
 
 mod calls;
 mod code;
@@ -12,21 +12,21 @@ use crate::script::{EventTime, PacketBody, Script, ScriptAction, ScriptEvent, Sc
 use usher_core::{Duration, Instant};
 use world::{CallResult, TestedHost};
 
-/// What became of a script.
+/// The verdict on a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScriptVerdict {
-    /// All that it expects came.
+    /// All expectations are met.
     Pass,
-    /// Something else came, or nothing, or at another time.
+    /// A packet or result is different, missing, or at the wrong time.
     Diverges,
-    /// It uses what this interpreter or the simulator does not have.
+    /// The script needs a feature that this interpreter or the simulator does not have.
     Unsupported,
-    /// It is no script, contradicts itself, or expects nothing.
+    /// The text is not a script, contradicts itself, or expects nothing.
     Suspect,
 }
 
 impl ScriptVerdict {
-    /// The word for it.
+    /// Returns its name in the output.
     pub fn label(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -37,18 +37,18 @@ impl ScriptVerdict {
     }
 }
 
-/// What became of a script, and why.
+/// The verdict on a script, with its reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScriptOutcome {
     /// The verdict.
     pub verdict: ScriptVerdict,
-    /// The line where it was decided; `None` for a script that passes.
+    /// The line that decides it. `None` for a script that passes.
     pub line: Option<u32>,
-    /// A sentence; empty for a script that passes.
+    /// The reason, a sentence. Empty for a script that passes.
     pub why: String,
 }
 
-/// Why a script goes no further.
+/// Why a script cannot continue.
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptFailure {
     Diverges(String),
@@ -56,11 +56,11 @@ pub(crate) enum ScriptFailure {
     Suspect(String),
 }
 
-/// How far a time may be off where the script does not say; packetdrill's.
+/// packetdrill's tolerance of times, unless the script sets one.
 const TOLERANCE: Duration = Duration::from_micros(4000);
-/// How long `*` waits at most, in virtual time.
+/// The longest wait of `*`, in virtual time.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
-/// Steps of the clock in one wait: more means that a timer fires without end.
+/// Steps of the clock in one wait. More mean that a timer fires without end.
 const MAX_STEPS: u32 = 1_000_000;
 
 /// Runs a script in virtual time.
@@ -89,7 +89,7 @@ fn failure_outcome(stop: ScriptFailure, line: u32) -> ScriptOutcome {
     ScriptOutcome { verdict, line: Some(line), why }
 }
 
-/// A call that has not come back.
+/// A call that has not returned.
 struct PendingCall {
     line: u32,
     call: SystemCall,
@@ -100,11 +100,11 @@ struct ScriptRunner {
     world: TestedHost,
     begin: Instant,
     tolerance: Duration,
-    /// The script's time of the event before, where it was absolute.
+    /// The last absolute time of an event.
     last: Instant,
     pending: Option<PendingCall>,
     line: u32,
-    /// A packet or a call's result was held against the script.
+    /// True if a packet or result was compared with the script.
     expected: bool,
 }
 
@@ -123,7 +123,7 @@ impl ScriptRunner {
         };
         let mtu = number("mtu", 1500)?.min(65_535) as u32;
         let tolerance = Duration::from_micros(number("tolerance_usecs", TOLERANCE.as_micros())?);
-        // The clock begins late enough that a timestamp of zero is none of ours.
+        // The clock starts late enough that our timestamps are never zero.
         let begin = Instant::ZERO + Duration::from_secs(1000);
         let world = TestedHost::new(begin, ipv6, mtu);
         Ok(Self { world, begin, tolerance, last: begin, pending: None, line: 1, expected: false })
@@ -170,7 +170,7 @@ impl ScriptRunner {
         }
     }
 
-    /// The earliest and latest time that is meant.
+    /// Returns the earliest and the latest time of an event.
     fn time_window(&mut self, time: EventTime) -> Result<(Instant, Instant), ScriptFailure> {
         let micros = Duration::from_micros;
         let (relative, from, to) = match time {
@@ -198,7 +198,7 @@ impl ScriptRunner {
         }
         if let Some((source, destination)) = packet.addresses {
             if source.is_multicast() || destination.is_multicast() {
-                // RFC 1122, 3.2.1.3, and RFC 9260, 8.4: a host drops it.
+                // RFC 1122, 3.2.1.3, and RFC 9260, 8.4: a host drops such a packet.
                 return Ok(());
             }
             return Err(ScriptFailure::Unsupported("packets between addresses that are named".to_owned()));
@@ -258,7 +258,7 @@ impl ScriptRunner {
         if let (CallResult::Blocks, EventTime::Exact { relative, until: Some(until), .. }) =
             (&returned, event.time)
         {
-            // Both times of a relative range count from the event before, as the first does.
+            // Both ends of a relative range count from the previous event.
             let EventTime::Exact { offset: at, .. } = event.time else { return Ok(()) };
             let until = Duration::from_micros(until);
             let until = match relative {
@@ -272,7 +272,7 @@ impl ScriptRunner {
         calls::check_result(call, &returned)
     }
 
-    /// Lets a pending call come back, if it can.
+    /// Completes a pending call, if possible.
     fn retry_pending(&mut self) -> Result<(), ScriptFailure> {
         let Some(pending) = self.pending.take() else { return Ok(()) };
         let line = std::mem::replace(&mut self.line, pending.line);
@@ -308,7 +308,7 @@ impl ScriptRunner {
         Ok(())
     }
 
-    /// Moves the clock to `at`, or leaves it where it is later, and fires what is due.
+    /// Moves the clock forward to `at` and fires the timers that are due.
     fn step_clock(&mut self, at: Instant, steps: &mut u32) -> Result<(), ScriptFailure> {
         *steps += 1;
         if *steps > MAX_STEPS {
@@ -329,7 +329,7 @@ impl ScriptRunner {
     }
 }
 
-/// A duration for people.
+/// Formats a duration for people.
 fn format_millis(d: Duration) -> String {
     format!("{:.3} ms", d.as_nanos() as f64 / 1e6)
 }

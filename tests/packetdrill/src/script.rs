@@ -1,20 +1,20 @@
-//! What a script says, as data. Numbers stand as written: nothing here knows sockets or time.
+//! A parsed script. Numbers are as written, without knowledge of sockets or time.
 
 use std::net::IpAddr;
 
 /// A whole script.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Script {
-    /// `--name=value` at its head; the value is empty where there is none.
+    /// `--name=value` at its beginning. The value may be empty.
     pub options: Vec<(String, String)>,
-    /// Commands that stand before the first event.
+    /// Commands before the first event.
     pub set_up: Vec<String>,
-    /// What happens, in its order.
+    /// The events in order.
     pub events: Vec<ScriptEvent>,
 }
 
 impl Script {
-    /// The value of an option, the last where it stands twice.
+    /// Returns the value of an option, the last one if repeated.
     pub fn option_value(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
@@ -23,31 +23,32 @@ impl Script {
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScriptEvent {
-    /// The line it begins in; the first is 1.
+    /// Its first line, from 1.
     pub line: u32,
-    /// When.
+    /// Its time.
     pub time: EventTime,
-    /// What.
+    /// Its action.
     pub action: ScriptAction,
 }
 
-/// When an event happens; microseconds.
+/// The time of an event, in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventTime {
-    /// `*`: whenever it comes.
+    /// `*`: any time.
     Any,
-    /// `1.5` since the script's begin, or `+1.5` since the end of the event before.
+    /// `1.5` since the script's start, or `+1.5` since the previous event.
     Exact {
-        /// Counted from the event before.
+        /// True if counted from the previous event.
         relative: bool,
-        /// How late.
+        /// The time.
         offset: u64,
-        /// When a call that blocks comes back at the latest (`1.0...1.5`).
+        /// The latest return of a blocking call (`1.0...1.5`).
         until: Option<u64>,
     },
-    /// `1.0~1.5`: at some time between.
+    /// `1.0
+    /// 1.5`: a time in this range.
     Between {
-        /// Counted from the event before.
+        /// True if counted from the previous event.
         relative: bool,
         /// The earliest.
         from: u64,
@@ -56,14 +57,14 @@ pub enum EventTime {
     },
 }
 
-/// What happens.
+/// The action of an event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScriptAction {
     /// A packet is injected (`<`) or expected (`>`).
     Packet(ScriptPacket),
     /// The application makes a system call.
     Call(SystemCall),
-    /// A command of the shell, between backticks.
+    /// A shell command, between backticks.
     Command(String),
     /// Code about the connection's state, between `%{` and `}%`.
     Code(String),
@@ -72,41 +73,41 @@ pub enum ScriptAction {
 /// A packet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScriptPacket {
-    /// True for one that the tested side must send.
+    /// True if the host under test must send it.
     pub outbound: bool,
-    /// What stands in brackets before it, word by word: `ect0`, `noecn`, `tos`, ...
+    /// The words in brackets before it: `ect0`, `noecn`, `tos`, ...
     pub ip: Vec<String>,
-    /// Source and destination address, if they are said.
+    /// Source and destination address, if given.
     pub addresses: Option<(IpAddr, IpAddr)>,
-    /// UDP's ports, where it goes in UDP.
+    /// The UDP ports, if it is encapsulated in UDP.
     pub udp: Option<UdpPorts>,
-    /// What it carries.
+    /// Its payload.
     pub body: PacketBody,
 }
 
-/// The ports of UDP around a packet.
+/// The UDP ports around a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpPorts {
-    /// The sender's.
+    /// The source port.
     pub source: u16,
-    /// The receiver's.
+    /// The destination port.
     pub destination: u16,
 }
 
-/// An ICMP error about a segment that the tested side sent.
+/// An ICMP error about a segment of the host under test.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IcmpError {
-    /// Its type, `unreachable`, and code, `port_unreachable`, in packetdrill's words.
+    /// Its type in packetdrill's words, such as `unreachable`.
     pub kind: String,
-    /// See `kind`; empty where there is none.
+    /// Its code, such as `port_unreachable`. Empty if there is none.
     pub code: String,
-    /// First sequence number of the segment that it is about.
+    /// The first sequence number of the segment in it.
     pub seq: u32,
-    /// UDP's ports around that segment.
+    /// The UDP ports around that segment.
     pub udp: Option<UdpPorts>,
 }
 
-/// What a packet carries.
+/// The payload of a packet.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PacketBody {
     /// A TCP segment.
@@ -115,7 +116,7 @@ pub enum PacketBody {
     Sctp(ScriptSctpPacket),
     /// An ICMP error.
     Icmp(IcmpError),
-    /// Another protocol, which is read over to the end of its line; its name.
+    /// The name of another protocol. The rest of the line is ignored.
     Other(String),
 }
 
@@ -124,19 +125,19 @@ pub enum PacketBody {
 pub struct ScriptSegment {
     /// Control bits in their wire positions.
     pub flags: u8,
-    /// Sequence number; `None` where any will do.
+    /// The sequence number. `None`: any.
     pub seq: Option<u32>,
-    /// It stands as it is on the wire, not counted from the connection's first.
+    /// True if the number is the one on the wire, not relative to the initial one.
     pub absolute: bool,
     /// Bytes of payload.
     pub len: u32,
-    /// Acknowledgement number, if it is said.
+    /// The acknowledgement number, if given.
     pub ack: Option<u32>,
-    /// Window field, if it is said.
+    /// The window field, if given.
     pub window: Option<u16>,
-    /// Urgent pointer, if it is said.
+    /// The urgent pointer, if given.
     pub urgent: Option<u16>,
-    /// Options in their order; `None` where any will do.
+    /// The options in order. `None`: any.
     pub options: Option<Vec<TcpOption>>,
 }
 
@@ -157,38 +158,38 @@ pub enum TcpOption {
     Sack(Vec<(u32, u32)>),
     /// Timestamp value and echo.
     Timestamp(u32, u32),
-    /// Fast Open: a cookie, or none.
+    /// Fast Open, with a cookie or empty.
     FastOpen(Vec<u8>),
-    /// One that is not known here, as it stands.
+    /// An unknown option, as written.
     Other(String),
 }
 
 /// An SCTP packet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ScriptSctpPacket {
-    /// Verification tag, if it is said.
+    /// The verification tag, if given.
     pub tag: Option<u64>,
-    /// Its checksum is to be wrong.
+    /// True if its checksum must be wrong.
     pub bad_checksum: bool,
     /// Its chunks.
     pub chunks: Vec<ScriptItem>,
-    /// Instead of chunks, bytes.
+    /// Raw bytes instead of chunks.
     pub raw: Option<Vec<u8>>,
 }
 
 /// A chunk, parameter, cause or field: `NAME[...]`, `key=value` or `...`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScriptItem {
-    /// The key before `=`, or empty.
+    /// The key before `=`. May be empty.
     pub key: String,
-    /// What stands there.
+    /// The value.
     pub value: ScriptValue,
 }
 
-/// A value, of an argument of a call or a field of a chunk.
+/// A value: an argument of a call or a field of a chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScriptValue {
-    /// `...`: whatever there is.
+    /// `...`: anything.
     Any,
     /// A number.
     Int(i64),
@@ -196,7 +197,7 @@ pub enum ScriptValue {
     Float(f64),
     /// Text between quotes.
     Text(String),
-    /// A word, or several joined by `|` or `+`, or what stands before parentheses with its arguments.
+    /// A word, or several joined by `|` or `+`, or a name with arguments in parentheses.
     Word(String),
     /// `a | b`: flags, each a word or number.
     Flags(Vec<ScriptValue>),
@@ -204,7 +205,7 @@ pub enum ScriptValue {
     Range(i64, i64),
     /// `[a, b]`.
     List(Vec<ScriptValue>),
-    /// `{a=1, b=2}`, or without keys.
+    /// `{a=1, b=2}`, also without keys.
     Struct(Vec<ScriptItem>),
     /// `name(a, b)`.
     Apply(String, Vec<ScriptValue>),
@@ -213,7 +214,7 @@ pub enum ScriptValue {
 }
 
 impl ScriptValue {
-    /// The number, where it is one.
+    /// Returns the number, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(n) => Some(*n),
@@ -229,8 +230,8 @@ pub struct SystemCall {
     pub name: String,
     /// Its arguments.
     pub args: Vec<ScriptValue>,
-    /// What it must return.
+    /// The expected result.
     pub result: ScriptValue,
-    /// The error's name, where it must fail.
+    /// The name of the expected error, if it must fail.
     pub error: Option<String>,
 }

@@ -1,10 +1,9 @@
-//! Bytes for what a script says, and what bytes say, by a codec of this crate's own: the simulator's is what
-//! is tested.
+//! Encodes a script's packets and decodes the host's, by this crate's own codec. The simulator's codec is under test.
 
 pub(crate) mod sctp;
 pub(crate) mod tcp;
 
-/// Big-endian fields, read from the front.
+/// Reads big-endian fields from the front.
 pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> FieldReader<'a> {
@@ -13,7 +12,7 @@ impl<'a> FieldReader<'a> {
         self.0 = rest;
         Some(head)
     }
-    /// A number of `n` bytes, at most eight.
+    /// Reads a number of `n` bytes, at most eight.
     pub(crate) fn read_number(&mut self, n: usize) -> Option<u64> {
         Some(self.take(n)?.iter().fold(0, |all, b| all << 8 | u64::from(*b)))
     }

@@ -1,4 +1,4 @@
-//! Payloads of a protocol, put into a capture for tshark to read.
+//! Writes payloads of a protocol to a capture for tshark.
 
 use crate::{FLAWS, TempDir, tshark_fields};
 use std::fs::File;
@@ -11,7 +11,7 @@ use usher_observe::pcapng::{CaptureWriter, LinkType};
 pub struct DatagramCapture(TempDir);
 
 impl DatagramCapture {
-    /// One datagram of each, from and to a port.
+    /// Creates a capture with one datagram per payload, from and to a port.
     ///
     /// # Panics
     /// The capture cannot be written.
@@ -41,14 +41,14 @@ impl DatagramCapture {
     fn capture_path(&self) -> PathBuf {
         self.0.path().join("datagrams.pcapng")
     }
-    /// What tshark makes of each: a line of fields.
+    /// Returns tshark's fields of each datagram, a line each.
     pub fn tshark_fields(&self, names: &[&str]) -> Vec<Vec<String>> {
         tshark_fields(&self.capture_path(), "", names)
     }
-    /// Nothing is wrong with any of them.
+    /// Asserts that tshark finds no flaw in any datagram.
     ///
     /// # Panics
-    /// Something is.
+    /// tshark finds a flaw.
     #[track_caller]
     pub fn assert_clean(&self) {
         let flawed = tshark_fields(

@@ -1,5 +1,5 @@
-//! What the tests of this crate share: studies written in place, run on the simulator, their captures read
-//! by tshark and by a small reader of pcapng.
+//! Common parts of the wire tests: they run studies on the simulator, and read the captures by tshark and by a small
+//! pcapng reader.
 
 mod datagrams;
 mod pcapng;
@@ -15,15 +15,15 @@ use usher_runner::capture::{self, CapturedPackets};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan};
 
-/// A folder of a test's own, removed at its end.
+/// A temporary folder of a test, removed when dropped.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// A new, empty one.
+    /// Creates a new, empty folder.
     ///
     /// # Panics
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl TempDir {
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -46,15 +46,15 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // What is left behind in the system's folder for such files does no harm.
+        // A folder left behind in the system's temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The plan of a study whose text lacks only its title and question.
+/// Plans a study from a text without title and question.
 ///
 /// # Panics
-/// Something is wrong with the text; the faults say what.
+/// The text is faulty. The message lists the faults.
 pub fn study_plan(text: &str) -> StudyPlan {
     let text = format!("title = \"T\"\nquestion = \"Q?\"\n{text}");
     let study = Study::parse("wire", "wire.toml", &text).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
@@ -63,8 +63,8 @@ pub fn study_plan(text: &str) -> StudyPlan {
         .unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// A dialogue's study: a client asks a server two hops away, ten times, once a second from the second second on.
-/// `tables` are further ones, such as a transport's; `workload` are settings of the dialogue.
+/// A study of dialogues: a client queries a server two hops away, once a second for ten seconds, from the time 1 s
+/// on. `tables` adds tables, such as a transport's. `workload` adds settings of the dialogue.
 pub fn dialogue_study(tables: &str, workload: &str) -> String {
     format!(
         r#"
@@ -98,13 +98,13 @@ links = ["access", "core"]
     )
 }
 
-/// Arrivals of [`authentication_study`]: 24 of them, each station's a while after its last.
+/// The arrivals of [`authentication_study`]: 24 logins, at an interval for each station.
 pub const A_FEW: &str = "arrivals = { kind = \"closed\", start = \"1 s\", \
                          pause = { kind = \"exponential\", mean = \"2 s\" }, limit = 24 }";
 
-/// A study of EAP-MD5 over Diameter: four stations at one NAS, which keeps one connection or association to the
-/// server over a link with these further properties, `core`. `tables` are further ones, such as a transport's;
-/// `workload` are settings of the authentications, and then tables of theirs.
+/// A study of EAP-MD5 over Diameter: four stations at one NAS, with one connection or association to the server.
+/// `core` adds properties of its link. `tables` adds tables, such as a transport's. `workload` adds settings of the
+/// authentications, and their tables.
 pub fn authentication_study(ip: &str, core: &str, tables: &str, workload: &str) -> String {
     format!(
         r#"
@@ -142,7 +142,7 @@ links = ["core"]
     )
 }
 
-/// What one run gave.
+/// The metrics and the capture of one run.
 #[derive(Debug)]
 pub struct CapturedRun {
     metrics: Vec<(String, f64)>,
@@ -150,18 +150,18 @@ pub struct CapturedRun {
 }
 
 impl CapturedRun {
-    /// Runs replication 0 of a study's first point, its links captured as the study's `[capture]` says.
+    /// Runs replication 0 of a study's first point and captures the links of the study's `[capture]`.
     ///
     /// # Panics
-    /// The study is wrong, or its capture cannot be written.
+    /// The study is faulty, or its capture cannot be written.
     pub fn new(text: &str) -> Self {
         Self::from_plan(&study_plan(text))
     }
 
-    /// The same for a founding study in quick mode, with these values in place of its axes' and settings.
+    /// The same for a founding study in quick mode, with these values of axes and settings.
     ///
     /// # Panics
-    /// There is no such study, setting or value.
+    /// The study, a setting or a value does not exist.
     pub fn from_founding_study(name: &str, set: &[(&str, &str)]) -> Self {
         let set = set.iter().map(|(axis, value)| ((*axis).to_owned(), (*value).to_owned())).collect();
         let overrides = PlanOverrides { set, ..PlanOverrides::default() };
@@ -180,38 +180,38 @@ impl CapturedRun {
         Self { metrics: result.metrics, folder }
     }
 
-    /// A metric.
+    /// Returns a metric.
     ///
     /// # Panics
-    /// The run has none of this name.
+    /// The run has no metric of this name.
     pub fn metric(&self, name: &str) -> f64 {
         let found = self.metrics.iter().find(|(n, _)| n == name);
         found.unwrap_or_else(|| panic!("no metric {name} in {:?}", self.metrics)).1
     }
 
-    /// The file of its capture.
+    /// Returns the path of the capture.
     pub fn capture_path(&self) -> PathBuf {
         self.folder.path().join("capture.pcapng")
     }
 
-    /// The captured packets, in the order of the capture.
+    /// Returns the captured packets, in order.
     ///
     /// # Panics
-    /// The file is not a capture as [`usher_observe`] writes it.
+    /// The file is not a capture of [`usher_observe`].
     pub fn captured_packets(&self) -> Vec<CapturedPacket> {
         pcapng::read_packets(&std::fs::read(self.capture_path()).unwrap())
     }
 
-    /// What tshark makes of the frames that match `filter`: one line of fields per frame. Several values of
-    /// a field are joined by commas.
+    /// Returns tshark's fields of the frames that match `filter`, a line for each frame. Several values of a field
+    /// are joined by commas.
     ///
     /// # Panics
-    /// tshark is missing, or it refuses the filter, a field or the capture.
+    /// tshark is missing, or rejects the filter, a field or the capture.
     pub fn tshark_fields(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
         tshark::tshark_fields(&self.capture_path(), filter, fields)
     }
 
-    /// How many frames match.
+    /// Returns the number of frames that match.
     ///
     /// # Panics
     /// As [`CapturedRun::tshark_fields`].
@@ -219,10 +219,10 @@ impl CapturedRun {
         self.tshark_fields(filter, &["frame.number"]).len()
     }
 
-    /// Asserts that tshark finds nothing wrong in any frame.
+    /// Asserts that tshark finds no flaw in any frame.
     ///
     /// # Panics
-    /// It does; the message shows the first such frames.
+    /// tshark finds a flaw. The message shows the first such frames.
     #[track_caller]
     pub fn assert_clean(&self) {
         let flawed = self.tshark_fields(

@@ -1,4 +1,4 @@
-//! A reader for the captures that Usher writes, with as much of IPv4 and UDP as the tests look into.
+//! A reader of Usher's captures, with the parts of IPv4 and UDP that the tests need.
 
 use usher_core::Instant;
 
@@ -9,11 +9,11 @@ const ETHERNET: u16 = 1;
 /// A packet of a capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapturedPacket {
-    /// When.
+    /// The time of capture.
     pub timestamp: Instant,
-    /// The number of its interface.
+    /// The index of its interface.
     pub interface: u32,
-    /// Whether it begins with an Ethernet header.
+    /// True if it begins with an Ethernet header.
     pub ethernet: bool,
     /// The packet.
     pub bytes: Vec<u8>,
@@ -22,9 +22,9 @@ pub struct CapturedPacket {
 /// A UDP datagram within an IPv4 packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UdpDatagram<'a> {
-    /// The sender's address and port.
+    /// The source address and port.
     pub from: ([u8; 4], u16),
-    /// The receiver's.
+    /// The destination address and port.
     pub to: ([u8; 4], u16),
     /// The payload.
     pub data: &'a [u8],
@@ -38,7 +38,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The packets of a capture in little-endian pcapng with times in nanoseconds.
+/// Reads the packets of a little-endian pcapng file with timestamps in nanoseconds.
 pub(crate) fn read_packets(mut file: &[u8]) -> Vec<CapturedPacket> {
     let mut ethernet = Vec::new();
     let mut packets = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn read_packets(mut file: &[u8]) -> Vec<CapturedPacket> {
     packets
 }
 
-/// The UDP datagram of a packet; none in anything else.
+/// Returns the UDP datagram of a packet, if it has one.
 pub fn udp_datagram(packet: &CapturedPacket) -> Option<UdpDatagram<'_>> {
     let ip = if packet.ethernet { packet.bytes.get(14..)? } else { &packet.bytes };
     if ip.len() < 28 || ip[0] != 0x45 || ip[9] != 17 {

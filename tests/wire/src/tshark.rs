@@ -1,21 +1,20 @@
-//! tshark as a second opinion on what the simulator puts on the wire.
+//! tshark as a second opinion on the simulator's packets.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Frames that are damaged: broken checksums and authenticators.
+/// A filter of damaged frames: wrong checksums and authenticators.
 pub const DAMAGE: &str = "ip.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" \
     || tcp.checksum.status == \"Bad\" || sctp.checksum.status == \"Bad\" \
     || radius.authenticator.invalid == 1";
 
-/// Frames with anything wrong in them: damaged ones, those that a dissector gives up, and those that one
-/// calls erroneous.
+/// A filter of all flawed frames: damaged or malformed ones, and those that a dissector marks as errors.
 pub const FLAWS: &str = "ip.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" \
     || tcp.checksum.status == \"Bad\" || sctp.checksum.status == \"Bad\" \
     || radius.authenticator.invalid == 1 \
     || _ws.malformed || _ws.expert.severity == \"Error\"";
 
-/// Everything that tshark can check is checked. The secret is the one that captures name.
+/// Preferences that enable all of tshark's checks. The shared secret is the one that captures name.
 const PREFERENCES: [&str; 7] = [
     "ip.check_checksum:TRUE",
     "udp.check_checksum:TRUE",
@@ -23,18 +22,18 @@ const PREFERENCES: [&str; 7] = [
     "sctp.checksum:CRC 32c",
     "radius.shared_secret:usher-simulation",
     "radius.validate_authenticator:TRUE",
-    // Ports that clients draw may be those of other protocols.
+    // Ephemeral ports may be the ports of other protocols.
     "udp.try_heuristic_first:FALSE",
 ];
 
-/// What tshark makes of a capture's frames that match `filter`: one line of fields per frame. Several values of a field
-/// are joined by commas.
+/// Returns tshark's fields of the frames that match `filter`, a line for each frame. Several values of a field are
+/// joined by commas.
 ///
 /// # Panics
-/// tshark is missing, or it refuses the filter, a field or the capture.
+/// tshark is missing, or rejects the filter, a field or the capture.
 pub fn tshark_fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
     let mut tshark = Command::new("tshark");
-    // Two passes: requests know their answers.
+    // Two passes link requests to their responses.
     tshark.args(["-n", "-2", "-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
     tshark.arg("-r").arg(capture);
     if !filter.is_empty() {

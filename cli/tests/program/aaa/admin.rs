@@ -1,4 +1,4 @@
-//! Users, clients and sessions of a store, with and without a server.
+//! Administration of users, clients and sessions of a store, with and without a server.
 
 use super::daemon::{
     DaemonProcess, SECRET, ServerPorts, pap_login, pap_unanswered, run_radclient, write_private,
@@ -28,7 +28,7 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
     assert_eq!(usher("list").with_code(0).out, "ann\nbob\n");
     let shown = usher("show ann").with_code(0).out;
     assert!(shown.contains("Cleartext-Password") && !shown.contains("right"), "{shown}");
-    // The cache holds users for an hour; whoever is removed is forgotten all the same.
+    // The cache holds users for an hour. A removed user is dropped from it.
     usher("del ann").with_code(0);
     pap_login(ports.auth, "ann", "right").with_code(1);
     assert_eq!(server.terminate(), Some(0));
@@ -38,7 +38,7 @@ fn users_of_the_store_are_added_shown_and_gone_at_once() {
 fn what_is_not_named_of_a_user_stays() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     let server = DaemonProcess::start(&place, &ports.server_config(1, SQLITE));
-    // Nothing is typed in: a password that is asked for would be empty, which is refused.
+    // Without input, a prompted password would be empty, which is rejected.
     let usher = |input: &str, words: &str| {
         place.run_shell(&format!("printf '{input}' | usher aaa user {words} --config aaa.toml"))
     };
@@ -217,7 +217,7 @@ fn sessions_outlive_the_server() {
     assert!(shown.err.contains("no server runs here"), "{}", shown.err);
     let started = shown.out.lines().find(|line| line.starts_with("started")).unwrap_or_default();
     assert!(started.contains("T") && started.trim_end().ends_with('Z'), "{}", shown.out);
-    // FreeRADIUS writes sessions whose beginning nobody told, too.
+    // FreeRADIUS also writes sessions without a start.
     let raw = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let set = |value: &str| raw.execute(&format!("UPDATE radacct SET acctstarttime = {value}"), []).unwrap();
     let began: i64 = raw.query_row("SELECT acctstarttime FROM radacct", [], |row| row.get(0)).unwrap();
@@ -238,7 +238,7 @@ fn sessions_outlive_the_server() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// An access server at the test's own address, which answers every Disconnect-Request (RFC 5176).
+/// An access server at the test's own address that answers every Disconnect-Request (RFC 5176).
 struct DisconnectNas {
     is_stopped: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -252,7 +252,7 @@ impl DisconnectNas {
         let is_over = over.clone();
         let thread = std::thread::spawn(move || {
             let mut packet = [0; 4096];
-            // What comes again, since its answer took long, is the same request.
+            // A retransmission after a late reply is the same request.
             let mut heard = BTreeSet::new();
             while !is_over.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut packet) else { continue };
@@ -268,7 +268,7 @@ impl DisconnectNas {
         Self { is_stopped: over, thread }
     }
 
-    /// How many requests it has heard, when the command has ended that has them sent.
+    /// Returns the number of requests received. The command that sends them has ended.
     fn request_count(self) -> usize {
         self.is_stopped.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -298,7 +298,7 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     let said = usher("set ann --password-file - --disconnect").with_code(0).out;
     assert_eq!(said, "ann changed; sessions that have ended, as their NASs say: 2\n");
     assert_eq!(asked.request_count(), 2);
-    // Until their NAS accounts for it they are listed, which is what a command for one of them says.
+    // Sessions stay listed until their NAS reports the end. A command for one of them says so.
     let session = |words: &str| {
         place.run_shell(&format!("usher aaa session {words} --config aaa.toml")).with_code(0).out
     };
@@ -311,19 +311,19 @@ fn who_is_changed_stays_connected_unless_that_is_said() {
     assert!(session("disconnect 2 --json").contains("disconnect-acknowledged"));
     assert_eq!(asked.request_count(), 1);
     assert_eq!(session("list").matches(&address).count(), 3);
-    // One that does not: the user is removed all the same, and the command says what was not done.
+    // With a Disconnect-NAK, the user is still removed, and the command reports the failure.
     let asked = DisconnectNas::start(false);
     let said = usher("del ann --disconnect").with_code(1).err;
     assert!(said.contains("ann removed, but") && said.contains("refused"), "{said}");
     assert_eq!(asked.request_count(), 2);
     pap_login(ports.auth, "ann", "right").with_code(1);
     assert_eq!(server.terminate(), Some(0));
-    // Without a server nobody can be asked.
+    // Without a server, no NAS can be asked.
     usher("add ann --password-file -").with_code(0);
     assert!(usher("del ann --disconnect").with_code(1).err.contains("no server runs"));
 }
 
-/// A NAS that died leaves its sessions, with a place of their user's and an address of the pool each.
+/// A dead NAS leaves its sessions, each with a slot of its user's session limit and an address of the pool.
 #[test]
 fn sessions_of_a_nas_that_died_are_forgotten() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
@@ -368,7 +368,7 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     let said = session("forget --nas 127.0.0.1 --user ann").with_code(0).out;
     assert!(said.contains("ann") && said.contains("forgotten") && !said.contains("bob"), "{said}");
     server.wait_for_log("session forgotten");
-    // Place and address are free.
+    // The slot and the address are free.
     assert!(login(2, 0).out.contains("Framed-IP-Address = 10.9.0.1"));
     let raw = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let cause = |session: &str| -> (bool, Option<String>) {
@@ -382,7 +382,7 @@ fn sessions_of_a_nas_that_died_are_forgotten() {
     session("forget --nas tests").with_code(1);
     begin("cccc0001", "ann", "127.0.0.1", "");
     assert_eq!(server.terminate(), Some(0));
-    // Nor does it need a server.
+    // Works without a server, too.
     let said = session("forget cccc0001").with_code(0);
     assert!(said.err.contains("no server runs here"), "{}", said.err);
     assert_eq!(cause("cccc0001"), (true, Some("Admin-Reset".to_owned())));

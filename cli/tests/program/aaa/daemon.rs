@@ -1,4 +1,4 @@
-//! A server that a test starts, and clients for it.
+//! Servers for tests, and their clients.
 
 use crate::place::{
     ProgramOutput, TEST_TIMEOUT, TempDir, USHER, bound_command, own_address, own_port, wait_or_fail,
@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The secret shared with loopback clients.
+/// The shared secret of loopback clients.
 pub(super) const SECRET: &str = "a secret of the tests";
 
 /// Ports of the test's own address.
@@ -28,7 +28,7 @@ impl ServerPorts {
         Self { auth: own_port(), acct: own_port(), metrics: own_port() }
     }
 
-    /// A configuration with users in memory; `more` is appended.
+    /// Returns a configuration with users in memory. `more` is appended.
     pub(super) fn server_config(&self, shards: u16, more: &str) -> String {
         let (Self { auth, acct, metrics }, host) = (self, own_address());
         format!(
@@ -49,14 +49,14 @@ pub(crate) fn write_private(place: &TempDir, name: &str, text: &str) {
     std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A server that runs; killed where a test leaves it.
+/// A running server, killed when dropped.
 pub(crate) struct DaemonProcess {
     child: Child,
     log: Arc<Mutex<String>>,
 }
 
 impl DaemonProcess {
-    /// Starts a server in a place, in which `aaa.toml` is its configuration, and waits until it serves.
+    /// Starts a server with this `aaa.toml` and waits until it serves.
     pub(super) fn start(place: &TempDir, config: &str) -> Self {
         write_private(place, "aaa.toml", config);
         let daemon = Self::run_command(&mut place.usher_command(&["aaa", "serve", "--config", "aaa.toml"]));
@@ -64,7 +64,7 @@ impl DaemonProcess {
         daemon
     }
 
-    /// Starts a server by a command, and keeps what it says.
+    /// Starts a server by a command and captures its output.
     pub(crate) fn run_command(asked: &mut Command) -> Self {
         let mut command = bound_command(asked.get_program());
         command.args(asked.get_args());
@@ -84,7 +84,7 @@ impl DaemonProcess {
         Self { child, log }
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn process_id(&self) -> u32 {
         self.child.id()
     }
@@ -93,7 +93,7 @@ impl DaemonProcess {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until the log holds a text.
+    /// Waits until the log contains a text.
     #[track_caller]
     pub(crate) fn wait_for_log(&self, text: &str) {
         wait_or_fail(
@@ -107,18 +107,18 @@ impl DaemonProcess {
         assert!(sent.unwrap().success());
     }
 
-    /// Ends it by SIGKILL, as a power failure would.
+    /// Kills it (SIGKILL), as a power failure would.
     pub(super) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it by SIGTERM; its exit code.
+    /// Terminates it (SIGTERM) and returns its exit code.
     pub(crate) fn terminate(self) -> Option<i32> {
         self.end_by("TERM").code()
     }
 
-    /// Ends it by a signal; how it ended.
+    /// Ends it by a signal and returns its exit status.
     pub(super) fn end_by(mut self, signal: &str) -> ExitStatus {
         self.send_signal(signal);
         let until = Instant::now() + TEST_TIMEOUT;
@@ -134,13 +134,13 @@ impl DaemonProcess {
 
 impl Drop for DaemonProcess {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A request by FreeRADIUS's client; code 0: accepted. Without an answer it fails.
+/// Sends a request by radclient. Code 0: accepted. Fails without a reply.
 #[track_caller]
 pub(super) fn run_radclient(port: u16, kind: &str, attributes: &str) -> ProgramOutput {
     let said = run_radclient_once(TEST_TIMEOUT, port, kind, attributes);
@@ -148,8 +148,8 @@ pub(super) fn run_radclient(port: u16, kind: &str, attributes: &str) -> ProgramO
     said
 }
 
-/// The same where no answer is to come. The longer it is waited for, the surer it is that there is none; that it takes no longer to
-/// come on a busy machine, nobody relies on.
+/// Sends a request that must not be answered. The wait is short: a late reply on a busy machine would be missed, but
+/// does not fail the test.
 #[track_caller]
 pub(super) fn radclient_unanswered(port: u16, kind: &str, attributes: &str) {
     let said = run_radclient_once(Duration::from_secs(5), port, kind, attributes);
@@ -160,7 +160,7 @@ fn is_unanswered(said: &ProgramOutput) -> bool {
     said.code == Some(1) && (said.err.contains("No reply") || said.out.contains("No reply"))
 }
 
-/// Sends a request once and waits so long for its answer.
+/// Sends a request once and waits this long for the reply.
 pub(super) fn run_radclient_once(
     patience: Duration,
     port: u16,
@@ -179,13 +179,13 @@ pub(super) fn run_radclient_once(
     ProgramOutput::from_output(child.wait_with_output().unwrap())
 }
 
-/// A login by PAP, which is answered.
+/// Logs in by PAP and expects a reply.
 #[track_caller]
 pub(super) fn pap_login(port: u16, name: &str, password: &str) -> ProgramOutput {
     run_radclient(port, "auth", &login_attributes(name, password))
 }
 
-/// A login by PAP to which no answer comes.
+/// Logs in by PAP and expects no reply.
 #[track_caller]
 pub(super) fn pap_unanswered(port: u16, name: &str, password: &str) {
     radclient_unanswered(port, "auth", &login_attributes(name, password));
@@ -195,7 +195,7 @@ fn login_attributes(name: &str, password: &str) -> String {
     format!("User-Name={name},User-Password={password},Message-Authenticator=0x00")
 }
 
-/// A login by wpa_supplicant's client; true: accepted.
+/// Logs in by eapol_test. True: accepted.
 pub(super) fn eapol_test(place: &TempDir, port: u16, network: &str, more: &[&str]) -> bool {
     place.write("eapol.conf", &format!("network={{\nkey_mgmt=IEEE8021X\n{network}\n}}\n"));
     let done = Command::new("eapol_test")
@@ -208,10 +208,10 @@ pub(super) fn eapol_test(place: &TempDir, port: u16, network: &str, more: &[&str
     String::from_utf8_lossy(&done.stdout).trim_end().ends_with("SUCCESS")
 }
 
-/// How long the server waits for what a thread of it has counted, before it gives the page without that.
+/// The server's timeout for its threads' counters, after which it serves the page without them.
 const COLLECTING: Duration = Duration::from_secs(1);
 
-/// What is answered at the metrics' address, whatever that is.
+/// Returns the HTTP response at the metrics' address.
 pub(super) fn http_answer(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect((own_address(), port)).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
@@ -220,7 +220,7 @@ pub(super) fn http_answer(port: u16, path: &str) -> String {
     text
 }
 
-/// A page of the metrics' address, with what all threads of the server have counted.
+/// Returns a page at the metrics' address, with the counters of all threads.
 #[track_caller]
 pub(super) fn get_page(port: u16, path: &str) -> String {
     let mut text = String::new();
@@ -239,7 +239,7 @@ pub(super) fn get_page(port: u16, path: &str) -> String {
     text
 }
 
-/// The rows of a page's table whose first column has this title.
+/// Returns the rows of a page's table whose first column has this title.
 fn table_rows<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a str>> + use<'a> {
     let (_, table) =
         page.split_once(&format!("\n| {title} |")).unwrap_or_else(|| panic!("no {title} in the page"));
@@ -247,8 +247,8 @@ fn table_rows<'a>(page: &'a str, title: &str) -> impl Iterator<Item = Vec<&'a st
     rows.map(|row| row.split('|').skip(1).map(|cell| cell.trim().trim_matches('`')).collect())
 }
 
-/// Each metric of an exposition is on the page for operators with its labels, and each kind of event on that of counters.
-/// That pages have all that is declared, `usher-daemon` tests.
+/// Checks that the operators' page documents each metric with its labels, and the counters' page each kind of event.
+/// `usher-daemon` tests the reverse.
 fn check_documented(exposition: &str) {
     let (operation, counters) =
         (include_str!("../../../../docs/aaa-server.md"), include_str!("../../../../docs/counters.md"));
@@ -270,7 +270,7 @@ fn check_documented(exposition: &str) {
         assert_eq!(metrics.get(name), Some(&keys.join(", ").as_str()), "{sample}: docs/aaa-server.md");
         if let Some(kind) = labels.strip_prefix("kind=\"").and_then(|kind| kind.strip_suffix('"')) {
             let (page, written) = match name {
-                // Kinds of work are what studies charge a processor for.
+                // Kinds of work are those that studies charge.
                 "work_total" => ("docs/study-files.md", work.contains(&format!("`{kind}`"))),
                 _ => (
                     "docs/counters.md",
@@ -284,13 +284,13 @@ fn check_documented(exposition: &str) {
     assert!(seen > 100, "the samples were not found: {exposition}");
 }
 
-/// The value of one metric, by its whole name with labels.
+/// Returns the value of a metric, by its full name with labels.
 #[track_caller]
 pub(super) fn metric_value(page: &str, name: &str) -> f64 {
     find_metric(page, name).unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
-/// The same where it may be none.
+/// The same for a metric that may be absent.
 pub(super) fn find_metric(page: &str, name: &str) -> Option<f64> {
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     Some(line.parse().unwrap())
@@ -302,7 +302,7 @@ pub(super) fn wait_for_metric(port: u16, name: &str, value: f64) {
     wait_until_metric(port, name, |found| found == value);
 }
 
-/// Waits until a metric is so.
+/// Waits until a metric satisfies a condition.
 #[track_caller]
 pub(super) fn wait_until_metric(port: u16, name: &str, is_so: impl Fn(f64) -> bool) {
     let read = || get_page(port, "/metrics");
@@ -312,7 +312,7 @@ pub(super) fn wait_until_metric(port: u16, name: &str, is_so: impl Fn(f64) -> bo
     );
 }
 
-/// The program, so that it is found in a shell.
+/// Returns the program's path, for a shell.
 pub(super) fn usher_path() -> &'static str {
     USHER
 }

@@ -1,4 +1,4 @@
-//! Nothing that was acknowledged is lost: not when the server is killed, not when its database goes away.
+//! Acknowledged records are never lost, even if the server is killed or its database fails.
 
 use super::daemon::{
     DaemonProcess, ServerPorts, get_page, http_answer, metric_value, pap_login, pap_unanswered,
@@ -15,10 +15,10 @@ use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
 
-/// How long thousands of records may take that are written durably, on a machine that is busy with something else.
+/// The timeout for thousands of durable records on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
-/// What the store has of one session.
+/// The store's data of a session.
 #[derive(PartialEq, Eq, Debug)]
 struct StoredSession {
     id: String,
@@ -51,7 +51,7 @@ fn postgres_sessions(cluster: &PostgresCluster, database: &str) -> Vec<StoredSes
     cluster.run_sql(database, ROWS).lines().map(row).collect()
 }
 
-/// Each acknowledged record is in one row, and there is no second row of its session.
+/// Checks that each acknowledged record is in exactly one row of its session.
 #[track_caller]
 fn each_once(nas: &AccountingNas, rows: Vec<StoredSession>) {
     let count = rows.len();
@@ -111,7 +111,7 @@ impl DatabaseFixture {
         Self { temp_dir: place, ports, cluster, database, config }
     }
 
-    /// Adds users to the database, and forgets none in the server.
+    /// Adds users to the database, without dropping any from the server's cache.
     fn add_users(&self) {
         for name in ["ann", "bob", "eve"] {
             let line = format!("echo right | usher aaa user add {name} --password-file - --config aaa.toml");
@@ -124,7 +124,7 @@ impl DatabaseFixture {
         pap_login(self.ports.auth, name, "right").with_code(0);
     }
 
-    /// Gets in from so many ports that the system gives requests to each of the shards.
+    /// Logs in from enough ports to reach each shard.
     #[track_caller]
     fn gets_in_everywhere(&self, name: &str) {
         for _ in 0..16 {
@@ -151,7 +151,7 @@ fn a_database_that_was_away_costs_no_record_and_no_restart() {
         s.cluster.stop_server(mode);
         let before = nas.acknowledged_count();
         assert!(!nas.report_records(2 * SESSIONS, Duration::from_secs(3)), "the database is away");
-        // What was durable when it went may still have been answered.
+        // Records that were durable before the failure may have been answered.
         assert!(
             nas.acknowledged_count() < before + 2048,
             "{} acknowledged without a database",
@@ -191,7 +191,7 @@ fn unstorable_names_are_rejected_and_delay_no_other_login() {
         s.gets_in("ann");
     }
     server.wait_for_log("cause=\"unstorable-name\"");
-    // Logins that came with those are kept.
+    // The logins among them are recorded.
     let count = || s.cluster.run_sql("latin", "SELECT count(*) FROM radpostauth WHERE username = 'ann'");
     wait_or_fail(|| server.log(), || count() == "3");
     let record = |user: &str, id: u32| {
@@ -209,14 +209,14 @@ fn unstorable_names_are_rejected_and_delay_no_other_login() {
     }
     assert_eq!(s.cluster.run_sql("latin", "SELECT count(*) FROM radacct"), "3");
     wait_until_metric(s.ports.metrics, "usher_aaa_store_refused_total", |n| n >= 4.0);
-    // Told once: nobody can do more about the next.
+    // Logged once: the next one calls for no other action.
     let log = server.log();
     assert_eq!(log.matches("has no equivalent").count(), 1, "{log}");
     assert!(!log.contains("the store does not answer"), "{log}");
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// Nobody asks the server for anything meanwhile, as behind a load balancer that keeps everybody away.
+/// No requests reach the server meanwhile, as behind a load balancer that has taken it out.
 #[test]
 fn a_server_is_ready_while_its_database_answers() {
     let s = DatabaseFixture::new();
@@ -235,7 +235,7 @@ fn a_server_is_ready_while_its_database_answers() {
         s.cluster.start();
         wait_or_fail(ready, is_ready);
     }
-    // It answers, and has no table of sessions any more.
+    // The database answers, but its table of sessions is gone.
     s.cluster.run_sql(&s.database, "ALTER TABLE radacct RENAME TO elsewhere");
     wait_or_fail(ready, || ready().contains("radacct"));
     s.cluster.run_sql(&s.database, "ALTER TABLE elsewhere RENAME TO radacct");
@@ -254,7 +254,7 @@ fn who_got_in_gets_in_on_each_shard_while_the_database_is_away() {
     for name in ["ann", "bob", "eve"] {
         s.gets_in(name);
     }
-    // What was changed and removed before is not served as it was.
+    // Users changed or removed before are not served from the cache.
     s.temp_dir
         .run_shell("echo other | usher aaa user set bob --password-file - --config aaa.toml")
         .with_code(0);
@@ -264,7 +264,7 @@ fn who_got_in_gets_in_on_each_shard_while_the_database_is_away() {
     for name in ["bob", "eve", "ivy"] {
         s.gets_no_answer(name);
     }
-    // A list that is taken up meanwhile, after which the shards know nobody, changes nothing of users.
+    // A new list clears the shards' caches, but changes no user.
     let end = || {
         let page = get_page(s.ports.metrics, "/metrics");
         page.lines().find(|line| line.starts_with("usher_aaa_crl_next_update_seconds{")).map(str::to_owned)
@@ -287,7 +287,7 @@ fn who_got_in_gets_in_on_each_shard_while_the_database_is_away() {
 
 const STORE_CLIENT_SECRET: &str = "a secret of the store's client";
 
-/// Whether 127.0.0.9 gets an answer within a second.
+/// True if 127.0.0.9 gets a reply within a second.
 fn stored_client_is_served(port: u16) -> bool {
     let socket = UdpSocket::bind("127.0.0.9:0").unwrap();
     socket.connect((own_address(), port)).unwrap();
@@ -317,7 +317,7 @@ fn a_server_starts_while_its_database_is_away() {
     assert!(nas.report_records(2_000, LONG), "{} records: {}", nas.acknowledged_count(), first.log());
     first.kill();
     nas.lost_the_server();
-    // Stops of the first sessions may have come between the Starts of the last ones.
+    // Stops of the first sessions may precede Starts of the last ones.
     let stopped = postgres_sessions(&s.cluster, &s.database).iter().filter(|row| row.stopped).count();
     s.cluster.stop_server("fast");
 
@@ -337,7 +337,7 @@ fn a_server_starts_while_its_database_is_away() {
     wait_or_fail(|| server.log(), || stored_client_is_served(s.ports.acct));
     assert!(nas.report_records(6_000, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     s.gets_in("ann");
-    // Sessions that were open before the server started are its own: their Stops ended them.
+    // Sessions that were open before the server's start are in its ledger: their Stops ended them.
     wait_for_metric(s.ports.metrics, "usher_aaa_sessions", 0.0);
     let by_it = "usher_aaa_ledger_events_total{kind=\"stopped\"}";
     wait_for_metric(s.ports.metrics, by_it, 3_000.0 - stopped as f64);
@@ -365,8 +365,8 @@ fn a_database_that_refuses_later_costs_no_record_and_no_restart() {
     let mut nas = AccountingNas::new(s.ports.acct, SESSIONS);
     assert!(nas.report_records(2_000, LONG), "{} records: {}", nas.acknowledged_count(), server.log());
     let close = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'service'";
-    // Two calls: one of both is one transaction, and the server, whose connections end within it,
-    // is back before the first half of it holds.
+    // Two calls: both in one call would be one transaction. The server, whose connections end within it, would be
+    // back before the first half takes effect.
     s.cluster.run_sql("postgres", "ALTER ROLE service NOLOGIN");
     s.cluster.run_sql("postgres", close);
     let before = nas.acknowledged_count();

@@ -1,4 +1,4 @@
-//! Floods: what one client does too much of costs that client, and no other.
+//! Floods: excess load of one client costs only that client.
 
 use super::daemon::{
     DaemonProcess, SECRET, ServerPorts, find_metric, get_page, metric_value, wait_for_metric,
@@ -29,7 +29,7 @@ fn client_socket(from: &str, port: u16) -> UdpSocket {
     socket
 }
 
-/// The answer to a request, which is sent again while there is none.
+/// Retransmits a request until it is answered.
 fn send_until_answered(socket: &UdpSocket, packet: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut buf = [0; 4096];
@@ -57,7 +57,7 @@ fn eap_request(n: u8, packet: &[u8], state: Option<&[u8]>) -> Vec<u8> {
 
 const IDENTITY: [u8; 8] = [2, 1, 0, 8, 1, b'a', b'n', b'n'];
 
-/// A login by EAP-MD5; its requests have this number and the next.
+/// Logs in by EAP-MD5. Its requests use the numbers `n` and `n + 1`.
 fn log_in(socket: &UdpSocket, n: u8) -> PacketCode {
     let challenge = send_until_answered(socket, &eap_request(n, &IDENTITY, None));
     let challenge = RadiusPacket::parse(&challenge).unwrap();
@@ -77,15 +77,15 @@ fn a_flood_of_new_sessions_costs_the_flooder_alone() {
     let over = Arc::new(AtomicBool::new(false));
     let (until, port) = (over.clone(), ports.auth);
     let flood = std::thread::spawn(move || {
-        // Each socket and identifier makes a session of its own. What the server cannot even read would be lost in its
-        // socket, whoever sent it: the flood is as fast as the server answers.
+        // Each socket and identifier starts a conversation. The flood is as fast as the server replies, since the
+        // server's socket would drop any sender's excess.
         let packets: Vec<Vec<u8>> = (0..=u8::MAX).map(|n| eap_request(n, &IDENTITY, None)).collect();
         while !until.load(Ordering::Relaxed) {
             let socket = client_socket("127.0.0.2", port);
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             for some in packets.chunks(32) {
                 for packet in some {
-                    // An error is of an earlier packet.
+                    // An error belongs to an earlier packet.
                     let _ = socket.send(packet);
                 }
                 let answers = some.iter().take_while(|_| socket.recv(&mut [0; 4096]).is_ok());
@@ -100,7 +100,7 @@ fn a_flood_of_new_sessions_costs_the_flooder_alone() {
     for login in 0..100_u8 {
         assert_eq!(log_in(&quiet, 2 * login), PacketCode::ACCESS_ACCEPT, "login {login}");
     }
-    // It floods on.
+    // The flood continues.
     wait_until_metric(ports.metrics, &evicted("flooder"), |evicted| evicted > before + 100.0);
     let page = get_page(ports.metrics, "/metrics");
     over.store(true, Ordering::Relaxed);
@@ -130,7 +130,7 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
         a.push_bytes(kind::USER_PASSWORD, &password).unwrap();
         sign_packet(PacketCode::ACCESS_REQUEST, n, [n; 16], &a, AuthenticatorForm::Right)
     };
-    // How long a login by a slow password takes while nobody floods.
+    // The time of a login with a slow password without a flood.
     let quiet = client_socket("127.0.0.3", ports.auth);
     let mut number = 0;
     let mut logs_in = |socket: &UdpSocket, name: &str| {
@@ -143,8 +143,8 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
     let over = Arc::new(AtomicBool::new(false));
     let (until, port) = (over.clone(), ports.auth);
     let flood = std::thread::spawn(move || {
-        // More at once than may wait, again and again. The server's socket holds so many: a Status-Server behind them is answered when
-        // they are read.
+        // More logins at once than may wait, again and again. They fit into the server's socket: the reply to a
+        // Status-Server behind them shows that they were read.
         let mark = sign_packet(
             PacketCode::STATUS_SERVER,
             u8::MAX,
@@ -155,7 +155,7 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
         while !until.load(Ordering::Relaxed) {
             let flooder = client_socket("127.0.0.2", port);
             for n in 0..u8::MAX {
-                // An error is of an earlier packet.
+                // An error belongs to an earlier packet.
                 let _ = flooder.send(&pap(n, "slow"));
                 if n % 16 == 0 && !until.load(Ordering::Relaxed) {
                     send_until_answered(&flooder, &mark);
@@ -166,8 +166,8 @@ fn a_flood_of_slow_passwords_delays_nobody_else() {
     let queue = |name: &str| metric_value(&get_page(ports.metrics, "/metrics"), name);
     let refused = "usher_aaa_jobs_refused_total{queue=\"password\"}";
     wait_until_metric(ports.metrics, refused, |refused| refused > 0.0);
-    // The quickest of several: whatever else the machine does, some logins have it for themselves. One of a password that is compared
-    // at once waits for none that is slow; one of a slow password, too, waits for the few of the flood that have a place, and not for all.
+    // The quickest of several logins is free of other load on the machine. A password that is compared at once waits
+    // for no slow one. A slow password waits only for the few of the flood that were queued.
     let ann = (0..20).map(|_| logs_in(&quiet, "ann")).min().unwrap();
     assert!(ann < alone, "{ann:?}, and {alone:?} by a slow password alone");
     for from in ["127.0.0.2", "127.0.0.3"] {
@@ -199,7 +199,7 @@ fn only_requests_signed_by_a_client_reach_the_shard_of_a_login() {
         a.push_eap(&[2, 9, 0, 6, 3, 4]);
         sign_packet(PacketCode::ACCESS_REQUEST, 2, [2; 16], &a, how)
     };
-    // Each from a port of its own, so that they come to either shard.
+    // Each from its own port, so that both shards get some.
     for how in [AuthenticatorForm::Wrong, AuthenticatorForm::Not] {
         for _ in 0..20 {
             client_socket("127.0.0.2", ports.auth).send(&request(how)).unwrap();
@@ -214,7 +214,7 @@ fn only_requests_signed_by_a_client_reach_the_shard_of_a_login() {
     for _ in 0..20 {
         client_socket("127.0.0.2", ports.auth).send(&request(AuthenticatorForm::Right)).unwrap();
     }
-    // A client's are.
+    // A client's requests are.
     wait_until_metric(ports.metrics, "usher_aaa_diverted_total", |diverted| diverted > 0.0);
     assert_eq!(metric_value(&page(), "usher_aaa_not_diverted_total"), 0.0);
     drop(server);

@@ -1,4 +1,4 @@
-//! New revocation lists that reach a server whatever else is amiss.
+//! New revocation lists reach a server despite other faults.
 
 use super::daemon::{DaemonProcess, SECRET, ServerPorts, write_private};
 use super::lists::{USERS, create_authority, logs_in, now, revocation_config, wait_for_daemon};
@@ -7,10 +7,10 @@ use crate::place::{TempDir, own_socket};
 use std::os::unix::fs::OpenOptionsExt;
 use usher_pki::{CertificateAuthority, RevokeReason};
 
-/// As Linux has it on nearly all its machines (open(2)).
+/// Its value on nearly all Linux architectures (open(2)).
 const O_NONBLOCK: i32 = 0o4000;
 
-/// Revokes a certificate, and tells no server.
+/// Revokes a certificate without notifying a server.
 fn revoke_quietly(pki: &TempDir, name: &str) {
     CertificateAuthority::open(&pki.path("pki"))
         .unwrap()
@@ -39,7 +39,7 @@ fn a_list_reaches_a_server_whose_secrets_are_its_own() {
         let all = [&["aaa", "cert", "--dir", &folder], arguments, &["--config", "aaa.toml"]].concat();
         place.run_usher(&all).with_code(0).err
     };
-    // The list was made, and the server was told in vain: the next run of the timer tells it again, once.
+    // The list was made, but the notification failed. The timer's next run repeats it once.
     revoke_quietly(&pki, "ann");
     let said = cert(&["crl", "--expiring", "10"]);
     assert!(said.contains("does not have it yet") && said.contains("has read it"), "{said}");
@@ -52,7 +52,7 @@ fn a_list_reaches_a_server_whose_secrets_are_its_own() {
     assert_eq!(daemon.terminate(), Some(0));
 }
 
-/// The store is away from the beginning: nobody is there at its address.
+/// The store is down from the start: no server listens at its address.
 #[test]
 fn a_new_list_is_read_unprompted_while_the_store_is_away() {
     let pki = create_authority();
@@ -82,7 +82,7 @@ fn a_server_ends_while_a_reload_waits() {
         &text.replace(&format!("secret = \"{SECRET}\""), "secret_file = \"pipe\""),
     );
     daemon.send_signal("HUP");
-    // It can be opened so when somebody reads it (fifo(7)), and nobody ever writes into it.
+    // It can be opened so once it has a reader (fifo(7)). It never gets data.
     let mut writes = std::fs::OpenOptions::new();
     writes.write(true).custom_flags(O_NONBLOCK);
     let mut writer = None;

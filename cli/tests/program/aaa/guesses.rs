@@ -1,9 +1,9 @@
-//! Guessed passwords, and rows that let nobody in.
+//! Guessed passwords, and rows that reject users.
 
 use super::daemon::{DaemonProcess, ServerPorts, pap_login, wait_for_metric};
 use crate::place::TempDir;
 
-/// Found by attack: whether somebody who was held back had guessed right showed, and every guess cost a hash.
+/// Regression: a correct password of a locked-out user showed, and every attempt cost a hash.
 #[test]
 fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
@@ -18,7 +18,7 @@ fn who_is_held_back_is_so_on_every_shard_whatever_the_guess() {
         pap_login(ports.auth, "slow", "wrong").with_code(1);
     }
     server.wait_for_log("too many failed logins under this name: held back user=slow");
-    // Each from another port, so that they come to all shards.
+    // Each from another port, to reach all shards.
     for n in 0..12 {
         let said = pap_login(ports.auth, "slow", if n % 2 == 0 { "right" } else { "wrong" }).with_code(1);
         assert!(said.out.contains("Received Access-Reject"), "{}", said.out);
@@ -45,7 +45,7 @@ fn empty_and_too_costly_passwords_are_rejected_with_their_cause() {
     }
     let said = place.run_shell("usher aaa user add ann --no-password --check 'Crypt-Password := $argon2id$v=19$m=8,t=4000000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA' --config aaa.toml");
     assert!(said.with_code(2).err.contains("t=4000000 passes"));
-    // Behind the server's back all is possible.
+    // Writes to the database directly.
     let store = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let greedy =
         "$argon2id$v=19$m=262144,t=4000000,p=1$c29tZXNhbHQ$wWKIMhR9lyDFvRz9YTZweHKfbftvj+qf+YFY4NeBbtA";

@@ -1,4 +1,4 @@
-//! Home servers that stop and go on, and what the server that asks them does and says.
+//! Home servers that stop and resume, and the proxy's behaviour and reports.
 
 use super::daemon::{get_page, metric_value, pap_login, wait_for_metric};
 use super::others::ANN;
@@ -7,10 +7,10 @@ use crate::place::own_address;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// How long a home server may take for an answer: longer than one takes that runs, on a machine that is busy with something else.
+/// The home servers' response window: longer than a reply takes on a busy machine.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A front of two shards, and the home servers of a realm in their order.
+/// A front with two shards, and the home servers of a realm in order.
 struct HomeServersFixture {
     front: TestServer,
     homes: Vec<TestServer>,
@@ -53,7 +53,7 @@ impl HomeServersFixture {
     fn is_in_state(&self, home: usize, state: &str) -> bool {
         self.front_metric(&Self::state_name(home, state)) > 0.5
     }
-    /// Waits until a home server is in a state for each of the shards, of which the worst is told.
+    /// Waits until all shards have a home server in this state. The status reports the worst.
     #[track_caller]
     fn wait_for_state(&self, home: usize, state: &str) {
         let name = format!("usher_aaa_{}", Self::state_name(home, state));
@@ -62,7 +62,7 @@ impl HomeServersFixture {
     fn home_counter(&self, what: &str, home: usize) -> f64 {
         self.front_metric(&format!("{what}{{home_server=\"hotel-{home}\",service=\"authentication\"}}"))
     }
-    /// The line of the log with a message about a home server.
+    /// Returns the log line with a message about a home server.
     fn log_line(&self, message: &str, home: usize) -> String {
         self.front.daemon.wait_for_log(message);
         let log = self.front.daemon.log();
@@ -89,7 +89,7 @@ fn a_stopped_home_server_delays_one_login_and_comes_back() {
     let begun = Instant::now();
     scene.logs_in();
     assert!(begun.elapsed() >= WINDOW, "{:?}", begun.elapsed());
-    // Whichever shard later ones come to, they do not ask it, and so wait for nothing.
+    // Later requests avoid it on either shard and do not wait.
     let asked = scene.home_counter("home_server_requests_total", 0);
     (0..8).for_each(|_| scene.logs_in());
     assert_eq!(scene.home_counter("home_server_requests_total", 0), asked);
@@ -131,7 +131,7 @@ fn a_dead_home_server_without_status_check_is_tried_again() {
     for part in ["INFO", "hotel.example", "authentication", "tried again after 3.0 s"] {
         assert!(line.contains(part), "{part}: {line}");
     }
-    // Until it is silent again.
+    // Until it stops again.
     scene.wait_for_state(0, "alive");
     let asked = scene.home_counter("home_server_requests_total", 0);
     scene.homes[0].daemon.send_signal("CONT");

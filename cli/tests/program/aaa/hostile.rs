@@ -1,4 +1,4 @@
-//! Bad input: for each kind that the RFCs name, silence or the RFC's answer, and the counter that says so.
+//! Malformed input: each case of the RFCs, with silence or the required reply, and its counter.
 
 use super::daemon::{ANN, DaemonProcess, SECRET, ServerPorts, get_page, metric_value};
 use super::records::accounting_request;
@@ -9,7 +9,7 @@ use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::{OwnedPacket, PacketCode, RadiusPacket};
 
-/// What is to come of a packet.
+/// The expected result of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ExpectedAnswer {
     Silence,
@@ -43,8 +43,9 @@ impl TestRadiusClient {
         buf[..n].to_vec()
     }
 
-    /// Sends a packet and a Status-Server behind it, which is always answered. The server takes datagrams that come together
-    /// step by step, so that this answer may overtake the packet's; that to a second one, sent when it is there, may not.
+    /// Sends a packet and then a Status-Server, which is always answered. The server handles datagrams of one batch
+    /// step by step, so this reply may overtake the packet's. The reply to a second Status-Server, sent after the
+    /// first reply, cannot.
     fn send_and_check(&self, packet: &[u8]) -> Option<Vec<u8>> {
         const MARK: u8 = 255;
         let mark = sign_packet(
@@ -68,14 +69,14 @@ impl TestRadiusClient {
         Some(answer)
     }
 
-    /// Whether an answer is the server's to this request.
+    /// True if a reply is the server's reply to this request.
     fn is_answer(&self, answer: &[u8], request: &[u8]) -> bool {
         let asked = request[4..20].try_into().unwrap();
         usher_radius::auth::check_response(&RadiusPacket::parse(answer).unwrap(), &asked, &self.secret)
     }
 }
 
-/// How a packet proves where it is from.
+/// The form of a packet's proof of origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthenticatorForm {
     Right,
@@ -117,7 +118,7 @@ pub(super) fn sign_packet(
     out
 }
 
-/// Access-Requests that differ by their numbers.
+/// Access-Requests with consecutive numbers.
 struct RequestSequence(u8);
 
 impl RequestSequence {
@@ -125,7 +126,7 @@ impl RequestSequence {
         self.0 += 1;
         sign_packet(PacketCode::ACCESS_REQUEST, self.0, [self.0; 16], attributes, how)
     }
-    /// The password `right` as a request of the number after this hides it (RFC 2865 §5.2).
+    /// The password `right`, hidden as in the next request (RFC 2865 §5.2).
     fn hidden_password(&self) -> Vec<u8> {
         let pad = md5(&[SECRET.as_bytes(), &[self.0 + 1; 16]]);
         let mut password = *b"right\0\0\0\0\0\0\0\0\0\0\0";
@@ -143,7 +144,7 @@ impl RequestSequence {
     }
 }
 
-/// A counter of a part by its name.
+/// Returns a counter of a part by its name.
 fn event_counter(ports: &ServerPorts, name: &str) -> f64 {
     let (part, kind) = name.split_once(' ').unwrap();
     metric_value(
@@ -302,7 +303,7 @@ fn radius_requests_that_come_again() {
     let answer = check_answer(&ports, &line, "another", &other, Challenge, "radius requests");
     assert_ne!(first, answer);
     assert_eq!(event_counter(&ports, "aaa sessions"), 2.0);
-    // So is the first one when it comes behind that: its answer is not kept any more.
+    // So is the first request after that: its reply is no longer cached.
     check_answer(&ports, &line, "the first, late", &packet, Challenge, "radius requests");
     assert_eq!(server.terminate(), Some(0));
 }
@@ -325,7 +326,7 @@ fn eap_packets_that_are_none_and_state_that_nobody_gave() {
         let packet = requests.eap_request(b"ann", eap, None);
         check_answer(&ports, &line, what, &packet, Reject, "aaa bad_eap");
     }
-    // The answer to what the access server asked itself (RFC 3579 §2.1).
+    // A response to a request of the access server's own (RFC 3579 §2.1).
     for eap in [&[2, 1, 0, 6, 4, 0][..], &[2, 1, 0, 6, 200, 0]] {
         let packet = requests.eap_request(b"ann", eap, None);
         check_answer(&ports, &line, "a method that we did not begin", &packet, Challenge, "aaa challenges");
@@ -355,11 +356,11 @@ fn eap_packets_that_are_none_and_state_that_nobody_gave() {
     let answer = |id: u8, size: u8, response: &[u8]| {
         [&[2, id, 0, 6 + response.len() as u8, 4, size][..], response].concat()
     };
-    // Another client has no part in this session.
+    // Another client must not continue this conversation.
     let packet = requests.eap_request(b"ann", &answer(id, 16, &response), Some(&state));
     let other = TestRadiusClient::new("127.0.0.4", ports.auth);
     check_answer(&ports, &other, "another client", &packet, Reject, "aaa unknown_session");
-    // What answers nothing that was asked is passed over, and the session goes on (RFC 3748 §4.2).
+    // A response without a request is ignored, and the conversation continues (RFC 3748 §4.2).
     for (what, eap) in [
         ("another identifier", answer(id.wrapping_add(1), 16, &response)),
         ("a size that lies", answer(id, 17, &response)),
@@ -371,7 +372,7 @@ fn eap_packets_that_are_none_and_state_that_nobody_gave() {
     }
     let packet = requests.eap_request(b"ann", &answer(id, 16, &response), Some(&state));
     check_answer(&ports, &line, "the right one", &packet, Accept, "aaa accepted_eap_md5");
-    // The session is over.
+    // The conversation has ended.
     let packet = requests.eap_request(b"ann", &answer(id, 16, &response), Some(&state));
     check_answer(&ports, &line, "once more", &packet, Reject, "aaa unknown_session");
 
@@ -409,13 +410,13 @@ fn a_client_ends_no_session_of_another() {
     };
     let open = || metric_value(&get_page(ports.metrics, "/metrics"), "usher_aaa_sessions");
     tell("127.0.0.2", 1);
-    // A Stop and an Accounting-On of another client's access server: acknowledged, and not believed.
+    // A Stop and an Accounting-On for another client's access server: acknowledged, but not applied.
     tell("127.0.0.3", 2);
     tell("127.0.0.3", 7);
     assert_eq!(open(), 1.0);
     assert_eq!(event_counter(&ports, "aaa foreign_nas"), 1.0);
     assert_eq!(event_counter(&ports, "aaa foreign_restarts"), 1.0);
-    // Who is said to speak for it is believed.
+    // A client that is configured to speak for it is believed.
     super::daemon::write_private(&place, "aaa.toml", &clients("nas = [\"127.0.0.2\"]\n"));
     server.send_signal("HUP");
     server.wait_for_log("reloaded");

@@ -1,4 +1,4 @@
-//! Bad Diameter: for each kind that RFC 6733 names, its answer or the connection's end, and the counter that says so.
+//! Malformed Diameter: each case of RFC 6733, with its answer or the end of the connection, and its counter.
 
 use super::daemon::{ANN, DaemonProcess, ServerPorts, get_page, metric_value};
 use crate::place::{TEST_TIMEOUT, TempDir, own_socket};
@@ -10,7 +10,7 @@ const NASREQ: u32 = 1;
 const CER: u32 = 257;
 const DER: u32 = 268;
 const REQUEST: u8 = 0xc0;
-/// Flags of an AVP that whoever does not know it must refuse.
+/// The flag of an AVP that must be rejected if unknown.
 const M: u8 = 0x40;
 
 /// An AVP with its padding (RFC 6733 §4.1).
@@ -38,7 +38,7 @@ fn build_message(flags: u8, command: u32, application: u32, avps: &[Vec<u8>]) ->
     [&head[..], &words(application), &words(7), &words(9), &body].concat()
 }
 
-/// Capabilities that the server shares.
+/// Capabilities in common with the server.
 fn capability_avps() -> Vec<Vec<u8>> {
     vec![
         text_avp(264, "nas.example.net"),
@@ -51,7 +51,7 @@ fn capability_avps() -> Vec<Vec<u8>> {
     ]
 }
 
-/// A login's first request: its AVPs without the EAP packet.
+/// The first request of a login: its AVPs without the EAP packet.
 fn login_avps() -> Vec<Vec<u8>> {
     vec![
         text_avp(263, "nas.example.net;1;1"),
@@ -97,7 +97,7 @@ impl DiameterFixture {
         stream
     }
 
-    /// A connection with capabilities exchanged.
+    /// Opens a connection and exchanges capabilities.
     fn open_peer(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(&build_message(REQUEST & 0x80, CER, 0, &capability_avps())).unwrap();
@@ -107,7 +107,7 @@ impl DiameterFixture {
     }
 }
 
-/// The next message; `None`: the server closed the connection.
+/// Receives the next message. `None`: the server closed the connection.
 fn receive_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut head = [0; 20];
     match stream.read(&mut head[..1]) {
@@ -123,7 +123,7 @@ fn receive_message(stream: &mut TcpStream) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// A message's AVPs: code and data.
+/// Returns the codes and data of a message's AVPs.
 fn parse_avps(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let (mut rest, mut all) = (&message[20..], Vec::new());
     while rest.len() >= 8 {
@@ -136,7 +136,7 @@ fn parse_avps(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
     all
 }
 
-/// Result-Code.
+/// Returns the Result-Code.
 fn result_code(message: &[u8]) -> Option<u32> {
     let found = parse_avps(message).into_iter().find(|(code, _)| *code == 268);
     found.map(|(_, data)| u32::from_be_bytes(data.try_into().unwrap()))
@@ -260,16 +260,16 @@ fn requests_that_are_wrong_are_answered_as_the_rfc_says() {
         assert_eq!(answer[4] & 0x20 != 0, code / 1000 == 3, "{what}");
         assert_eq!(read(), before + 1.0, "{what}: {counts}");
     }
-    // An answer to nothing is passed over.
+    // An answer without a request is ignored.
     stream.write_all(&build_message(0x40, DER, EAP, &login_avps())).unwrap();
-    // Bits that are reserved do not count (RFC 6733 §3, §4.1), nor do AVPs that nobody has to know.
+    // Reserved bits are ignored (RFC 6733 §3, §4.1), and so are optional AVPs.
     let mut odd = der(&[login_avps(), vec![build_avp(65_000, 0, &[1]), eap_identity_avp()]].concat());
     odd[4] |= 0x0f;
     stream.write_all(&odd).unwrap();
     let answer = receive_message(&mut stream).expect("an answer");
     assert_eq!(result_code(&answer), Some(1001), "DIAMETER_MULTI_ROUND_AUTH");
     assert_eq!(s.event_counter("unmatched_answer"), 1.0);
-    // The same request again, as a retransmission (RFC 6733 §3): the same answer.
+    // A retransmission (RFC 6733 §3) gets the same answer.
     odd[4] |= 0x10;
     stream.write_all(&odd).unwrap();
     assert_eq!(receive_message(&mut stream), Some(answer));

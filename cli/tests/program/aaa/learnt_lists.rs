@@ -1,12 +1,11 @@
-//! Revocation lists from where users' certificates say that they are.
+//! Revocation lists from the distribution points in users' certificates.
 
 use super::daemon::{DaemonProcess, ServerPorts, get_page, wait_for_metric};
 use super::lists::{create_authority, logs_in, revocation_config, start_publisher, wait_for_daemon};
 use crate::place::TempDir;
 use std::sync::{Arc, Mutex};
 
-/// An authority below that of the server, made by `usher`, and users of it whose certificates OpenSSL made: they name a place
-/// of its list.
+/// Creates an authority below the server's by `usher`, and users' certificates by OpenSSL with a distribution point.
 fn create_subordinate(pki: &TempDir, folder: &str, called: &str, users: &[(&str, &str)], url: &str) {
     pki.run_usher(&["aaa", "cert", "--dir", folder, "init", "--name", called, "--under", "pki"]).with_code(0);
     pki.write(
@@ -29,7 +28,7 @@ fn create_subordinate(pki: &TempDir, folder: &str, called: &str, users: &[(&str,
     }
 }
 
-/// The list of that authority, with bob on it.
+/// Creates that authority's list with bob on it.
 fn user_revocation_list(pki: &TempDir) -> Vec<u8> {
     pki.write("index.txt", "R\t361231235959Z\t260101000000Z\t1002\tunknown\t/CN=bob\n");
     pki.write("number", "01\n");
@@ -49,13 +48,13 @@ fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
     let given: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
     let url = start_publisher(&given, "users.crl");
     create_subordinate(&pki, "users", "Users", &[("ann", "0x1001"), ("bob", "0x1002")], &url);
-    // Called as the root is, whose certificates nobody could verify by its list.
+    // It has the root's name, but its list could verify none of the root's certificates.
     let of_namesake = url.replace("users.crl", "namesake.crl");
     create_subordinate(&pki, "namesake", "Usher AAA", &[("eve", "0x1003")], &of_namesake);
-    // Of a host that is always asked: what is learnt of it was learnt after what came before.
+    // A host that is always queried. Once its list is there, earlier ones have been processed.
     let beside = start_publisher(&Arc::default(), "beside.crl");
     create_subordinate(&pki, "beside", "Beside", &[("dan", "0x1004")], &beside);
-    // Of an authority that is trusted, and yet not of the one whose certificates name it.
+    // A list of a trusted authority, but not the one that issued the certificates.
     *given.lock().unwrap() = Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     let host = |url: &str| {
         let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
@@ -72,7 +71,7 @@ fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
         daemon.log().lines().any(|line| line.contains(said) && line.contains(url))
     };
 
-    // A certificate has nothing asked of hosts that the configuration does not name.
+    // Lists are not fetched from hosts that the configuration does not name.
     let daemon = DaemonProcess::start(
         &place,
         &text(&format!("\"crl.example.org\", \"127.0.0.1\", {}", host(&beside))),
@@ -106,7 +105,7 @@ fn a_list_that_user_certificates_name_is_fetched_checked_kept() {
     let status = place.run_usher(&["aaa", "status", "--config", "aaa.toml"]).with_code(0).out;
     assert!(status.contains(&url), "{status}");
 
-    // The publisher goes away, and the server starts again: place and list are known.
+    // The publisher goes down, and the server restarts: it still has the URL and the list.
     *given.lock().unwrap() = None;
     daemon.wait_for_log("no new revocation list");
     assert_eq!(daemon.terminate(), Some(0));

@@ -1,4 +1,4 @@
-//! Revocation lists over their lives, at a server that runs on.
+//! Revocation lists over their lifetimes, at a running server.
 
 use super::daemon::{DaemonProcess, ServerPorts, eapol_test, get_page, wait_for_metric, write_private};
 use super::others::tls_section;
@@ -15,7 +15,7 @@ pub(super) fn now() -> WallTime {
     WallTime::from_unix_secs(since.as_secs())
 }
 
-/// An authority with certificates of a server and of two users.
+/// Creates an authority with certificates of a server and two users.
 pub(super) fn create_authority() -> TempDir {
     let place = TempDir::new();
     let cert = |arguments: &[&str]| {
@@ -27,7 +27,7 @@ pub(super) fn create_authority() -> TempDir {
     place
 }
 
-/// Writes the list of an authority for so many seconds.
+/// Publishes the authority's list with a validity of `seconds`.
 pub(super) fn publish_list(place: &TempDir, seconds: u64) {
     let mut authority = CertificateAuthority::open(&place.path("pki")).unwrap();
     authority.publish_for(now(), usher_core::Duration::from_secs(seconds)).unwrap();
@@ -51,7 +51,7 @@ pub(super) fn logs_in(place: &TempDir, pki: &TempDir, ports: &ServerPorts, name:
     eapol_test(place, ports.auth, &network, &[])
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 #[track_caller]
 pub(super) fn wait_for_daemon(daemon: &DaemonProcess, what: impl FnMut() -> bool) {
     wait_or_fail(|| format!("it did not come to that: {}", daemon.log()), what);
@@ -64,7 +64,8 @@ fn an_expiring_list_warns_rejects_with_a_cause_and_is_reread() {
     let list = pki.path("pki/ca.crl").display().to_string();
     let text = revocation_config(&ports, &pki, &format!("crl = [\"{list}\"]"));
     write_private(&place, "aaa.toml", &text);
-    // In the last third of its time a list is told of. One of a longer time is made where the server did not serve before that.
+    // The server warns in the last third of a list's lifetime. If it served too late, a list with a longer lifetime
+    // is made.
     let served_in_time = |seconds: u64| {
         let published = now().unix_secs();
         publish_list(&pki, seconds);
@@ -126,12 +127,12 @@ fn the_list_of_an_authority_at_hand_is_made_anew_before_it_ends() {
     assert_eq!(daemon.terminate(), Some(0));
 }
 
-/// A web server that gives whatever is given to it, or says that it is away; the URL.
+/// Starts a web server with this content, or an error while there is none. Returns the URL.
 pub(crate) fn start_publisher(given: &Arc<Mutex<Option<Vec<u8>>>>, page: &str) -> String {
     counting_publisher(given, page).0
 }
 
-/// The same with how often it has answered.
+/// The same with a count of its responses.
 pub(crate) fn counting_publisher(
     given: &Arc<Mutex<Option<Vec<u8>>>>,
     page: &str,
@@ -150,7 +151,7 @@ pub(crate) fn counting_publisher(
                 }
                 line.clear();
             }
-            // What is not read would reset the connection.
+            // Unread data would reset the connection.
             let _ = reader.read_exact(&mut vec![0; length]);
             let (status, body) = match body.lock().unwrap().clone() {
                 Some(body) => ("200 OK", body),
@@ -174,7 +175,7 @@ fn a_fetched_list_rejects_revoked_users_and_outlives_its_server() {
     let list = || Some(std::fs::read(pki.path("pki/ca.crl")).unwrap());
     *given.lock().unwrap() = list();
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
-    // A file has the list, too, and is not made anew.
+    // A file has the list, too, and stays as it is.
     std::fs::copy(pki.path("pki/ca.crl"), place.path("first.crl")).unwrap();
     let lists = format!("crl = [\"first.crl\"]\ncrl_url = [\"{url}\"]\ncrl_interval = \"1 s\"");
     let text = revocation_config(&ports, &pki, &lists);
@@ -189,7 +190,7 @@ fn a_fetched_list_rejects_revoked_users_and_outlives_its_server() {
     wait_for_daemon(&daemon, || !logs_in(&place, &pki, &ports, "ann"));
     daemon.wait_for_log("certificate-revoked");
     assert!(logs_in(&place, &pki, &ports, "bob"), "{}", daemon.log());
-    // The publisher goes away, and the server starts again.
+    // The publisher goes down, and the server restarts.
     *given.lock().unwrap() = None;
     daemon.wait_for_log("no new revocation list");
     assert_eq!(daemon.terminate(), Some(0));

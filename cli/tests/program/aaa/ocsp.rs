@@ -1,4 +1,4 @@
-//! Users whose certificates are revoked, and whose issuer says so when it is asked.
+//! Users whose certificates are revoked according to the issuer's OCSP responder.
 
 use super::daemon::eapol_test;
 use super::others::{create_certificates, tls_section};
@@ -15,7 +15,7 @@ pub(crate) struct OcspResponder {
 }
 
 impl OcspResponder {
-    /// It knows the user as valid (`V`), as revoked (`R`), or not at all.
+    /// Starts it with the user as valid (`V`), as revoked (`R`), or unknown.
     pub(crate) fn start(pki: &TempDir, entry: &str) -> Self {
         let shown = Command::new("openssl")
             .args(["x509", "-noout", "-serial", "-in", "pki/issued/ann@hotel.example.crt"])
@@ -35,9 +35,9 @@ impl OcspResponder {
             .stderr(Stdio::null())
             .spawn()
             .expect("openssl is installed");
-        // A connection that asks nothing would block it for ever, so that it is not probed.
+        // An idle connection would block it, so it is not probed.
         let said = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-        // As "ACCEPT [::]:44933 PID=7": the port is the system's choice.
+        // As "ACCEPT [::]:44933 PID=7": the system chose the port.
         let at = said.strip_prefix("ACCEPT ").and_then(|said| said.split(' ').next()).expect(&said);
         let port = at.rsplit(':').next().unwrap().parse().expect(&said);
         Self { child, port }
@@ -48,8 +48,8 @@ impl OcspResponder {
     }
 }
 
-/// Does this with responders until one has answered in time: those who ask have little patience, and OpenSSL on a machine that is busy
-/// with something else may need more. `log` is what they said of it.
+/// Runs `act` with a responder until the responder answers in time, since its clients' timeout is short and the
+/// machine may be busy. The returned log tells.
 #[track_caller]
 pub(crate) fn while_silent<T>(mut act: impl FnMut() -> (T, String)) -> (T, String) {
     let begun = Instant::now();
@@ -73,14 +73,14 @@ impl Drop for OcspResponder {
 fn a_revoked_user_is_refused_whatever_authority_it_shows() {
     let pki = create_certificates();
     let folder = pki.path("pki");
-    // An authority of the same name that the user made.
+    // An authority of the same name that the user created.
     pki.run_usher(&["aaa", "cert", "--dir", "made", "init"]).with_code(0);
     let read = |name: &str| std::fs::read_to_string(pki.path(name)).unwrap();
     pki.write("both.crt", &(read("pki/issued/ann@hotel.example.crt") + &read("made/ca.crt")));
     for (policy, revoked) in [("soft", false), ("soft", true), ("hard", false), ("hard", true)] {
         let responder = OcspResponder::start(&pki, if revoked { "R" } else { "V" });
         let url = responder.url();
-        // An answer is remembered: the one with the other authority comes first.
+        // A response is cached, so the chain with the other authority comes first.
         let certificates = ["both.crt", "pki/issued/ann@hotel.example.crt"];
         let (admitted, log) = while_silent(|| {
             let server = TestServer::start(|ports| {

@@ -1,4 +1,4 @@
-//! Operation: reload, faulty configurations, secrets, the end.
+//! Operation: reload, faulty configurations, secrets and shutdown.
 
 use super::daemon::{
     ANN, DaemonProcess, ServerPorts, get_page, metric_value, pap_login, wait_until_metric, write_private,
@@ -20,7 +20,7 @@ fn a_reload_takes_a_new_configuration_and_keeps_the_counters() {
     pap_login(ports.auth, "ann", "right").with_code(0);
     let page = get_page(ports.metrics, "/metrics");
     assert_eq!(metric_value(&page, "usher_aaa_reloads_total{result=\"done\"}"), 1.0);
-    // Counted before and after.
+    // Counts before and after.
     assert_eq!(
         metric_value(&page, "usher_aaa_requests_total{client=\"tests\",code=\"Access-Request\"}"),
         4.0
@@ -74,7 +74,7 @@ fn what_a_reload_leaves_for_the_next_start_is_named_each_time() {
     }
     let json: serde_json::Value = serde_json::from_str(&reload(&["--json"])).unwrap();
     assert_eq!(json["restart"], serde_json::json!(["shards", "pool"]));
-    // The socket of the start goes when the server does, and no file where the next one will have its own.
+    // The server removes its socket, but not a file at the next server's path.
     place.write("other.sock", "of somebody else");
     write_private(&place, "aaa.toml", &format!("{more}[control]\nsocket = \"other.sock\"\n"));
     server.send_signal("HUP");
@@ -98,7 +98,7 @@ fn a_check_says_what_is_right_and_yet_not_what_was_meant() {
     );
     assert!(check().contains("every realm that is not named, is \"*\" here"), "{}", check());
     write_private(&place, "aaa.toml", &ports.server_config(1, ANN));
-    // Whose the state directory is that runs the service: root reads what that user cannot.
+    // The service runs as the state directory's owner. Root can read files that this user cannot.
     place.run_shell("mkdir state; chown 1:1 state; chmod 755 .").with_code(0);
     let said = check();
     assert!(said.contains("cannot read") && said.contains("aaa.toml (mode 0600)"), "{said}");
@@ -138,7 +138,7 @@ fn secrets_that_others_can_read_are_refused() {
 #[test]
 fn an_address_in_use_is_said() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
-    // Without SO_REUSEPORT, so that nobody can share it.
+    // Without SO_REUSEPORT, so that the port is taken.
     let _taken = std::net::UdpSocket::bind((own_address(), ports.auth)).unwrap();
     write_private(&place, "aaa.toml", &ports.server_config(1, ANN));
     let said = place.run_usher(&["aaa", "serve", "--config", "aaa.toml"]).with_code(1);

@@ -1,4 +1,4 @@
-//! Servers that speak to each other by RadSec, each of which must show who it is.
+//! Servers that connect to each other by RadSec with mutual authentication.
 
 use super::daemon::{
     DaemonProcess, ServerPorts, get_page, metric_value, pap_login, pap_unanswered, wait_until_metric,
@@ -12,7 +12,7 @@ use std::process::Command;
 use usher_radius::SharedSecret;
 use usher_radius::auth::response_authenticator;
 
-/// A folder with an authority, certificates for two servers and one for a user.
+/// Creates a folder with an authority, and certificates of two servers and a user.
 pub(crate) fn create_certificates() -> TempDir {
     let place = TempDir::new();
     let cert = |arguments: &[&str]| {
@@ -24,7 +24,7 @@ pub(crate) fn create_certificates() -> TempDir {
     place
 }
 
-/// `[tls]` with the certificate of this name.
+/// Returns `[tls]` with the certificate of this name.
 pub(super) fn tls_section(pki: &Path, name: &str) -> String {
     let pki = pki.display();
     format!(
@@ -35,22 +35,22 @@ pub(super) fn tls_section(pki: &Path, name: &str) -> String {
 pub(super) const ANN: &str =
     "[users]\nstore = \"memory\"\n[[user]]\nname = \"ann@hotel.example\"\npassword = \"right\"\n";
 
-/// A configuration that listens for one thing more.
+/// Returns a configuration with one more listener.
 pub(super) fn listening_config(ports: &ServerPorts, shards: u16, listen: &str, more: &str) -> String {
     ports.server_config(shards, more).replace("[listen]\n", &format!("[listen]\n{listen}\n"))
 }
 
-/// How a login ends at a front whose home server shows a certificate, and expects one of the front's.
+/// The end of a login at a front whose home server shows a certificate and verifies the front's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LoginOutcome {
     Accepted,
-    /// The front does not take the home server's certificate.
+    /// The front rejects the home server's certificate.
     RefusedByFront,
-    /// The home server does not take the front's.
+    /// The home server rejects the front's certificate.
     RefusedByHome,
 }
 
-/// Sees that a login ends so; what is refused is not asked.
+/// Checks the end of a login. A rejected server gets no requests.
 #[track_caller]
 fn by_radsec(home_expects: &str, front_expects: &str, ends: LoginOutcome) {
     let cert = create_certificates();
@@ -89,7 +89,7 @@ fn by_radsec(home_expects: &str, front_expects: &str, ends: LoginOutcome) {
         LoginOutcome::RefusedByHome => Some(home_ports),
     };
     if let Some(ports) = refuses {
-        // It has seen the certificate by then, which is of the right authority.
+        // It has verified the certificate, which is of the right authority.
         let seen = "usher_aaa_driver_events_total{kind=\"tls_handshakes\"}";
         wait_until_metric(ports.metrics, seen, |seen| seen > 0.0);
     }
@@ -101,7 +101,7 @@ fn by_radsec(home_expects: &str, front_expects: &str, ends: LoginOutcome) {
     assert_eq!((front.terminate(), home.terminate()), (Some(0), Some(0)));
 }
 
-/// The SHA-256 fingerprint of a certificate, as OpenSSL writes it.
+/// Returns the SHA-256 fingerprint of a certificate, in OpenSSL's form.
 fn certificate_fingerprint(certificate: &Path) -> String {
     let said = Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
@@ -116,13 +116,13 @@ fn certificate_fingerprint(certificate: &Path) -> String {
 fn a_radsec_home_server_must_bear_the_expected_name() {
     let front = "certificate = \"front.example.net\"";
     by_radsec(front, "certificate = \"home.hotel.example\"", LoginOutcome::Accepted);
-    // Certified by the same authority, for somebody else: its users are not told to it.
+    // The same authority certified another server. It must not receive the users.
     by_radsec(front, "certificate = \"front.example.net\"", LoginOutcome::RefusedByFront);
     let another = "certificate = \"another.example.net\"";
     by_radsec(another, "certificate = \"home.hotel.example\"", LoginOutcome::RefusedByHome);
 }
 
-/// `usher aaa test` asks by whatever the server listens for.
+/// `usher aaa test` uses any transport of the server's listeners.
 #[test]
 fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     let (cert, place, ports) = (create_certificates(), TempDir::new(), ServerPorts::reserve_free());
@@ -170,7 +170,7 @@ fn a_test_login_goes_by_radsec_and_by_diameter_too() {
     assert_eq!(home.terminate(), Some(0));
 }
 
-/// Whose fault it is that TLS does not come about is said, and not that there was no answer, as after a wait.
+/// A TLS failure is reported as such at once, and not as a missing reply after a timeout.
 #[test]
 fn a_test_login_says_why_the_tls_to_its_server_ends() {
     let (cert, other, place, ports) =
@@ -220,7 +220,7 @@ fn certificates_may_be_known_by_their_fingerprints() {
     cert.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2);
 }
 
-/// Whoever hears "No answer" looks for a firewall.
+/// "No answer" would suggest a firewall.
 #[test]
 fn answers_that_are_not_believed_are_no_silence() {
     let place = TempDir::new();
@@ -239,7 +239,7 @@ fn answers_that_are_not_believed_are_no_silence() {
                 let length: u8 = if signed { 38 } else { 20 };
                 let mut reject = [0; 38];
                 (reject[0], reject[1], reject[3]) = (3, request[1], length);
-                // A Message-Authenticator, by no secret; or none, the rest being right.
+                // A Message-Authenticator by another secret, or a reply without one that is otherwise valid.
                 (reject[20], reject[21]) = (80, 18);
                 let reject = &mut reject[..usize::from(length)];
                 if !signed {

@@ -1,5 +1,5 @@
-//! A network access server that reports sessions as fast as it can: Starts and Stops over UDP, many under way, those
-//! without an answer sent again.
+//! A network access server that reports sessions as fast as it can. It sends Starts and Stops over UDP with many in
+//! flight, and retransmits unanswered ones.
 
 use super::daemon::SECRET;
 use crate::place::own_address;
@@ -10,23 +10,23 @@ use usher_radius::SharedSecret;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::{OwnedPacket, PacketCode, RadiusPacket};
 
-/// Sockets; each has 256 identifiers.
+/// The number of sockets. Each has 256 identifiers.
 const SOCKETS: usize = 4;
-/// How long an answer is waited for before the packet is sent again, and then the record in a packet of its own.
+/// The time before a packet is retransmitted, and then before the record is sent in a new packet.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(600);
-/// How many records the Stop of a session comes after its Start.
+/// The number of records between a session's Start and Stop.
 const LATER: usize = 3000;
 
-/// What a record tells of a session.
+/// The status of a session in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StatusType {
-    /// It has begun.
+    /// The session has started.
     Start,
-    /// It has ended.
+    /// The session has ended.
     Stop,
 }
 
-/// A record that was sent and not answered yet.
+/// A record that was sent and is not yet answered.
 struct PendingRecord {
     record: usize,
     packet: Vec<u8>,
@@ -38,21 +38,21 @@ struct PendingRecord {
 pub(super) struct AccountingNas {
     secret: SharedSecret,
     sockets: Vec<(UdpSocket, Vec<Option<PendingRecord>>)>,
-    /// What it tells, in its order: the session's number, and what of it.
+    /// Its records in order: the session's number and the status.
     records: Vec<(usize, StatusType)>,
-    /// When each record was sent first.
+    /// The time of each record's first transmission.
     first_sent_at: Vec<Option<Instant>>,
     acknowledged: Vec<bool>,
     count: usize,
-    /// Records that are sent next, from those without an answer; then those from `fresh` on.
+    /// Unanswered records to send next, before those from `fresh` on.
     retransmit_queue: VecDeque<usize>,
     fresh: usize,
-    /// Packets that said something which an earlier packet had said, with another identifier and authenticator.
+    /// Packets that repeated an earlier packet's record with another identifier and authenticator.
     pub(super) repeated: usize,
 }
 
 impl AccountingNas {
-    /// Reports so many sessions to a port of the test's own address.
+    /// Creates an access server that reports `sessions` sessions to a port of the test's own address.
     pub(super) fn new(port: u16, sessions: usize) -> Self {
         let socket = |_| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -78,18 +78,18 @@ impl AccountingNas {
         }
     }
 
-    /// How many records are acknowledged.
+    /// Returns the number of acknowledged records.
     pub(super) fn acknowledged_count(&self) -> usize {
         self.count
     }
 
-    /// The records that are acknowledged.
+    /// Returns the acknowledged records.
     pub(super) fn acknowledged_records(&self) -> impl Iterator<Item = (usize, StatusType)> {
         let done = self.records.iter().zip(&self.acknowledged);
         done.filter(|(_, done)| **done).map(|(record, _)| *record)
     }
 
-    /// Reports until so many records are acknowledged, or a time is over; true: they are.
+    /// Reports until `count` records are acknowledged or `patience` is over. True: they are acknowledged.
     pub(super) fn report_records(&mut self, count: usize, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         while self.count < count {
@@ -105,7 +105,7 @@ impl AccountingNas {
         true
     }
 
-    /// The server is gone: what it still said is heard, and what it did not answer is to be told again.
+    /// The server has ended: late replies are read, and unanswered records are queued again.
     pub(super) fn lost_the_server(&mut self) {
         self.receive_answers();
         for (_, slots) in &mut self.sockets {
@@ -121,7 +121,7 @@ impl AccountingNas {
                 }
                 let Some(record) = self.next_record() else { return };
                 let packet = self.build_packet(record, identifier);
-                // An error is of an earlier packet: nobody listened.
+                // An error belongs to an earlier packet, while no server listened.
                 let _ = self.sockets[at].0.send(&packet);
                 let waiting =
                     PendingRecord { record, packet, sent: Instant::now(), is_retransmission: false };
@@ -142,7 +142,7 @@ impl AccountingNas {
         fresh
     }
 
-    /// Every second record says from the beginning how late it is, the others as soon as they are late (RFC 2866 §5.2).
+    /// Every second record has Acct-Delay-Time in its first packet, the others once they are late (RFC 2866 §5.2).
     fn build_packet(&mut self, record: usize, identifier: u8) -> Vec<u8> {
         let (session, told) = self.records[record];
         let begun = *self.first_sent_at[record].get_or_insert_with(Instant::now);
@@ -173,7 +173,7 @@ impl AccountingNas {
                 let asked = slot.as_ref().map(|w| <[u8; 16]>::try_from(&w.packet[4..20]).unwrap());
                 let right = |asked| usher_radius::auth::check_response(&answer, &asked, &self.secret);
                 if !asked.is_some_and(right) {
-                    // Of an earlier request with this identifier.
+                    // The reply to an earlier request with this identifier.
                     continue;
                 }
                 assert_eq!(answer.code(), PacketCode::ACCOUNTING_RESPONSE);
@@ -208,12 +208,12 @@ impl AccountingNas {
     }
 }
 
-/// Acct-Session-Id of a session.
+/// Returns the Acct-Session-Id of a session.
 pub(super) fn session_id(session: usize) -> String {
     format!("S{session:06}")
 }
 
-/// A request whose authenticator is made of the packet (RFC 2866 §3).
+/// Builds a request with its authenticator (RFC 2866 §3).
 pub(super) fn accounting_request(
     code: PacketCode,
     identifier: u8,

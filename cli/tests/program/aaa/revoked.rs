@@ -1,4 +1,4 @@
-//! Servers whose certificates are revoked, before they are asked and while they are connected.
+//! Servers with revoked certificates, before a connection and during one.
 
 use super::daemon::{
     DaemonProcess, ServerPorts, get_page, metric_value, pap_login, pap_unanswered, wait_for_metric,
@@ -14,14 +14,14 @@ const FRONT: &str = "front.example.net";
 const PEERS: &str = "usher_aaa_diameter_peers";
 const DISTRUSTED: &str = "usher_aaa_driver_events_total{kind=\"tls_distrusted\"}";
 
-/// Who looks at the authority's revocation list.
+/// The side that checks the authority's revocation list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RevocationChecker {
     Front,
     Home,
 }
 
-/// A server that runs; it ends before its folder is removed.
+/// A running server, which ends before its folder is removed.
 pub(super) struct TestServer {
     pub(super) daemon: DaemonProcess,
     pub(super) temp_dir: TempDir,
@@ -39,19 +39,19 @@ impl TestServer {
         metric_value(&get_page(self.ports.metrics, "/metrics"), name)
     }
 
-    /// Requests that came, by whatever way.
+    /// Returns the number of requests received, over any transport.
     fn request_count(&self) -> f64 {
         self.metric_value("usher_aaa_radius_events_total{kind=\"requests\"}")
     }
 
-    /// Reads its configuration again, and with it the list.
+    /// Reloads its configuration and the list.
     fn reload_config(&self) {
         self.daemon.send_signal("HUP");
         self.daemon.wait_for_log("reloaded");
     }
 }
 
-/// A front and its home server, of which one looks at the list.
+/// A front and its home server. One of them checks the list.
 struct RevocationFixture {
     pki: TempDir,
     front: TestServer,
@@ -105,13 +105,13 @@ impl RevocationFixture {
         Self { pki, front, home }
     }
 
-    /// A login of the home server's user at the front, which is accepted.
+    /// Logs a user of the home server in at the front and expects an accept.
     #[track_caller]
     fn logs_in(&self) {
         pap_login(self.front.ports.auth, "ann@hotel.example", "right").with_code(0);
     }
 
-    /// One to which no answer comes, since the front has nobody to ask.
+    /// Expects no reply: the front has no home server to ask.
     #[track_caller]
     fn gets_no_answer(&self) {
         pap_unanswered(self.front.ports.auth, "ann@hotel.example", "right");
@@ -162,7 +162,7 @@ fn a_radsec_client_that_a_reload_revokes_is_served_no_more() {
     let scene = RevocationFixture::over_radsec(create_certificates(), RevocationChecker::Home);
     scene.logs_in();
     assert_eq!(scene.home.request_count(), 1.0);
-    // Another's certificate changes nothing for it.
+    // The revocation of another certificate changes nothing.
     scene.revoke_certificate("ann@hotel.example");
     scene.home.reload_config();
     scene.logs_in();

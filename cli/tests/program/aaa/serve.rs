@@ -36,7 +36,7 @@ fn clients_that_others_wrote_are_served() {
 fn a_server_that_crashes_leaves_no_core_dump() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
     write_private(&place, "aaa.toml", &ports.server_config(1, ANN));
-    // Its limits would allow one.
+    // Its limits would allow one shard.
     let mut command = Command::new("bash");
     let line = format!("ulimit -c unlimited && exec {} aaa serve --config aaa.toml", usher_path());
     let server = DaemonProcess::run_command(command.args(["-c", &line]).current_dir(place.path(".")));
@@ -54,7 +54,7 @@ fn metrics_say_what_happened() {
     pap_login(ports.auth, "ann", "right").with_code(0);
     pap_login(ports.auth, "ann", "wrong").with_code(1);
     pap_login(ports.auth, "bob", "wrong").with_code(1);
-    // Without a Message-Authenticator: silence, and a counter.
+    // Without a Message-Authenticator, the request is dropped and counted.
     radclient_unanswered(ports.auth, "auth", "User-Name=ann,User-Password=right");
     let page = get_page(ports.metrics, "/metrics");
     for (name, value) in [
@@ -75,7 +75,7 @@ fn metrics_say_what_happened() {
     }
     let unknown = page.lines().filter(|l| l.contains("reason=\"unknown-user\"")).count();
     assert_eq!(unknown, 1, "{page}");
-    // The format: every family has its type, the whole its end; every sample is a name and a number.
+    // The format: each family has a type, the page has an end, and each sample is a name and a number.
     assert!(page.trim_end().ends_with("# EOF"), "{page}");
     let body = page.split_once("\r\n\r\n").unwrap().1;
     let mut family = String::new();
@@ -96,7 +96,7 @@ fn a_start_without_configuration_serves_loopback_with_hints() {
     if std::path::Path::new("/etc/usher/aaa.toml").exists() {
         panic!("this machine has an /etc/usher/aaa.toml; the test is about machines without one");
     }
-    // In a network of its own, so that ports 1812 and 1813 are free whatever else runs here.
+    // In a separate network, where ports 1812 and 1813 are free.
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--net", "bash", "-c"]);
     command.arg(
@@ -119,7 +119,7 @@ fn a_start_without_configuration_serves_loopback_with_hints() {
         assert!(log.contains(said), "{log}");
     }
     assert!(read("explained").contains("Access-Accept"), "{}", read("explained"));
-    // Both sides of the login, and of one that is refused its reason.
+    // Both sides of the login, and the cause of a rejected one.
     assert!(read("explained").contains("server: Access-Request from 127.0.0.1"), "{}", read("explained"));
     assert!(
         read("refused").contains("server: ") && read("refused").contains("wrong password"),
@@ -129,7 +129,7 @@ fn a_start_without_configuration_serves_loopback_with_hints() {
     assert_eq!(read("modes"), "600\n600\n600\n");
 }
 
-/// EAP-MD5 with a new source port for every round, so that rounds come to any of the shards.
+/// EAP-MD5 with a new source port for every round, so that rounds reach any of the shards.
 #[test]
 fn every_round_of_a_login_may_come_from_another_port() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
@@ -141,7 +141,7 @@ fn every_round_of_a_login_may_come_from_another_port() {
     let (server, over) = (ports.auth, AtomicBool::new(false));
     let pass = || {
         let (mut request, mut answer) = ([0; 4096], [0; 4096]);
-        // What comes again, since the client had to wait, is answered as before.
+        // Retransmissions are answered from the duplicate cache.
         let mut answers = BTreeMap::<Vec<u8>, Vec<u8>>::new();
         while !over.load(Ordering::Relaxed) {
             let Ok((n, from)) = relay.recv_from(&mut request) else { continue };
@@ -159,7 +159,7 @@ fn every_round_of_a_login_may_come_from_another_port() {
         let _over = FlagOnDrop(&over);
         scope.spawn(pass);
         let (begun, mut logins) = (Instant::now(), 0.0);
-        // Until a login has crossed from one of the two shards to the other.
+        // Until a login has moved from one shard to the other.
         loop {
             assert!(eapol_test(&place, port, "eap=MD5\nidentity=\"ann\"\npassword=\"right\"", &["-n"]));
             logins += 1.0;
@@ -175,7 +175,7 @@ fn every_round_of_a_login_may_come_from_another_port() {
     });
 }
 
-/// Says with its end that something is over, however that comes.
+/// Sets a flag when dropped, on any exit.
 struct FlagOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for FlagOnDrop<'_> {

@@ -1,4 +1,4 @@
-//! Servers that are reached by TLS and show a certificate that is not taken: who is told why.
+//! TLS servers with rejected certificates, and the reports of the cause.
 
 use super::daemon::{DaemonProcess, ServerPorts, pap_login, write_private};
 use super::others::{create_certificates, tls_section};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::net::{SocketAddrV4, TcpStream};
 use std::process::{Child, Stdio};
 
-/// A server of OpenSSL's that shows a certificate of a folder's `pki`, and asks for one.
+/// An OpenSSL server with a certificate of a folder's `pki`, which requests a client certificate.
 struct TlsServer {
     child: Child,
     address: SocketAddrV4,
@@ -38,7 +38,7 @@ impl Drop for TlsServer {
     }
 }
 
-/// An authority whose server has a certificate that was over yesterday, too.
+/// Creates an authority with a valid and an expired server certificate.
 fn with_expired() -> TempDir {
     let pki = create_certificates();
     let lines = "openssl req -new -key pki/issued/home.hotel.example.key -subj /CN=home.hotel.example -out expired.csr && \
@@ -49,7 +49,7 @@ fn with_expired() -> TempDir {
     pki
 }
 
-/// An authority that nobody here trusts, and its server of the same name.
+/// Creates an untrusted authority with a server of the same name.
 fn untrusted_authority() -> TempDir {
     let place = TempDir::new();
     let words =
@@ -92,7 +92,7 @@ fn an_aaa_server_logs_why_it_refuses_a_server_certificate() {
         peer.address
     )
     .unwrap();
-    // Two threads find the same, which is told once.
+    // Two threads detect the same fault, which is reported once.
     let front = DaemonProcess::start(&place, &ports.server_config(2, &more));
     for (name, _, _, why) in &servers {
         pap_login(ports.auth, &format!("ann@{name}.example"), "right").with_code(1);
@@ -117,7 +117,7 @@ fn an_aaa_server_logs_why_it_refuses_a_server_certificate() {
     assert_eq!(front.terminate(), Some(0));
 }
 
-/// An access server has no other place where it could say so: the AAA server is the only one that it asks.
+/// The gateway and the load generator can only report it themselves: the AAA server is unreachable.
 #[test]
 fn gateway_and_load_generator_report_why_a_certificate_fails() {
     let (pki, other) = (create_certificates(), untrusted_authority());

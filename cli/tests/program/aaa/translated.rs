@@ -13,7 +13,7 @@ pub(super) fn wait_for_metric_value(ports: &ServerPorts, name: &str, value: f64)
     wait_until_metric(ports.metrics, name, |found| found >= value);
 }
 
-/// EAP-MD5 and EAP-TLS; the peer holds the keys that it derived against those that the server sent (`MPPE keys OK`).
+/// Logs in by EAP-MD5 and EAP-TLS. The peer compares its keys with those of the server (`MPPE keys OK`).
 fn logs_in(place: &TempDir, pki: &Path, port: u16) {
     let md5 = |password: &str| format!("eap=MD5\nidentity=\"ann@hotel.example\"\npassword=\"{password}\"");
     assert!(eapol_test(place, port, &md5("right"), &["-n"]));
@@ -30,7 +30,7 @@ fn logs_in(place: &TempDir, pki: &Path, port: u16) {
 
 const ORDER: &str = "[methods]\norder = [\"eap-tls\", \"eap-md5\", \"pap\"]\n";
 
-/// A front that translates to a Diameter home server, each with two shards, and both by `transport`.
+/// Runs a front that translates for a Diameter home server over `transport`, each with two shards.
 fn run_translation(transport: &str, listen: &str) {
     let cert = create_certificates();
     let pki = cert.path("pki");
@@ -63,7 +63,8 @@ fn run_translation(transport: &str, listen: &str) {
         ),
     );
     wait_for_metric_value(&ports, "usher_aaa_diameter_peers", 1.0);
-    // Each login comes from another port, and so to either shard, of which one has the peer: until one has come to the other.
+    // Each login comes from another port and so reaches either shard, one of which has the peer. Repeats until the
+    // other shard gets one.
     let handed = || {
         metric_value(&get_page(ports.metrics, "/metrics"), "usher_aaa_aaa_events_total{kind=\"handed_over\"}")
     };
@@ -75,7 +76,7 @@ fn run_translation(transport: &str, listen: &str) {
         },
     );
     assert!(home.log().contains("accept user=\"ann@hotel.example\" method=\"eap-tls\""), "{}", home.log());
-    // PAP is not translated (RFC 4072): the user is turned away, and nothing is asked.
+    // PAP is not translated (RFC 4072): the user is rejected without a request.
     pap_login(ports.auth, "ann@hotel.example", "right").with_code(1);
     assert_eq!((front.terminate(), home.terminate()), (Some(0), Some(0)));
 }
@@ -108,7 +109,7 @@ fn a_diameter_peer_that_bears_another_name_is_refused() {
         ),
     );
     let (front_place, front_ports) = (TempDir::new(), ServerPorts::reserve_free());
-    // It has a certificate of the authority and says that it is the peer.
+    // It has a certificate of the authority and claims to be the peer.
     let front = DaemonProcess::start(
         &front_place,
         &front_ports.server_config(

@@ -1,4 +1,4 @@
-//! What an earlier version left behind serves as it is; what a later version left behind is refused with a sentence.
+//! Files of an earlier version work unchanged. Files of a later version are rejected with a message.
 
 use super::daemon::{ANN, DaemonProcess, ServerPorts, eapol_test, run_radclient, write_private};
 use crate::cluster::PostgresCluster;
@@ -7,7 +7,7 @@ use rusqlite::OptionalExtension;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What version 0.1.0 left behind; its page says how it was made.
+/// Returns a file of version 0.1.0. Its README tells how it was made.
 fn upgrade_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vectors/upgrade/0.1.0").join(name)
 }
@@ -16,7 +16,7 @@ fn read_upgrade_file(name: &str) -> String {
     std::fs::read_to_string(upgrade_path(name)).unwrap()
 }
 
-/// A folder as that version's operator has it: configuration and authority, without a store.
+/// Restores a folder of that version's operator: configuration and authority, without a store.
 fn restore_old_folder(ports: &ServerPorts) -> (TempDir, String) {
     let place = TempDir::new();
     std::fs::create_dir_all(place.path("state/pki/issued")).unwrap();
@@ -39,7 +39,7 @@ fn restore_old_folder(ports: &ServerPorts) -> (TempDir, String) {
     (place, config)
 }
 
-/// A login by password with further attributes.
+/// Logs in by a password, with further attributes.
 #[track_caller]
 fn log_in_by_pap(ports: &ServerPorts, name: &str, password: &str, more: &str) -> String {
     let attributes = format!("User-Name={name},User-Password={password},Message-Authenticator=0x00{more}");
@@ -54,8 +54,8 @@ fn expect_accept(said: &str, holds: &[&str]) {
     }
 }
 
-/// Whom it lets in and whom not, with which replies, and that its sessions go on. `stop` asks the store for the rows of
-/// the session that version 0.1.0 had opened: whether it is closed, its input and output octets.
+/// Checks accepts, rejects and replies, and that sessions continue. `stop` queries the store for the session that
+/// version 0.1.0 opened: whether it is closed, and its octets.
 fn check_upgraded_server(
     place: &TempDir,
     ports: &ServerPorts,
@@ -63,7 +63,7 @@ fn check_upgraded_server(
     rows: impl Fn() -> Vec<(bool, i64, i64)>,
 ) {
     place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(0);
-    // Its last list is 30 days old at most when somebody upgrades.
+    // In practice, its last list is at most 30 days old at an upgrade.
     place.run_usher(&["aaa", "cert", "crl", "--dir", "state/pki"]).with_code(0);
     let list =
         place.run_usher(&["aaa", "cert", "list", "--dir", "state/pki", "--json"]).with_code(0).stdout_json();
@@ -136,7 +136,7 @@ fn a_store_copied_from_a_running_server_can_be_restored() {
     add("after");
     assert_eq!(server.terminate(), Some(0));
 
-    // As the page says it: the copy alone, without what belonged to the file before.
+    // As documented: only the copy, without the database's side files.
     for more in ["-wal", "-shm"] {
         let _may_not_be_there = std::fs::remove_file(place.path(&format!("state/usher.db{more}")));
     }
@@ -195,7 +195,7 @@ fn what_version_0_1_0_kept_in_postgresql_serves_as_it_is() {
     });
 }
 
-/// A session that version 0.2.0 opened is closed by this one. `sql` asks the store.
+/// A session that version 0.2.0 opened is closed by this one. `sql` queries the store.
 fn check_old_session_closes(
     place: &TempDir,
     ports: &ServerPorts,
@@ -212,7 +212,7 @@ fn check_old_session_closes(
     let server = DaemonProcess::start(place, config);
     record("Start");
     assert_eq!(server.terminate(), Some(0));
-    // Its tables were these, but for one column.
+    // Its tables were the same, but for one column.
     sql("ALTER TABLE radacct DROP COLUMN usher_diameter_origin");
     sql("DELETE FROM usher_schema WHERE version > 2");
 

@@ -1,4 +1,4 @@
-//! Vendors' attributes: those that the server knows, those of an operator's dictionaries, and rows that nobody understands.
+//! Vendor attributes: built-in ones, those of an operator's dictionaries, and unknown rows.
 
 use super::daemon::{
     DaemonProcess, ServerPorts, get_page, metric_value, pap_login, run_radclient, write_private,
@@ -6,7 +6,7 @@ use super::daemon::{
 use super::why::TraceProcess;
 use crate::place::TempDir;
 
-/// A user in memory with these rows.
+/// Returns a user in memory with these rows.
 fn user_table(name: &str, check: &[&str], reply: &[&str]) -> String {
     format!("[[user]]\nname = \"{name}\"\npassword = \"right\"\ncheck = {check:?}\nreply = {reply:?}\n")
 }
@@ -59,7 +59,7 @@ fn freeradius_reads_vendors_attributes_by_their_names() {
             "SN-VPN-Name = \"context\"",
         ],
     );
-    // A check compares what the request says of a vendor's.
+    // A check item compares a vendor attribute of the request.
     let asks = |more: &str| {
         let text = format!("User-Name=bob,User-Password=right,Message-Authenticator=0x00{more}");
         run_radclient(ports.auth, "auth", &text)
@@ -70,7 +70,7 @@ fn freeradius_reads_vendors_attributes_by_their_names() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// A dictionary of an operator's own, in two files.
+/// An operator's dictionary in two files.
 const OWN: &str = "VENDOR\tNorthwind\t64999\tformat=2,1\n$INCLUDE sub/more\n";
 const MORE: &str = "# More.\nBEGIN-VENDOR Northwind\nATTRIBUTE Northwind-Tier 300 integer\n\
                     VALUE Northwind-Tier Gold 3\nATTRIBUTE Northwind-Note 301 string\nEND-VENDOR Northwind\n";
@@ -101,7 +101,7 @@ fn an_operator_adds_dictionaries_and_a_reload_takes_them() {
         "{said}"
     );
 
-    // What is wrong has its file and line, here and at a reload, which changes nothing then.
+    // Faults have their file and line. At a reload, they keep the previous configuration.
     place.write("dictionaries/sub/more", &MORE.replace("integer", "intger"));
     let said = place.run_usher(&["aaa", "check", "aaa.toml"]).with_code(2).err;
     assert!(said.contains("aaa.toml:1:") && said.contains("sub/more:3: unknown type `intger`"), "{said}");
@@ -146,13 +146,13 @@ fn dictionaries_apply_to_the_store_its_commands_and_its_import() {
         ],
     );
     assert!(said.to_ascii_lowercase().contains("0000fde7012c0700000003"), "{said}");
-    // What goes hidden is not shown by commands either.
+    // Commands do not show secret attributes.
     usher("user add dan --password-file - --reply 'Aruba-MPSK-Passphrase = hunter22'").with_code(0);
     assert!(!usher("user show dan").with_code(0).out.contains("hunter22"));
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// Nothing of a file is taken where more would be let in without one of its entries.
+/// An import is rejected if an unsupported entry would have restricted access.
 #[test]
 fn an_import_that_would_let_in_more_takes_nothing() {
     let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
@@ -193,7 +193,7 @@ fn an_unreadable_reply_item_has_its_cause_and_may_be_left_out() {
     let usher = |words: &str| place.run_shell(&format!("echo right | usher aaa {words} --config aaa.toml"));
     usher("user add ann --password-file - --reply 'Session-Timeout = 600'").with_code(0);
     usher("user add bob --password-file -").with_code(0);
-    // As another program writes into the tables.
+    // As another program writes the tables.
     let store = rusqlite::Connection::open(place.path("state/usher.db")).unwrap();
     let row =
         "insert into radreply (username, attribute, op, value) values ('ann', 'Nortwind-Tier', '=', 'Gold')";
@@ -220,7 +220,7 @@ fn an_unreadable_reply_item_has_its_cause_and_may_be_left_out() {
     trace.wait_for_lines("left out, since it cannot be understood: radreply, `Nortwind-Tier = (hidden)`", 1);
     server.wait_for_log("a row of a reply cannot be understood and is left out");
     assert!(metric_value(&get_page(ports.metrics, "/metrics"), "usher_aaa_reply_rows_left_out_total") >= 1.0);
-    // A check that is not understood lets nobody in, whatever is said of replies.
+    // An unknown check item rejects the user, whatever the setting for replies.
     pap_login(ports.auth, "bob", "right").with_code(1);
     assert_eq!(metric_value(&get_page(ports.metrics, "/metrics"), rejected), 2.0);
     drop(trace);

@@ -1,4 +1,4 @@
-//! Why logins were refused: each cause is named by the log, by `aaa test` and by `aaa trace`, and counted apart.
+//! Reject causes: the log, `aaa test`, `aaa trace` and a metric name each cause.
 
 mod packets;
 
@@ -19,19 +19,19 @@ use usher_aaa::RejectCause;
 use usher_core::WallTime;
 use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitOptions, KeyKind};
 
-/// `usher aaa trace` as it runs beside everything else.
+/// A running `usher aaa trace`.
 pub(super) struct TraceProcess {
     child: Child,
     lines: Arc<Mutex<String>>,
 }
 
 impl TraceProcess {
-    /// Of everybody, or of one.
+    /// Traces all users, or one.
     #[track_caller]
     pub(super) fn start_trace(place: &TempDir, who: &[&str]) -> Self {
         let until = Instant::now() + TEST_TIMEOUT;
         loop {
-            // The number of a trace that has ended is free within half a second.
+            // A trace that ended frees its slot within half a second.
             match Self::try_begin(place, who) {
                 Ok(trace) => return trace,
                 Err(why) => assert!(Instant::now() < until, "{why}"),
@@ -50,7 +50,7 @@ impl TraceProcess {
                 writeln!(kept.lock().unwrap(), "{line}").unwrap();
             }
         });
-        // What it says first is said when it is under way.
+        // Its first line appears when it runs.
         let mut begun = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = begun.next().unwrap().unwrap();
         let trace = Self { child, lines };
@@ -61,7 +61,7 @@ impl TraceProcess {
         self.lines.lock().unwrap().clone()
     }
 
-    /// How often a text was said.
+    /// Counts the lines with a text.
     fn count_lines(&self, text: &str) -> usize {
         self.traced_lines().matches(text).count()
     }
@@ -82,7 +82,7 @@ impl Drop for TraceProcess {
     }
 }
 
-/// A server with somebody who traces everybody; it ends before its folder is removed.
+/// A server with a trace of all users. The server ends before its folder is removed.
 struct TraceFixture {
     trace: TraceProcess,
     daemon: DaemonProcess,
@@ -95,7 +95,7 @@ impl TraceFixture {
         Self::start_with("", more)
     }
 
-    /// The same with lines that stand before all tables.
+    /// The same with lines before all tables.
     fn start_with(first: &str, more: &str) -> Self {
         let (place, ports) = (TempDir::new(), ServerPorts::reserve_free());
         write_private(&place, "right", "right\n");
@@ -109,7 +109,7 @@ impl TraceFixture {
         self.temp_dir.run_usher(&[&["aaa", "test", user, "--config", "aaa.toml"], arguments].concat())
     }
 
-    /// Logins that ended for this cause.
+    /// Returns the number of logins with this result and cause.
     fn login_count(&self, result: &str, cause: &str) -> f64 {
         let page = get_page(self.ports.metrics, "/metrics");
         let ended = page.lines().filter(|line| line.starts_with("usher_aaa_logins_total{"));
@@ -117,13 +117,13 @@ impl TraceFixture {
         of_cause.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
-    /// A login that is refused for this cause: `text` is what people read of it.
+    /// Expects a reject for this cause, with this text.
     #[track_caller]
     fn expect_reject(&self, cause: &str, text: &str, user: &str, arguments: &[&str]) -> ProgramOutput {
         self.expect_login_end("reject", cause, text, user, arguments)
     }
 
-    /// A login that a check of the user's refuses: all say which.
+    /// Expects a reject by a check item of the user. All outputs name the item.
     #[track_caller]
     fn refused_by_row(&self, user: &str, row: &str) {
         let text = "the request is not as the user's checks want it";
@@ -148,8 +148,7 @@ impl TraceFixture {
     ) -> ProgramOutput {
         let told_by_server = format!("server: {}", trace_text(result, cause, text));
         let begun = Instant::now();
-        // `aaa test` waits a moment for what the server says of a login that is over. Where the server had no turn in that moment, it is
-        // asked again.
+        // `aaa test` waits briefly for the server's trace. If the server was too slow, the login is repeated.
         let said = loop {
             let said = self.expect_cause(result, cause, text, || self.run_login_test(user, arguments));
             if said.out.contains(&told_by_server) || begun.elapsed() > TEST_TIMEOUT {
@@ -163,7 +162,7 @@ impl TraceFixture {
         said
     }
 
-    /// What is done has a login end for this cause: trace, log and metric say so.
+    /// Expects that `act` ends a login for this cause, in trace, log and metric.
     #[track_caller]
     fn expect_cause<T>(&self, result: &str, cause: &str, text: &str, act: impl FnOnce() -> T) -> T {
         let told = trace_text(result, cause, text);
@@ -178,17 +177,17 @@ impl TraceFixture {
             (self.login_count(result, cause), self.trace.count_lines(&told), lines());
         let done = act();
         self.trace.wait_for_lines(&told, traced + 1);
-        // What gets no answer is asked again.
+        // Requests without a reply are retransmitted.
         let (after, once) = (self.login_count(result, cause), counted + 1.0);
         let context = || format!("{cause}: {after}\n{}\n{}", self.daemon.log(), self.trace.traced_lines());
         assert!(if result == "reject" { after == once } else { after >= once }, "{}", context());
-        // The log is written by a thread of its own.
+        // A separate thread writes the log.
         wait_or_fail(context, || lines() > before);
         done
     }
 }
 
-/// As a trace tells it.
+/// The text of a trace.
 fn trace_text(result: &str, cause: &str, text: &str) -> String {
     let verdict = if result == "reject" { "rejected" } else { "no verdict" };
     format!("{verdict}, {cause}: {text}")
@@ -253,7 +252,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
         "wired",
         "(`NAS-Port-Type == Ethernet` does not hold: the request has no such attribute)",
     );
-    // Of a secret the log has no more than its name.
+    // The log has only the name of a secret.
     s.refused_by_row("private", "(`SN-Tunnel-Password == (hidden)` does not hold: the request has no such");
     assert!(!s.daemon.log().contains("737769746368"), "{}", s.daemon.log());
     s.expect_reject("no-realm", "the realm is refused", "ann@gone.example", &RIGHT);
@@ -268,7 +267,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
         "User-Name=once,Acct-Status-Type=Start,Acct-Session-Id=a1,NAS-IP-Address=127.0.0.1,NAS-Port=1";
     run_radclient(s.ports.acct, "acct", start).with_code(0);
     s.expect_reject("sessions", "the user has as many sessions", "once", &RIGHT);
-    // Behind the server's back all is possible.
+    // Writes to the database directly.
     let store = rusqlite::Connection::open(s.temp_dir.path("state/usher.db")).unwrap();
     let row = "INSERT INTO radcheck (username, attribute, op, value) VALUES (?1, ?2, ':=', ?3)";
     for (name, attribute, value) in [
@@ -291,7 +290,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
         &RIGHT,
     );
     assert!(said.out.contains("octets of attributes, and "), "{said:?}");
-    // What another program has left empty.
+    // Another program left this value empty.
     let odd = "INSERT INTO radcheck (username, attribute, op, value) VALUES ('unsaid', 'Cleartext-Password', '', 'right')";
     store.execute(odd, []).unwrap();
     s.expect_reject("bad-rows", "the user's rows in the store", "unsaid", &RIGHT);
@@ -302,7 +301,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     assert!(said.out.contains("No answer from"), "{said:?}");
     let names = s.trace.traced_lines();
     assert!(names.contains("Access-Request from 127.0.0.1, client tests"), "{names}");
-    // A time of day, as the log has it.
+    // A time of day, as in the log.
     let first = names.lines().next().unwrap();
     let year = |line: &str| line[..5].to_owned();
     assert_eq!(year(first), year(&s.daemon.log()), "{first}");
@@ -310,7 +309,7 @@ fn causes_of_names_passwords_methods_and_limits_are_told_apart() {
     assert_eq!(s.daemon.terminate(), Some(0));
 }
 
-/// Authorities of a test, and what they issued.
+/// Authorities of a test and their certificates.
 struct TestPki(TempDir);
 
 const DAY: u64 = 86_400;
@@ -328,7 +327,7 @@ impl TestPki {
         self.0.path(authority)
     }
 
-    /// An authority in a folder, of this name.
+    /// Creates an authority with this name in a folder.
     fn create_authority(&self, folder: &str, name: &str) -> CertificateAuthority {
         let (key, now) = (KeyKind::EcdsaP256, WallTime::from_unix_secs(now() - 100 * DAY));
         CertificateAuthority::init(
@@ -350,7 +349,7 @@ impl TestPki {
         authority.issue(&request, WallTime::from_unix_secs(at)).unwrap();
     }
 
-    /// A certificate by OpenSSL in `pki`, of whoever has this certificate and key there.
+    /// Issues a certificate by OpenSSL in `pki`, with the issuer's certificate and key.
     fn issue_by(&self, name: &str, issuer: &str, digest: &str, extensions: &str) {
         let folder = self.authority_folder("pki");
         let extensions = format!("subjectAltName = DNS:{name}\n{extensions}");
@@ -372,7 +371,7 @@ impl TestPki {
         std::fs::set_permissions(folder.join(&key), std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    /// `[tls]` with a server's certificate of the authority in `pki`.
+    /// Returns `[tls]` with a server certificate of the authority in `pki`.
     fn tls_section(&self, server: &str, more: &str) -> String {
         let folder = self.authority_folder("pki").display().to_string();
         format!(
@@ -381,7 +380,7 @@ impl TestPki {
         )
     }
 
-    /// Arguments of a login by a certificate of an authority, with the server's authority.
+    /// Returns the arguments of a login by a certificate, with the server's authority.
     fn certificate_arguments(&self, folder: &str, name: &str, ca: &str) -> Vec<String> {
         let file = |folder: &str, name: &str| self.authority_folder(folder).join(name).display().to_string();
         let of = |end: &str| file(folder, &format!("issued/{name}.{end}"));
@@ -441,7 +440,7 @@ fn causes_of_certificates_are_told_apart() {
         ("certificate-other-name", "the device's certificate is of another name", "bob", by("pki", "ann")),
     ] {
         let said = s.expect_reject(cause, text, user, &as_arguments(&arguments));
-        // Of the handshake this side hears, too: by an alert.
+        // For a handshake failure, an alert informs this side, too.
         let alert = "TLS ends: the server complains by TLS alert ";
         assert_eq!(said.out.contains(alert), cause != "certificate-other-name", "{said:?}");
     }
@@ -453,7 +452,7 @@ fn causes_of_certificates_are_told_apart() {
     );
     let here = "TLS ends: the server's certificate is of an authority that is not trusted here";
     assert!(said.out.contains(here), "{said:?}");
-    // The same within tunnels, whose users are found by the name inside.
+    // The same within tunnels, whose users are looked up by the inner name.
     let ca = pki.authority_folder("pki").join("ca.crt").display().to_string();
     let inner = TraceProcess::start_trace(&s.temp_dir, &["ann"]);
     let outside = ["--outside", "anonymous", "--ca", &ca];
@@ -464,7 +463,7 @@ fn causes_of_certificates_are_told_apart() {
     s.expect_reject("wrong-password", "wrong password", "bob", &peap);
     assert!(!inner.traced_lines().contains("\"bob\""), "{}", inner.traced_lines());
     drop(s);
-    // Others have no list, or one that is out of date.
+    // Others have no list, or an expired one.
     ours.publish_list(WallTime::from_unix_secs(now - 60 * DAY)).unwrap();
     let s = TraceFixture::start(&(pki.tls_section("server", &crl) + &everybody));
     let outdated = "the revocation list for the device's certificate is out of date";
@@ -500,7 +499,7 @@ fn causes_of_issuers_that_are_asked_are_told_apart() {
         ("", "ocsp-unknown", "the OCSP responder does not know the device's certificate"),
     ] {
         let responder = OcspResponder::start(&pki, entry);
-        // The first login has it asked, which takes OpenSSL its time; what it said is known at the next.
+        // The first login starts the OCSP request, which takes OpenSSL some time. The next login uses the response.
         let (scene, _) = while_silent(|| {
             let scene = with(&asking(&responder.url()));
             scene.run_login_test("ann@hotel.example", &arguments).with_code(1);
@@ -545,7 +544,7 @@ fn several_look_at_once_and_too_many_are_told() {
     let s = TraceFixture::start(super::daemon::ANN);
     let others: Vec<TraceProcess> =
         (0..6).map(|_| TraceProcess::start_trace(&s.temp_dir, &["ann"])).collect();
-    // One number is left, which the test takes.
+    // One slot is left, which the test takes.
     s.expect_reject("wrong-password", "wrong password", "ann", &WRONG);
     for trace in &others {
         trace.wait_for_lines("rejected, wrong-password: wrong password", 1);
@@ -556,7 +555,7 @@ fn several_look_at_once_and_too_many_are_told() {
     // Without a trace, `aaa test` says where to look.
     let said = s.run_login_test("ann", &WRONG).with_code(1);
     assert!(said.out.contains("told by: usher aaa trace ann"), "{said:?}");
-    // Whoever goes makes room.
+    // A trace that ends frees its slot.
     drop(last);
     wait_or_fail(
         || format!("there is no room: {}", s.daemon.log()),
@@ -567,7 +566,7 @@ fn several_look_at_once_and_too_many_are_told() {
     assert!(metric_value(&get_page(s.ports.metrics, "/metrics"), wrong) >= 3.0);
 }
 
-/// Every name that a reason can have stands in the page, and no other.
+/// The page lists every cause, and no others.
 #[test]
 fn the_page_has_every_cause() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/why-refused.md");
@@ -587,7 +586,7 @@ fn the_page_has_every_cause() {
     );
 }
 
-/// Every cause is brought about by a test of these files, or it is said why not.
+/// Every cause is tested in these files, or is excused with a reason.
 #[test]
 fn every_cause_is_brought_about_or_has_a_reason() {
     let sources = concat!(include_str!("why.rs"), include_str!("why/packets.rs"));
@@ -597,7 +596,7 @@ fn every_cause_is_brought_about_or_has_a_reason() {
     };
     let elsewhere: BTreeSet<&str> = packets::UNTRIGGERED_CAUSES.iter().map(|(cause, _)| *cause).collect();
     for cause in RejectCause::all_names() {
-        // Alerts are tried by their numbers.
+        // Alerts are tested by number.
         let excused = cause.starts_with("alert-") || elsewhere.contains(cause);
         assert!(excused || tried(cause), "{cause} is neither tried nor excused");
     }

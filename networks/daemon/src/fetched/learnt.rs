@@ -1,7 +1,8 @@
-//! Distribution points that users' certificates name (RFC 5280 §4.2.1.13): learnt from logins, kept over a restart. A
-//! certificate says of itself where it is to be looked up, and whoever issues it below `ca` may write there what they like:
-//! so its URL is asked of hosts alone that the configuration names, each authority below `ca` has a share of the room, and a
-//! list is believed of the issuer alone that was verified when its place was learnt.
+//! CRL distribution points of users' certificates (RFC 5280 §4.2.1.13), learnt at logins and kept over restarts.
+//!
+//! An issuer below `ca` can write any URL into a certificate. So only hosts of the configuration are contacted,
+//! each authority below `ca` has a share of the entries, and a list is accepted only from the issuer verified when
+//! its distribution point was learnt.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,38 +16,39 @@ use usher_crypto::fingerprint::sha256_fingerprint;
 use usher_crypto::x509::CertificateInfo;
 use usher_pki::is_namesake;
 
-/// Points that are known, and those of one authority right below a root.
+/// Maximum number of distribution points, and of those of one authority directly below a root.
 const MOST: usize = 32;
 const MAX_PER_AUTHORITY: usize = 8;
-/// Points of one certificate that are looked at.
+/// Maximum number of distribution points of a certificate.
 const MAX_PER_CERTIFICATE: usize = 4;
-/// Octets of the file that they are kept in.
+/// Maximum octets of their file.
 const LONGEST_FILE: u64 = 1 << 20;
-/// How exactly it is known when a point was last named: it is written down no more often. As long is one kept in its place.
+/// Resolution of [`DistributionPoint::last_named_at`], and the minimum lifetime of an entry.
 const DAY: Duration = Duration::from_secs(86_400);
-/// One that no login named for so long is forgotten.
+/// Lifetime of an entry after the last login that named it.
 const FORGOTTEN: Duration = Duration::from_secs(90 * 86_400);
 
-/// Where a list is that users' certificates name, and who must have signed it.
+/// A distribution point of users' certificates, and the issuer of its list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DistributionPoint {
     pub(crate) url: String,
-    /// The issuer of the certificates that name it, DER, verified up to a root.
+    /// Issuer of these certificates in DER, verified up to a root.
     pub(crate) issuer: Vec<u8>,
-    /// Digest of that root.
+    /// Digest of the root.
     root: [u8; 32],
-    /// Of whose share it is: digest of the authority right below the root that the issuer stands below, or of the root.
+    /// Share of the entry: digest of the authority directly below the root, or of the root.
     share: [u8; 32],
-    /// When a login last named it, to a day.
+    /// Time of the last login that named it, to a day.
     last_named_at: WallTime,
 }
 
 impl DistributionPoint {
-    /// What tells it from others: issuers may name the same URL, and not each of them has signed what is there.
+    /// Returns the digest of URL and issuer. Several issuers may name the same URL, and not all have signed its
+    /// list.
     fn identity_digest(&self) -> [u8; 32] {
         sha256_fingerprint(&[self.url.as_bytes(), &[0], &self.issuer].concat())
     }
-    /// Where its list is kept.
+    /// Returns the path of its list.
     pub(crate) fn list_path(&self, state_dir: &Path) -> PathBuf {
         state_dir.join("crl").join(format!("user-{}.crl", encode_hex(&self.identity_digest())))
     }
@@ -73,7 +75,7 @@ impl DistributionPoint {
 
 fn encode_hex(octets: &[u8]) -> String {
     octets.iter().fold(String::with_capacity(2 * octets.len()), |mut text, octet| {
-        // Writing into a text does not fail.
+        // Writing to a String does not fail.
         let _ = write!(text, "{octet:02x}");
         text
     })
@@ -84,20 +86,20 @@ fn decode_hex(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(pair.filter(|pair| pair.len() == 2)?, 16).ok()).collect()
 }
 
-/// The points that are known, in the order in which they were learnt: of two issuers of one name the first is believed.
+/// The known distribution points, in the order of learning. Of two issuers with one name the first counts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct LearnedPoints {
     pub(crate) points: Vec<DistributionPoint>,
 }
 
-/// What became of what a login named.
+/// The result of learning from a login.
 #[derive(Default, Debug)]
 pub(crate) struct LearningOutcome {
-    /// There is something to be written down.
+    /// True if the file must be written.
     pub(crate) changed: bool,
     pub(crate) new: Vec<DistributionPoint>,
     pub(crate) removed: Vec<DistributionPoint>,
-    /// URLs for which there is no room.
+    /// URLs without room.
     pub(crate) refused: Vec<String>,
 }
 
@@ -106,7 +108,7 @@ fn points_file(state_dir: &Path) -> PathBuf {
 }
 
 impl LearnedPoints {
-    /// Those that are kept in the state directory, as far as the configuration still has their hosts and their roots.
+    /// Loads the entries from the state directory whose hosts and roots are still in the configuration.
     pub(crate) fn load_from(state_dir: &Path, tls: &TlsTable, roots: &[Vec<u8>]) -> Self {
         let mut text = String::new();
         let read = fs::File::open(points_file(state_dir))
@@ -120,17 +122,17 @@ impl LearnedPoints {
         Self { points: text.lines().filter_map(DistributionPoint::of_line).filter(here).take(MOST).collect() }
     }
 
-    /// Writes them down in the state directory.
+    /// Saves the entries to the state directory.
     ///
     /// # Errors
-    /// They could not be.
+    /// The file cannot be written.
     pub(crate) fn save_to(&self, state_dir: &Path) -> io::Result<()> {
         let text: String = self.points.iter().map(DistributionPoint::to_line).collect();
         usher_pki::write_private_file(&points_file(state_dir), text.as_bytes())
     }
 
-    /// Learns what the certificates of a verified path name, but for its root: what that names is the configuration's to
-    /// say. `known` are URLs that are asked anyway.
+    /// Learns the distribution points of a verified path, except the root's, which belong to the configuration.
+    /// `known` are URLs that are fetched anyway.
     pub(crate) fn learn_from_path(
         &mut self,
         path: &[Vec<u8>],
@@ -149,7 +151,7 @@ impl LearnedPoints {
             let Ok(said) = CertificateInfo::of_der(certificate) else { continue };
             let asked = said.crl.into_iter().filter(|url| is_of(url, hosts) && !known(url));
             for url in asked.take(MAX_PER_CERTIFICATE) {
-                // Whoever has an authority right below the root can make any number of others below it.
+                // An authority directly below the root can create any number of authorities below it.
                 let share = sha256_fingerprint(if n < below { &path[below] } else { root });
                 let (root, issuer) = (sha256_fingerprint(root), issuer.clone());
                 self.add_point(
@@ -165,7 +167,7 @@ impl LearnedPoints {
     fn add_point(&mut self, point: DistributionPoint, now: WallTime, learning: &mut LearningOutcome) {
         let known = self.points.iter_mut().find(|p| p.url == point.url && p.issuer == point.issuer);
         if let Some(known) = known {
-            // A clock that was set back, too.
+            // Or the clock was set back.
             if now >= known.last_named_at + DAY || now < known.last_named_at {
                 known.last_named_at = now;
                 learning.changed = true;
@@ -181,7 +183,7 @@ impl LearnedPoints {
             let theirs = self.points.iter().enumerate().filter(|(_, p)| p.share == share);
             let oldest = theirs.min_by_key(|(_, p)| p.last_named_at).map(|(n, p)| (n, p.last_named_at));
             match oldest {
-                // Otherwise each login could bring a new one, which would be fetched.
+                // Otherwise each login could bring a new URL to fetch.
                 Some((n, seen)) if share != point.share || now >= seen + DAY => {
                     learning.removed.push(self.points.remove(n));
                 }
@@ -193,7 +195,7 @@ impl LearnedPoints {
         self.points.push(point);
     }
 
-    /// Whose share has to make room for one more of this share; `None`: there is room.
+    /// Returns the share that loses an entry for a new one of this share. `None`: there is room.
     fn crowded_share(&self, share: &[u8; 32]) -> Option<[u8; 32]> {
         let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
         for point in &self.points {
@@ -257,7 +259,7 @@ mod tests {
                 assert_eq!(add(test_point(&format!("http://b/{n}"), share), wall_at(86_400)).0, 1);
             }
         }
-        // All room is taken: who has less than others takes of theirs.
+        // All entries are used: a smaller share takes entries from a larger one.
         for share in 5..10 {
             assert_eq!(add(test_point("http://c", share), wall_at(86_401)), (1, 1, 0), "{share}");
         }
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(LearnedPoints::load_from(&folder, &known, &[b"x".to_vec(), root.clone()]), learnt);
         assert_eq!(LearnedPoints::load_from(&folder, &known, &[b"x".to_vec()]).points, []);
         assert_eq!(LearnedPoints::load_from(&folder, &settings(""), std::slice::from_ref(&root)).points, []);
-        // What is no line of it is passed over.
+        // An invalid line of the file is ignored.
         let text = fs::read_to_string(points_file(&folder)).unwrap();
         let (first, rest) = text.split_once('\n').unwrap();
         fs::write(points_file(&folder), format!("{}\n\n1 2 3\n{rest}", &first[..first.len() - 1])).unwrap();

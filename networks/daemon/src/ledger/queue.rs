@@ -1,6 +1,6 @@
-//! What waits for the ledger's thread. Clients are served in turn, each one's entries in their order, and where all places
-//! are taken the newest entry of whoever has most makes room: a client that floods the server with records keeps out its
-//! own and nobody else's.
+//! The queue of the ledger's thread. Clients take turns, and each client's entries stay in order. If the queue is
+//! full, the client with the most entries loses its newest one. So a client that floods the server drops only its
+//! own records.
 
 use super::LedgerEntry;
 use std::collections::VecDeque;
@@ -9,27 +9,27 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use usher_core::fair::FairQueue;
 
-/// Who has a turn of its own.
+/// A client of the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum LedgerClient {
-    /// All Diameter peers together, as they are one to the ledger.
+    /// All Diameter peers together: the ledger counts them as one client.
     Diameter,
-    /// A RADIUS client: its network and how many of its leading bits count, be that none (`0.0.0.0/0`).
+    /// A RADIUS client: its network and prefix length, which may be 0 (`0.0.0.0/0`).
     Radius(IpAddr, u8),
 }
 
 impl LedgerClient {
-    /// Of a RADIUS client's network; `None`: of Diameter peers.
+    /// Returns the client of a RADIUS network. `None`: Diameter.
     pub(crate) fn from_network(network: Option<(IpAddr, u8)>) -> Self {
         network.map_or(Self::Diameter, |(network, bits)| Self::Radius(network, bits))
     }
 }
 
-/// Whose turn an entry waits for. What a client may have many of does not push out what counts its wrong guesses, so each
-/// kind has turns of its own; the order of one client's records and admissions is kept.
+/// The owner of an entry's turn. Each kind has its own turns, so that many records do not evict failed attempts. A
+/// client's records and admissions keep their common order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum EntryOwner {
-    /// Failed logins by a client.
+    /// Failed logins of a client.
     Failures(LedgerClient),
     /// Records and admissions of a client.
     Sessions(LedgerClient),
@@ -37,15 +37,15 @@ pub(crate) enum EntryOwner {
     Logins(LedgerClient),
 }
 
-/// For how many entries that came before it a question of the server's own waits.
+/// Maximum number of earlier entries that go before an entry of the server itself.
 const BEFORE: usize = 1024;
 
 #[derive(Default)]
 struct QueuedEntries {
     clients: FairQueue<EntryOwner, LedgerEntry>,
-    /// The server's own, each with how many of the clients' are taken before it.
+    /// Entries of the server itself, each with the number of client entries that go before it.
     own: VecDeque<(u64, LedgerEntry)>,
-    /// How many of the clients' were taken.
+    /// Number of client entries taken.
     client_entries_taken: u64,
 }
 
@@ -69,21 +69,22 @@ pub(crate) struct LedgerQueue {
 }
 
 impl LedgerQueue {
-    /// A queue with so many places.
+    /// Creates a queue of `most` places.
     pub(crate) fn new(most: usize) -> Self {
         Self { waiting: Mutex::default(), wakeup: Condvar::new(), most }
     }
     fn lock(&self) -> MutexGuard<'_, QueuedEntries> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Puts an entry in line. Where all places are taken one is given back: this one, or the newest of whoever has most.
+    /// Queues an entry. If the queue is full, returns the dropped one: this entry, or the newest of the client with
+    /// the most.
     #[must_use]
     pub(crate) fn push(&self, whose: EntryOwner, entry: LedgerEntry) -> Option<LedgerEntry> {
         let displaced = self.lock().clients.push(whose, entry, self.most);
         self.wakeup.notify_one();
         displaced.map(|(_, entry)| entry)
     }
-    /// Puts an entry of the server's own in line: it needs no place, and waits for some of those before it only.
+    /// Queues an entry of the server itself. It needs no place and waits for a bounded number of earlier entries.
     pub(crate) fn put_own(&self, entry: LedgerEntry) {
         let mut waiting = self.lock();
         let after = waiting.client_entries_taken + waiting.clients.len().min(BEFORE) as u64;
@@ -91,11 +92,11 @@ impl LedgerQueue {
         drop(waiting);
         self.wakeup.notify_one();
     }
-    /// The next entry, if there is one.
+    /// Removes and returns the next entry.
     pub(crate) fn pop(&self) -> Option<LedgerEntry> {
         self.lock().take_next()
     }
-    /// The next entry; waits for one, but not longer than that.
+    /// Removes and returns the next entry. Waits for it, but at most `patience`.
     pub(crate) fn take_with_timeout(&self, patience: Duration) -> Option<LedgerEntry> {
         let until = Instant::now() + patience;
         let mut waiting = self.lock();
@@ -107,7 +108,7 @@ impl LedgerQueue {
             waiting = self.wakeup.wait_timeout(waiting, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
-    /// How many entries wait.
+    /// Number of queued entries.
     pub(crate) fn len(&self) -> usize {
         let waiting = self.lock();
         waiting.clients.len() + waiting.own.len()

@@ -13,7 +13,7 @@ fn wall_at(seconds: u64) -> WallTime {
     WallTime::from_unix_secs(1_800_000_000 + seconds)
 }
 
-/// An authority, a configuration below it and a publisher of whatever it is given.
+/// An authority, a configuration below it, and a publisher of lists.
 struct ListFixture {
     folder: PathBuf,
     authority: CertificateAuthority,
@@ -91,10 +91,10 @@ fn a_fetched_list_replaces_only_an_older_list_of_its_authority() {
     assert_eq!(s.fetch_published(wall_at(12)), Ok(true));
     let second = s.stored_list().unwrap();
     assert_eq!((first.revoked, second.revoked), (0, 1));
-    // Who repeats the list of before brings nobody back.
+    // An older list does not reinstate a certificate.
     *s.body.lock().unwrap() = earlier;
     assert!(s.fetch_published(wall_at(13)).unwrap_err().contains("is older than the one that is kept"));
-    // Another authority's, one cut off, and no list.
+    // A list of another authority, a truncated list, and no list.
     let other = s.folder.join("other");
     init_authority(&other, "Ours");
     let forged = fs::read(other.join("ca.crl")).unwrap();
@@ -107,7 +107,7 @@ fn a_fetched_list_replaces_only_an_older_list_of_its_authority() {
         let said = s.fetch_published(wall_at(14)).unwrap_err();
         assert!(said.contains(why), "{said}");
     }
-    // One that is over, and one that is too long.
+    // An expired list, and one that is too long.
     s.publish_list(wall_at(20), 10);
     assert!(s.fetch_published(wall_at(31)).unwrap_err().contains("out of date"));
     *s.body.lock().unwrap() = vec![0x30; LONGEST as usize + 1];
@@ -141,7 +141,7 @@ fn the_own_authoritys_list_is_renewed_in_its_last_third() {
         RevocationList::read_lists(&fs::read(s.folder.join("pki/ca.crl")).unwrap()).unwrap().remove(0)
     };
     assert_eq!(list(&s).next_update, Some(wall_at(600 + 30 * 86_400)));
-    // What another program revoked meanwhile stays revoked.
+    // A certificate revoked meanwhile by another program stays revoked.
     s.authority.issue(&certificate_request("ann"), wall_at(610)).unwrap();
     s.authority.revoke("ann", RevokeReason::Superseded, wall_at(610)).unwrap();
     s.publish_list(wall_at(611), 900);
@@ -183,7 +183,7 @@ fn settings_that_would_fetch_nothing_are_refused() {
     assert!(!said("crl_url = [\"http://crl.example.org/a.crl\"]").contains("http://"));
 }
 
-/// What is used of a file and of what was fetched, in that order: from where, and how many are on it.
+/// Returns the lists in use of a file and of fetched ones, in that order: source and number of entries.
 fn in_use(s: &ListFixture, file: &[u8], fetched: &[(&str, &[u8])]) -> Vec<(String, usize)> {
     let settings: TlsTable =
         toml::from_str("certificate = \"c\"\nkey = \"k\"\nca = \"a\"\ncrl = [\"ca.crl\"]\n").unwrap();
@@ -206,11 +206,11 @@ fn the_latest_of_several_lists_of_an_authority_is_used() {
     let one = |from: &str, revoked| vec![(from.to_owned(), revoked)];
     assert_eq!(in_use(&s, &first, &[("http://a/", &second)]), one("http://a/", 1));
     assert_eq!(in_use(&s, &second, &[("http://a/", &first)]), one("ca.crl", 1));
-    // Two mirrors, of which the first stood still; and all in one file.
+    // Two mirrors, the first outdated; and all in one file.
     let mirrors = [("http://a/", &first[..]), ("http://b/", &second[..])];
     assert_eq!(in_use(&s, &first, &mirrors), one("http://b/", 1));
     assert_eq!(in_use(&s, &[&first[..], &second].concat(), &[]), one("ca.crl", 1));
-    // Of an earlier authority of this name, whose numbers were higher; another authority's stays beside.
+    // A list of a former authority with this name, whose numbers were higher. Another authority's list stays.
     let earlier = s.folder.join("earlier");
     let mut made = init_authority(&earlier, "Ours");
     (0..5).for_each(|n| made.publish_for(wall_at(100 + n), Duration::from_secs(1000)).unwrap());
@@ -227,7 +227,7 @@ fn a_recreated_authoritys_first_list_is_taken_at_a_low_number() {
     (0..5).for_each(|n| s.publish_list(wall_at(n), 1000));
     assert_eq!(s.fetch_published(wall_at(5)), Ok(true));
     let before = s.stored_list().unwrap();
-    // Of the same name, with another key, whose lists are counted from one again.
+    // An authority of the same name with another key, whose list numbers start at one again.
     fs::remove_dir_all(s.folder.join("pki")).unwrap();
     s.authority = init_authority(&s.folder.join("pki"), "Ours");
     s.files.ca = Some(fs::read(s.folder.join("pki/ca.crt")).unwrap());
@@ -275,7 +275,7 @@ fn what_failed_is_tried_again_soon_and_less_and_less_often() {
     assert!(attempts.is_due(hour, wall_at(0)), "the clock was set back");
 }
 
-/// Whether whoever asks at this connection still waits.
+/// True if the client of this connection still waits.
 fn waits_for_an_answer(stream: &TcpStream) -> bool {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -288,7 +288,7 @@ fn waits_for_an_answer(stream: &TcpStream) -> bool {
 
 #[test]
 fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
-    // They take a connection and say nothing: each would take all the patience that a publisher is given.
+    // They accept a connection and send nothing. Each would take the whole timeout of a publisher.
     let silent: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     let mut s = ListFixture::new("at-once");
     s.publish_list(wall_at(0), 1000);
@@ -307,7 +307,7 @@ fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     let mut watch = ListWatcher::default();
     let done = std::thread::scope(|scope| {
         let attempt = scope.spawn(|| watch.try_due_sources(&sources, wall_at(1)));
-        // All three are asked before any of them is given up. Then they hang up.
+        // All three are contacted before the first times out. Then they close the connections.
         let asked: Vec<TcpStream> = silent.iter().map(|l| l.accept().unwrap().0).collect();
         assert!(asked.iter().all(waits_for_an_answer), "one was given up before another was asked");
         drop(asked);
@@ -316,7 +316,7 @@ fn sources_are_asked_at_once_and_without_a_list_it_is_said() {
     let results: Vec<_> = done.iter().map(|(_, result)| *result).collect();
     assert_eq!(results, ["same", "new", "failed", "failed", "failed"]);
     assert_eq!(watch.new, Some(wall_at(1)));
-    // Those that failed are due again, and a file that is another by now when its time has come.
+    // Failed sources are due again, and a changed file at its next check.
     drop(silent);
     s.publish_list(wall_at(2), 1000);
     let done = watch.try_due_sources(&sources, wall_at(11));
@@ -386,7 +386,7 @@ fn a_learnt_list_replaces_only_a_list_of_the_same_issuer() {
     let certificate =
         |folder: PathBuf| parse_certificates(&fs::read(folder.join("ca.crt")).unwrap()).remove(0);
     let ours = certificate(s.folder.join("pki"));
-    // Somebody below `ca` calls an authority as ours is called.
+    // An authority below `ca` has the same name as ours.
     let folder = s.folder.join("namesake");
     init_authority(&folder, "Ours").publish_for(wall_at(50), Duration::from_secs(1000)).unwrap();
     let (theirs, namesake) = (fs::read(folder.join("ca.crl")).unwrap(), certificate(folder));
@@ -408,7 +408,7 @@ fn a_learnt_list_replaces_only_a_list_of_the_same_issuer() {
     assert_eq!(of(vec![first.clone()], &[&n]), ["ca.crl"]);
     assert_eq!(of(vec![first.clone()], &[&n, &o]), ["http://o/"]);
     assert_eq!(of(vec![later], &[&learnt("http://o/", &ours, &first)]), ["ca.crl"]);
-    // Where nothing is configured, the one that was learnt first.
+    // Without configured URLs, the first that was learnt.
     assert_eq!(of(Vec::new(), &[&n, &o]), ["http://n/"]);
     assert_eq!(of(Vec::new(), &[&o, &n]), ["http://o/"]);
 }

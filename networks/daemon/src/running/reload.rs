@@ -1,4 +1,4 @@
-//! A new configuration for a server that runs.
+//! Reload of the configuration of a running server.
 
 use super::RunningServer;
 use crate::assembly::ServerAssembly;
@@ -19,27 +19,27 @@ use usher_aaa_config::model::{ConfigFile, RealmConfig};
 use usher_aaa_config::{BuiltConfig, lists, row_reader};
 use usher_core::SecureRng;
 
-/// How long a store that was away at the start is left alone before it is asked for its clients again.
+/// Interval of attempts to load the clients of a store that was unavailable at the start.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a shard may take to take another configuration.
+/// Timeout for a shard to apply a configuration.
 const TAKING: Duration = Duration::from_secs(10);
 
-/// What is taken up.
+/// The scope of a reload.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReloadScope {
-    /// All of a configuration: what was known of users and of their certificates may be otherwise.
+    /// The whole configuration. Cached users and certificate checks may have changed.
     All,
-    /// Its revocation lists; `added`: they may take certificates back that they did not.
+    /// Revocation lists only. `added`: they may revoke further certificates.
     Lists { added: bool },
 }
 
 impl RunningServer {
-    /// Reads the configuration again; where something is wrong with it, the old one stays. Says what of it takes effect only
-    /// when the server is started again.
+    /// Reloads the configuration. After an error the former one stays. Returns the changed settings that need a
+    /// restart.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The error in the configuration.
     pub(crate) fn reload_config(&self) -> Result<Vec<&'static str>, String> {
         let done = self.try_reload();
         let mut reloads = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,9 +65,9 @@ impl RunningServer {
     }
 
     fn try_reload(&self) -> Result<Vec<&'static str>, String> {
-        // One after the other: the file that is read last is the one that all shards have in the end.
+        // One reload after another: all shards end with the file that was read last.
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        // Lists that were never fetched are fetched by who looks after them: nobody waits for their publishers here.
+        // The thread for lists fetches missing ones. A reload does not wait for their publishers.
         let mut place =
             ServerInstallation::from_config(self.config_path.as_deref()).map_err(|e| e.to_string())?;
         if let Some(within) = &self.embedding_client {
@@ -76,11 +76,11 @@ impl RunningServer {
         self.apply_installation(place, self.load_clients()?, ReloadScope::All)
     }
 
-    /// Takes up another configuration, with clients of the store; the caller is alone. Says what of it a running server does
-    /// not take up.
+    /// Applies another configuration with the store's clients. The caller holds the reload lock. Returns the
+    /// changed settings that need a restart.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the configuration.
     fn apply_installation(
         &self,
         mut place: ServerInstallation,
@@ -95,7 +95,7 @@ impl RunningServer {
         let mut rng = SecureRng::from_seed(installation::random_octets().map_err(|e| e.to_string())?);
         let ServerAssembly { tls, built } =
             ServerAssembly::from_installation(&place, (&rows, &own), self.shards, &self.wall, &mut rng)?;
-        // Before the shards are told: they connect at once.
+        // Before the shards, which connect at once.
         let outgoing = || self.outgoing.write().unwrap_or_else(PoisonError::into_inner);
         let tls_before = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
         let homes = {
@@ -103,13 +103,14 @@ impl RunningServer {
             let next = homes.updated_for(&place.loaded.file, tls.as_deref());
             std::mem::replace(&mut *homes, next)
         };
-        // Before the shards forget whom they found: what they find from then on is of the new file.
+        // Before the shards evict users: what they look up then must be of the new file.
         let mut inline = built.inline.clone();
         self.swap_inline(&mut inline);
         let mut rows_read = row_reader(&place.loaded);
         self.swap_reading(&mut rows_read);
         let users = &place.loaded.file.users;
-        // The store may be away while a list is taken up: who was let in gets in, as lists say nothing of users.
+        // The store may be unavailable while a list is applied. Cached users stay valid, since lists do not concern
+        // them.
         if what == ReloadScope::All {
             self.user_cache.reconfigure(users);
         }
@@ -139,7 +140,7 @@ impl RunningServer {
             shards::replace_tls(&self.listeners, tls);
         }
         *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
-        // Within another program the log is that one's.
+        // An embedded server uses the log of its program.
         if self.embedding_client.is_none() && old.loaded.file.log != place.loaded.file.log {
             usher_host::log::change_logging(place.loaded.file.log);
         }
@@ -149,10 +150,10 @@ impl RunningServer {
         Ok(later)
     }
 
-    /// Takes up what is new of revocation lists, and nothing else: a store that is away does not keep them waiting.
+    /// Applies new revocation lists only. It does not need the store.
     ///
     /// # Errors
-    /// What is wrong with them, or who does not take them.
+    /// A list is invalid, or a shard does not apply it.
     pub(crate) fn take_lists(&self) -> Result<(), String> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current_installation();
@@ -171,7 +172,7 @@ impl RunningServer {
         std::mem::swap(&mut *self.reading.write().unwrap_or_else(PoisonError::into_inner), other);
     }
 
-    /// Gives a shard a configuration; what is received says how that went.
+    /// Sends a configuration to a shard. The receiver gets the result.
     fn send_config(&self, number: usize, built: &BuiltConfig) -> Receiver<Result<(), String>> {
         let mut config = built.config.clone();
         let shard = u16::try_from(number).unwrap_or(u16::MAX);
@@ -181,7 +182,7 @@ impl RunningServer {
         taken
     }
 
-    /// Waits until the store answers, and then serves the clients that it has.
+    /// Waits until the store is available, and then serves its clients.
     pub(crate) fn await_clients(&self) {
         loop {
             std::thread::sleep(STORE_RETRY_INTERVAL);
@@ -190,7 +191,7 @@ impl RunningServer {
             }
             match self.reload_config() {
                 Ok(_) => return tracing::info!("the store's clients are served"),
-                // A file that has become faulty meanwhile: its clients come with the next reload.
+                // The file has errors now. The clients come with the next reload.
                 Err(_) if self.load_clients().is_ok() => return,
                 Err(_) => {}
             }
@@ -203,9 +204,10 @@ impl RunningServer {
     }
 }
 
-/// Tells all shards what is new, and waits until they have taken it. Where one does not in time, or refuses it, `back` is
-/// done and all are told again what was before, which reaches even the slow one behind the new: they do not differ for
-/// long.
+/// Sends a change to all shards and waits until they have applied it.
+///
+/// If a shard fails or times out, calls `back` and sends the former state to all shards. A slow shard receives both
+/// in order, so the shards soon agree again.
 fn update_shards<T>(
     shards: usize,
     new: &T,
@@ -217,20 +219,20 @@ fn update_shards<T>(
     let waiting: Vec<_> = (0..shards).map(|number| tell(number, new)).collect();
     let mut all = waiting.into_iter().map(|taken| match taken.recv_timeout(patience) {
         Ok(taken) => taken,
-        // It is slow, or has ended and takes nothing more.
+        // The shard is slow, or has ended.
         Err(_) => Err("a shard does not take it".to_owned()),
     });
     all.try_for_each(|taken| taken).inspect_err(|_| {
         back();
         for number in 0..shards {
-            // It took this before.
+            // The shard has applied this before.
             drop(tell(number, before));
         }
     })
 }
 
-/// Puts the Diameter part of the file of the start into a new one, since the node keeps its peers and routes: which realms
-/// are known by Diameter is of the old file, all else of the new one. A realm that is new there is not known yet.
+/// Keeps the Diameter part of the former file, since the node keeps its peers and routes. Diameter realms are those
+/// of the former file. A realm that is new there is unknown until a restart.
 fn retain_diameter_config(new: &mut ConfigFile, old: &ConfigFile) {
     let of = |realms: &[RealmConfig], name: &str| {
         realms.iter().find(|r| r.name.to_lowercase() == name.to_lowercase()).cloned()
@@ -249,7 +251,7 @@ fn retain_diameter_config(new: &mut ConfigFile, old: &ConfigFile) {
     new.realm = kept.chain(gone).collect();
 }
 
-/// What is changed that a running server does not take up.
+/// Returns the changed settings that need a restart.
 fn changed_fixed_settings(old: &ServerInstallation, new: &ServerInstallation) -> Vec<&'static str> {
     let (a, b) = (&old.loaded.file, &new.loaded.file);
     let says = |x: &dyn std::fmt::Debug, y: &dyn std::fmt::Debug| format!("{x:?}") != format!("{y:?}");

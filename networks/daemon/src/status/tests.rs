@@ -1,4 +1,4 @@
-//! Users whose certificates are revoked, and responders that help them or say nothing.
+//! Users with revoked certificates, and responders that help them or do not answer.
 
 use super::*;
 use std::fs;
@@ -18,10 +18,10 @@ fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long the test waits for what is to come: far longer than it takes on a machine that is busy with something else.
+/// Timeout of the test, far longer than needed even on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-/// An authority in a folder of the test's own, with a server's certificate and a user's.
+/// An authority in the test's own directory, with a server's certificate and a user's.
 struct TestPki {
     folder: PathBuf,
     now: WallTime,
@@ -47,7 +47,7 @@ impl TestPki {
         Self { folder, now, serial }
     }
 
-    /// The certificates of a file.
+    /// Returns the certificates of a file.
     fn certificate_der(&self, file: &str) -> Vec<u8> {
         let text = fs::read(self.folder.join(file)).unwrap();
         Pem::iter_from_buffer(&text).flatten().map(|pem| pem.contents).next().unwrap()
@@ -61,17 +61,17 @@ impl TestPki {
         self.status_at(self.now, policy, &format!("ocsp_url = \"{url}\"\n"))
     }
 
-    /// A time when what is issued meanwhile is valid.
+    /// Returns a time at which certificates issued meanwhile are valid.
     fn time_soon(&self) -> WallTime {
         self.now + usher_core::Duration::from_secs(60)
     }
 
-    /// At a time, with further lines of the table.
+    /// Creates the checker at a time, with further lines of the table.
     fn status_at(&self, now: WallTime, policy: &str, more: &str) -> CertificateStatus {
         self.status_with(now, policy, more, Vec::new())
     }
 
-    /// The same with lists that were fetched.
+    /// Creates the checker with fetched lists.
     fn status_with(
         &self,
         now: WallTime,
@@ -101,7 +101,7 @@ impl TestPki {
         assert!(done.status.success(), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
     }
 
-    /// A certificate of these extensions for the user's key, as file NAME.crt; its serial number.
+    /// Issues a certificate with these extensions for the user's key as file NAME.crt. Returns its serial number.
     fn issue_certificate(&self, name: &str, serial: &str, extensions: &str) {
         fs::write(self.folder.join("extensions"), extensions).unwrap();
         self.run_openssl(&format!("req -new -key issued/ann.key -subj /CN={name} -out {name}.csr"));
@@ -111,7 +111,7 @@ impl TestPki {
         ));
     }
 
-    /// A revocation list of a day with this entry; the line of the configuration that names it.
+    /// Writes a revocation list of a day with this entry. Returns the configuration line that names it.
     fn write_list(&self, entries: &str) -> String {
         fs::write(self.folder.join("listed.txt"), entries).unwrap();
         let config = "[ca]\ndefault_ca = d\n[d]\ndatabase = listed.txt\ncrlnumber = number.txt\n";
@@ -144,12 +144,12 @@ impl Drop for TestPki {
     }
 }
 
-/// What an OpenSSL responder with the key of a folder's authority answers; `entries` says what it knows.
+/// Returns the response of an OpenSSL responder with the key of a directory's authority. `entries` is its database.
 fn signed_by(folder: &Path, question: &[u8], entries: &str) -> Vec<u8> {
     signed_with(folder, ("ca.crt", "ca.key"), question, entries)
 }
 
-/// The same by a responder with this certificate and key.
+/// Returns the response of a responder with this certificate and key.
 fn signed_with(folder: &Path, (certificate, key): (&str, &str), question: &[u8], entries: &str) -> Vec<u8> {
     let path = |name: &str| folder.join(name);
     fs::write(path("question"), question).unwrap();
@@ -167,7 +167,7 @@ fn signed_with(folder: &Path, (certificate, key): (&str, &str), question: &[u8],
     fs::read(path("answer")).unwrap()
 }
 
-/// The body of a request.
+/// Reads the body of a request.
 fn read_body(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut octet = [0];
@@ -182,7 +182,7 @@ fn read_body(stream: &mut TcpStream) -> Vec<u8> {
     body
 }
 
-/// Serves each who connects, one after the other, until the test's process ends; its URL.
+/// Serves clients one after another until the test's process ends. Returns the URL.
 fn start_responder(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -198,7 +198,7 @@ fn send_response(stream: &mut TcpStream, answer: &[u8]) {
     stream.write_all(&[head.as_bytes(), answer].concat()).unwrap();
 }
 
-/// The digest of an authority's key, by which a question names it.
+/// Returns the digest of an authority's key, by which a request names it.
 fn key_hash(certificate: &Path) -> Vec<u8> {
     let said = Command::new("openssl")
         .args(["x509", "-noout", "-ocspid", "-in"])
@@ -213,7 +213,7 @@ fn key_hash(certificate: &Path) -> Vec<u8> {
 #[test]
 fn a_namesake_authority_does_not_admit_a_revoked_user() {
     let (real, made) = (TestPki::new("Test"), TestPki::new("Test"));
-    // The real authority answers as it must; for the one that the user made, somebody says that all is well.
+    // The real authority's responder is right. For the user's own authority, a responder answers that all is good.
     let hash = key_hash(&real.folder.join("ca.crt"));
     let (of_real, of_made) =
         ((real.folder.clone(), real.revoked_entry()), (made.folder.clone(), real.valid_entry()));
@@ -237,7 +237,7 @@ fn a_namesake_authority_does_not_admit_a_revoked_user() {
                 chain.len()
             );
         }
-        // Of an authority that nobody trusts nobody is asked.
+        // The responder of an untrusted authority is not contacted.
         assert!(
             !real
                 .certificate_status(policy, "http://127.0.0.1:1")
@@ -253,7 +253,7 @@ fn what_another_authority_signs_is_no_answer() {
     let hash = key_hash(&made.folder.join("ca.crt"));
     let real_hash = key_hash(&real.folder.join("ca.crt"));
     let url = start_responder(move |mut stream| {
-        // It answers for its own authority whatever was asked.
+        // It answers for its own authority whatever the request.
         let mut question = read_body(&mut stream);
         let at = question.windows(20).position(|w| w == real_hash).expect("the real authority is asked for");
         question[at..at + 20].copy_from_slice(&hash);
@@ -290,7 +290,7 @@ fn a_revoked_user_is_refused_and_another_taken() {
         pki.certificate_status("soft", &url).is_good(&chain)
             && pki.certificate_status("hard", &url).is_good(&chain)
     );
-    // Nobody there whom the responder knows.
+    // The responder does not know the certificate.
     lock_mutex(&entries).clear();
     let unknown = CertificateVerdict::Status(StatusFault::Unknown);
     assert!(pki.certificate_status("soft", &url).is_good(&chain));
@@ -301,7 +301,7 @@ fn a_revoked_user_is_refused_and_another_taken() {
 fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
     let asked = Arc::new(AtomicU32::new(0));
     let count = asked.clone();
-    // It hangs up on whoever asks.
+    // It closes each connection.
     let url = start_responder(move |stream| {
         count.fetch_add(1, Ordering::SeqCst);
         drop(stream);
@@ -326,13 +326,13 @@ fn a_responder_that_says_nothing_is_not_asked_at_every_login() {
 
 #[test]
 fn users_behind_a_silent_responder_wait_for_it_once() {
-    // It takes a question, and says nothing until the test hangs up, which is long before anybody's patience ends.
+    // It receives a request and does not answer until the test disconnects, long before any timeout.
     let (asked, questions) = channel();
     let url = start_responder(move |stream| drop(asked.send(stream)));
     let pki = TestPki::new("Test");
     let status = CertificateStatus { timeout: 2 * LONG, ..pki.certificate_status("soft", &url) };
     let clients = status.server_config().unwrap();
-    // Other users would have other certificates: what is remembered is not by certificate.
+    // Other users have other certificates. The failure is not cached by certificate.
     let path = clients.client_path(&[pki.user_certificate()]).unwrap();
     let users = Mutex::new(0..24);
     std::thread::scope(|scope| {
@@ -343,11 +343,11 @@ fn users_behind_a_silent_responder_wait_for_it_once() {
                 }
             });
         }
-        // Four ask, since nobody knows better yet.
+        // Four requests, since the failure is not yet cached.
         drop(next_questions(&questions, 4));
     });
     assert!(questions.try_recv().is_err(), "the other twenty do not ask");
-    // When its time is over one asks again; the others do not wait for that one.
+    // After its lifetime one request is sent; the others do not wait for it.
     let later = pki.now + usher_core::Duration::from_secs(20);
     let (done, others) = channel();
     std::thread::scope(|scope| {
@@ -369,7 +369,7 @@ fn users_behind_a_silent_responder_wait_for_it_once() {
     assert!(others.try_recv().is_ok() && questions.try_recv().is_err());
 }
 
-/// So many questions, which are not answered while they are held.
+/// Receives this number of requests, which stay unanswered while they are held.
 fn next_questions(questions: &Receiver<TcpStream>, count: usize) -> Vec<TcpStream> {
     (0..count).map(|_| questions.recv_timeout(LONG).expect("a question")).collect()
 }
@@ -384,7 +384,7 @@ fn a_name_is_of_the_first_certificate() {
     );
 }
 
-/// RFC 6960 §A.1: by HTTP. A certificate may name several responders, and others than those.
+/// RFC 6960 §A.1: OCSP over HTTP. A certificate may name several responders, and other access methods.
 #[test]
 fn the_next_responder_is_asked_where_one_is_silent() {
     let pki = TestPki::new("Test");
@@ -439,7 +439,7 @@ fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
         |hours: u64| pki.status_at(pki.now + usher_core::Duration::from_secs(3600 * hours), "off", &list);
     assert_eq!(after(1).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Good);
     assert!(matches!(after(25).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Distrusted(_)));
-    // A list that was fetched, and no file.
+    // A fetched list, and no file.
     let fetched = vec![("http://a/".to_owned(), fs::read(pki.folder.join("list.crl")).unwrap())];
     let after = |hours: u64| {
         let now = pki.now + usher_core::Duration::from_secs(3600 * hours);
@@ -447,7 +447,7 @@ fn a_list_that_has_expired_lets_nobody_in_by_an_earlier_session() {
     };
     assert_eq!(after(1).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Good);
     assert!(matches!(after(25).recheck_chain(&[pki.user_certificate()]), CertificateVerdict::Distrusted(_)));
-    // Without lists there is nothing that could expire but the certificate, and its session ends with it.
+    // Without lists only the certificate can expire, and its session ends with it.
     let without = pki.status_at(pki.now, "off", "");
     assert_eq!(without.recheck_chain(&[pki.certificate_der("issued/server.crt")]), CertificateVerdict::Good);
 }

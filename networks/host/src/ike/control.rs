@@ -1,4 +1,4 @@
-//! How a running gateway is asked: by its control socket, and by Prometheus.
+//! The control socket and the metrics of a running gateway.
 
 use super::plane::IkeDataPlane;
 use super::say::SharedLeases;
@@ -13,101 +13,102 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use usher_gateway::{GatewayCommand, GatewayStatus, IkeGateway, SaSelection};
 
-/// What a gateway is asked.
+/// A request to a running gateway.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum IkeControlRequest {
-    /// How are things?
+    /// Report the status.
     Status,
-    /// Begin a connection.
+    /// Initiate a connection.
     Connect {
-        /// Its name.
+        /// The name of the connection.
         connection: String,
     },
-    /// Replace IKE_SAs, or their CHILD_SAs, by new ones.
+    /// Rekey IKE_SAs or their CHILD_SAs.
     Rekey {
-        /// `#` and a number of [`IkeStatus`], or a connection, an identity, a user, an inner address; `None`: all.
+        /// A selection: `#` and an id of [`IkeStatus`], a connection, an identity, a user or a virtual address.
+        /// `None`: all.
         which: Option<String>,
-        /// Their CHILD_SAs.
+        /// True: rekey their CHILD_SAs instead.
         children: bool,
     },
-    /// End IKE_SAs.
+    /// Delete IKE_SAs.
     Down {
-        /// As with [`Self::Rekey`].
+        /// A selection as in [`Self::Rekey`].
         which: Option<String>,
     },
 }
 
-/// What a gateway says.
+/// A reply of a running gateway.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum IkeControlReply {
-    /// How things are.
+    /// The status.
     Status(IkeStatus),
-    /// A connection was begun.
+    /// A connection was initiated.
     Begun {
-        /// The number of its IKE_SA.
+        /// The id of its IKE_SA.
         sa: u64,
     },
-    /// So many SAs were told.
+    /// The command reached these SAs.
     Told {
-        /// How many.
+        /// The number of SAs.
         sas: usize,
     },
-    /// Not done.
+    /// The request failed.
     Failed {
-        /// Why, and what to do.
+        /// The cause and the remedy.
         message: String,
     },
 }
 
-/// How things are.
+/// The status of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IkeStatus {
     /// The program's version.
     pub version: String,
-    /// IKE_SAs that are established.
+    /// The established IKE_SAs.
     pub sas: Vec<IkeSa>,
-    /// IKE_SAs whose initiator has not proved who it is.
+    /// The number of half-open IKE_SAs.
     pub half_open: usize,
-    /// Address pools.
+    /// The address pools.
     pub pools: Vec<IkePoolStatus>,
-    /// What was counted.
+    /// Counters by name.
     pub counters: BTreeMap<String, u64>,
-    /// Units of work by its kinds, as studies charge them.
+    /// Units of work by work label, as studies charge them.
     pub work: BTreeMap<String, u64>,
 }
 
-/// An IKE_SA that is established.
+/// An established IKE_SA.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IkeSa {
-    /// Its number.
+    /// Its id.
     pub id: u64,
     /// The name of its connection.
     pub connection: String,
-    /// Who the other side is.
+    /// The identity of the peer.
     pub identity: String,
-    /// Its user's name in accounting.
+    /// The user name in accounting.
     pub user: String,
     /// Acct-Session-Id.
     pub session: String,
-    /// `initiator` or `responder`: what this side is.
+    /// This side's role: `initiator` or `responder`.
     pub role: String,
     /// SPIs of initiator and responder, in hexadecimal.
     pub spis: (String, String),
-    /// From where its messages go.
+    /// The local address and port.
     pub local: SocketAddr,
-    /// Where to.
+    /// The peer's address and port.
     pub remote: SocketAddr,
-    /// Seconds that it has been there.
+    /// Its age in seconds.
     pub lasted: u64,
-    /// Inner addresses of the initiator.
+    /// The initiator's virtual addresses.
     pub addresses: Vec<IpAddr>,
-    /// Name servers that this side was told of. This program does not have the host ask them.
+    /// Name servers that the peer assigned. This program does not configure the host's resolver.
     pub dns: Vec<IpAddr>,
-    /// The domains that these are for; none: for all.
+    /// The domains for these name servers. Empty: all domains.
     pub domains: Vec<String>,
-    /// What its CHILD_SAs have carried, those that are no more among them.
+    /// The traffic of its CHILD_SAs, deleted ones included.
     pub carried: SaTraffic,
     /// Its CHILD_SAs.
     pub children: Vec<ChildSa>,
@@ -118,34 +119,34 @@ pub struct IkeSa {
 pub struct ChildSa {
     /// The name of its configuration.
     pub name: String,
-    /// The SPI of packets that come, in hexadecimal.
+    /// The SPI of inbound packets, in hexadecimal.
     pub inbound: String,
-    /// The SPI of packets that go.
+    /// The SPI of outbound packets, in hexadecimal.
     pub outbound: String,
-    /// Traffic of this side.
+    /// The local traffic selectors.
     pub local: Vec<String>,
-    /// Traffic of the other side.
+    /// The remote traffic selectors.
     pub remote: Vec<String>,
-    /// Packets are within UDP.
+    /// True if packets are encapsulated in UDP.
     pub encapsulated: bool,
-    /// `tunnel`, or `transport`.
+    /// `tunnel` or `transport`.
     pub mode: String,
-    /// Seconds that it has been there.
+    /// Its age in seconds.
     pub lasted: u64,
-    /// What it has carried.
+    /// Its traffic.
     pub carried: SaTraffic,
 }
 
-/// What CHILD_SAs have carried: packets, and octets of those packets without what protects them.
+/// The traffic of CHILD_SAs: packets, and their octets without ESP's overhead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SaTraffic {
-    /// Octets from the other side.
+    /// Octets from the peer.
     pub received_octets: u64,
-    /// Packets from the other side.
+    /// Packets from the peer.
     pub received_packets: u64,
-    /// Octets to the other side.
+    /// Octets to the peer.
     pub sent_octets: u64,
-    /// Packets to the other side.
+    /// Packets to the peer.
     pub sent_packets: u64,
 }
 
@@ -167,21 +168,21 @@ pub struct IkePoolStatus {
     pub name: String,
     /// Addresses in use.
     pub used: u64,
-    /// Addresses in all.
+    /// All addresses.
     pub addresses: u64,
 }
 
-/// Where a running gateway is asked: as a configuration says, or where it is usual.
+/// The path of a gateway's control socket: the configured one, or the default.
 #[must_use]
 pub fn control_path(path: Option<&Path>) -> PathBuf {
     let loaded = super::load_config(path).ok();
     loaded.map_or_else(|| usher_gateway::config::DEFAULT_CONTROL.into(), |loaded| loaded.file.listen.control)
 }
 
-/// Asks a running gateway.
+/// Sends a request to a running gateway.
 ///
 /// # Errors
-/// A sentence that says why there is no answer.
+/// A sentence that says why there is no reply.
 pub fn request_gateway(path: &Path, request: &IkeControlRequest) -> Result<IkeControlReply, String> {
     control::request_service(path, request, "gateway", "usher ike serve")
 }
@@ -238,7 +239,7 @@ pub(super) fn start_reply(result: Result<u64, String>) -> IkeControlReply {
     }
 }
 
-/// What several shards have answered, as one answer.
+/// Merges the replies of several shards.
 fn merge_replies(all: IkeControlReply, one: IkeControlReply) -> IkeControlReply {
     match (all, one) {
         (IkeControlReply::Told { sas }, IkeControlReply::Told { sas: more }) => {
@@ -257,12 +258,12 @@ fn merge_replies(all: IkeControlReply, one: IkeControlReply) -> IkeControlReply 
     }
 }
 
-/// Questions that the gateway has still to answer.
+/// The pending requests to a gateway.
 #[derive(Clone)]
 pub(super) struct GatewayControl {
     questions: PendingRequests<GatewayCommand, IkeControlReply>,
     plane: IkeDataPlane,
-    /// How many shards there are.
+    /// The number of shards.
     shards: u8,
     leases: Option<SharedLeases>,
     work: WorkDone,
@@ -270,7 +271,7 @@ pub(super) struct GatewayControl {
 }
 
 impl GatewayControl {
-    /// They go to the gateway that is told so, whose packets and work these are.
+    /// Sends requests by `CommandSender`. The data plane and the work counters complete a status.
     pub(super) fn new(
         telling: &CommandSender<GatewayCommand>,
         plane: &IkeDataPlane,
@@ -279,7 +280,7 @@ impl GatewayControl {
     ) -> Self {
         Self { questions: PendingRequests::new(telling), plane: plane.clone(), shards, leases, work, jobs }
     }
-    /// The gateway has answered.
+    /// Delivers the gateway's reply to a pending request.
     pub(super) fn complete_request(&self, token: u64, answer: IkeControlReply) {
         self.questions.deliver_answer(token, answer);
     }
@@ -291,7 +292,7 @@ impl GatewayControl {
         })
     }
 
-    /// With what is not of one shard alone.
+    /// Adds the parts of a status that belong to no single shard.
     fn complete_status(&self, mut status: IkeStatus) -> IkeStatus {
         status.counters.extend(self.plane.counters());
         status.work = self.work.work_counts();
@@ -324,7 +325,7 @@ impl GatewayControl {
                     other => other,
                 }
             }
-            // One shard begins it.
+            // Only one shard initiates it.
             IkeControlRequest::Connect { connection } => {
                 self.query_shards(1, |token| GatewayCommand::Connect { token, connection })
             }
@@ -342,7 +343,7 @@ fn parse_sa_selection(text: Option<String>) -> Result<SaSelection, String> {
     Ok(parse_selection(text, "an IKE_SA", SaSelection::Sa, SaSelection::Named)?.unwrap_or(SaSelection::All))
 }
 
-/// Begins to answer at a path.
+/// Starts to answer requests at a path.
 pub(super) fn start_control(path: &Path, asked: &GatewayControl) -> io::Result<()> {
     let answers = asked.clone();
     control::serve_requests(

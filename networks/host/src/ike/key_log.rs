@@ -1,4 +1,4 @@
-//! The keys of IKE_SAs and CHILD_SAs as Wireshark takes them: lines of its tables ikev2_decryption_table and esp_sa.
+//! Writes the keys of IKE_SAs and CHILD_SAs for Wireshark: lines of its tables ikev2_decryption_table and esp_sa.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use usher_ike::keys::{IkeKeys, PacketKeys};
 use usher_ike::machine::ChildSa;
 use usher_ike::suite::PacketAlgorithms;
 
-/// Files to which keys are appended.
+/// The key log files, which grow by appending.
 #[derive(Debug)]
 pub(super) struct KeyLogs {
     ike: Option<File>,
@@ -20,7 +20,7 @@ pub(super) struct KeyLogs {
 }
 
 impl KeyLogs {
-    /// Opens those that a configuration names, which nobody else can read.
+    /// Opens the configured files, readable only by their owner.
     pub(super) fn open(file: &ConfigFile) -> io::Result<Self> {
         let (ike, esp) =
             (file.key_log.as_deref().map(open_private), file.esp_key_log.as_deref().map(open_private));
@@ -33,14 +33,14 @@ impl KeyLogs {
         Ok(logs)
     }
 
-    /// Notes the keys of an IKE_SA. What Wireshark cannot decipher is left out.
+    /// Logs the keys of an IKE_SA. Skips algorithms that Wireshark cannot decrypt.
     pub(super) fn log_ike_keys(&mut self, spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) {
         if self.ike.is_some() {
             append_lines(&mut self.ike, key_line(spis, algorithms, keys));
         }
     }
 
-    /// The same of a CHILD_SA: one line for each direction.
+    /// Logs the keys of a CHILD_SA: one line per direction.
     pub(super) fn log_esp_keys(&mut self, child: &ChildSa) {
         if self.esp.is_some() {
             append_lines(&mut self.esp, esp_lines(child));
@@ -55,12 +55,12 @@ fn path_error(path: &Path) -> impl Fn(io::Error) -> io::Error {
 fn open_private(path: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(path_error(path))?;
-    // One that was there already may be others' to read.
+    // An existing file may be readable by others.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(path_error(path))?;
     Ok(file)
 }
 
-/// Whether the files of a configuration can be opened; none is made or changed.
+/// Checks that the configured files can be opened. Creates and changes none.
 pub(super) fn check_files(file: &ConfigFile) -> io::Result<()> {
     for path in file.key_log.iter().chain(&file.esp_key_log) {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -84,7 +84,7 @@ fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// One line for each direction.
+/// One line per direction.
 fn esp_lines(child: &ChildSa) -> Option<String> {
     let integrity = child.algorithms.integrity.map(|integrity| integrity.mac);
     let cipher = child.algorithms.cipher?;
@@ -93,7 +93,7 @@ fn esp_lines(child: &ChildSa) -> Option<String> {
     Some(line(child.inbound, &child.inbound_keys)? + &line(child.outbound, &child.outbound_keys)?)
 }
 
-/// Addresses are left open: with MOBIKE they change.
+/// Addresses are wildcards, because MOBIKE changes them.
 fn esp_table(
     version: &str,
     spi: u32,
@@ -131,7 +131,7 @@ fn key_line(spis: (Spi, Spi), algorithms: &PacketAlgorithms, keys: &IkeKeys) -> 
         (CipherAlgorithm::AesCbc, 16) => "AES-CBC-128 [RFC3602]",
         (CipherAlgorithm::AesCbc, 24) => "AES-CBC-192 [RFC3602]",
         (CipherAlgorithm::AesCbc, 32) => "AES-CBC-256 [RFC3602]",
-        // Their keys have four octets of salt behind them.
+        // Their keys end with four octets of salt.
         (CipherAlgorithm::AesGcm, 20) => "AES-GCM-128 with 16 octet ICV [RFC5282]",
         (CipherAlgorithm::AesGcm, 28) => "AES-GCM-192 with 16 octet ICV [RFC5282]",
         (CipherAlgorithm::AesGcm, 36) => "AES-GCM-256 with 16 octet ICV [RFC5282]",

@@ -1,4 +1,5 @@
-//! Revocation lists that the other sides' certificates name: fetched when somebody shows such a certificate, bounded, and kept in memory.
+//! Revocation lists that peer certificates name. Each is fetched when a peer presents such a certificate, and stays
+//! in a bounded cache in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,33 +9,33 @@ use usher_crypto::tls::TrustRoots;
 use usher_crypto::x509::RevocationList;
 use usher_pki::fetch_list;
 
-/// Lists at a time: authorities that are trusted have named them, so that there are few.
+/// The limit of cached lists. Only trusted authorities name lists, so there are few.
 const MOST: usize = 16;
-/// Places of one certificate that are tried.
+/// The distribution points that are tried per certificate.
 const MAX_POINTS_PER_CERTIFICATE: usize = 2;
-/// After a failure the next attempt is made so much later.
+/// The delay after a failure before the next attempt.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// A place that was looked at.
+/// The cache entry of a distribution point.
 #[derive(Debug)]
 struct DistributionPoint {
     list: Option<RevocationList>,
-    /// Why there was none when it was looked at last.
+    /// The error of the last attempt.
     failed: Option<String>,
     retry_at: Instant,
 }
 
-/// What is at places that certificates name.
+/// The lists by distribution point.
 #[derive(Debug, Default)]
 pub(super) struct LearnedListCache(BTreeMap<String, DistributionPoint>);
 
 impl LearnedListCache {
-    /// The lists that are of now.
+    /// Returns the lists that are valid at `now`.
     pub(super) fn current_lists(&self, now: WallTime) -> Vec<RevocationList> {
         let lists = self.0.values().filter_map(|looked| looked.list.as_ref());
         lists.filter(|list| list.is_of_now(now)).cloned().collect()
     }
-    /// Drops lists that are of now no more; whether there were any.
+    /// Removes expired lists. True if there were any.
     pub(super) fn has_ended(&mut self, now: WallTime) -> bool {
         let before = self.0.values().filter(|looked| looked.list.is_some()).count();
         for looked in self.0.values_mut() {
@@ -42,7 +43,7 @@ impl LearnedListCache {
         }
         before > self.0.values().filter(|looked| looked.list.is_some()).count()
     }
-    /// What is known of a place and need not be looked at now.
+    /// Returns the cached result of a distribution point, unless a new attempt is due.
     fn cached_result(&self, url: &str, now: WallTime) -> Option<Result<bool, String>> {
         let looked = self.0.get(url).filter(|looked| Instant::now() < looked.retry_at)?;
         match (&looked.list, &looked.failed) {
@@ -51,7 +52,7 @@ impl LearnedListCache {
             _ => None,
         }
     }
-    /// Notes what is at a place; whether that is another list than before, or what keeps it from being used.
+    /// Stores the result for a distribution point. Returns whether the list is new, or why it cannot be used.
     fn store_result(
         &mut self,
         url: &str,
@@ -59,14 +60,14 @@ impl LearnedListCache {
         every: Duration,
     ) -> Result<bool, String> {
         if self.0.len() >= MOST && !self.0.contains_key(url) {
-            // The one that is to be looked at first goes.
+            // Evict the entry whose next attempt is due first.
             let first = self.0.iter().min_by_key(|(_, looked)| looked.retry_at).map(|(url, _)| url.clone());
             first.map(|url| self.0.remove(&url));
         }
         let before = self.0.remove(url).and_then(|looked| looked.list);
         let wait = if fetched.is_ok() { every } else { RETRY.min(every) };
         let (list, failed, said) = match fetched {
-            // Somebody between may show one of before.
+            // An attacker on the path may replay an older list.
             Ok(list) if before.as_ref().is_some_and(|before| before.is_later_than(&list)) => {
                 (before, None, Ok(false))
             }
@@ -74,7 +75,7 @@ impl LearnedListCache {
                 let other = before.as_ref() != Some(&list);
                 (Some(list), None, Ok(other))
             }
-            // The one of before still holds.
+            // The earlier list is still valid.
             Err(why) if before.is_some() => (before, Some(why), Ok(false)),
             Err(why) => (None, Some(why.clone()), Err(why)),
         };
@@ -83,13 +84,14 @@ impl LearnedListCache {
     }
 }
 
-/// Whether a list is of whom it must be.
+/// Returns true if a list has a valid signature of its issuer.
 type SignatureCheck<'a> = &'a dyn Fn(&RevocationList) -> bool;
 
-/// Has a list of one of these places, where it is not there; whether there is another than before. Blocks while it is fetched.
+/// Fetches a list from one of these distribution points, unless it is cached. Returns true if a list is new. Blocks
+/// during the fetch.
 ///
 /// # Errors
-/// There is none.
+/// No distribution point has a list.
 pub(super) fn fetch_lists(
     learned: &Mutex<LearnedListCache>,
     (named, (patience, longest)): (&[String], (Duration, u64)),
@@ -115,7 +117,7 @@ pub(super) fn fetch_lists(
     last
 }
 
-/// A list, if it may be used.
+/// Parses a list and checks that it may be used.
 fn validate_list(
     list: RevocationList,
     signed: SignatureCheck<'_>,
@@ -127,7 +129,7 @@ fn validate_list(
     if !list.is_of_now(now) {
         return Err(format!("this list of {} is out of date already, or not of now yet", list.issuer));
     }
-    // What TLS does not understand would refuse everybody.
+    // A list that the TLS library cannot parse would reject every certificate.
     TrustRoots::default().with_revocation_lists([list.der()]).map_err(|error| error.to_string())?;
     Ok(list)
 }

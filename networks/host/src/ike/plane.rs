@@ -1,9 +1,10 @@
-//! What carries packets of CHILD_SAs: ESP on a TUN device, or the kernel's ([`usher_ipsec`]), told of each CHILD_SA before whatever
-//! depends on it is sent.
+//! The data plane of CHILD_SAs: ESP on a TUN device, or the kernel's ESP ([`usher_ipsec`]). It installs each CHILD_SA
+//! before any message that depends on it leaves.
 //!
-//! Port 4500 has two sockets: IKE's, which is bound first, and that of ESP. The kernel looks at the first four octets of each
-//! datagram and gives it to the one or the other ([`Config::shares_ike_port`](usher_ipsec::TunnelConfig::shares_ike_port)), so that neither
-//! passes through the other's thread.
+//! Port 4500 has two sockets: IKE's, which is bound first, and ESP's. The kernel inspects the first four octets of a
+//! datagram and delivers it to one of them
+//! ([`TunnelConfig::shares_ike_port`](usher_ipsec::TunnelConfig::shares_ike_port)). Neither protocol's datagrams pass
+//! through the other's thread.
 
 use super::routing::{
     RouteNetwork, RoutingChanges, address_width, covers_network, networks_of, own_address, range_networks,
@@ -29,43 +30,43 @@ use usher_ike::machine::{ChildSa, IkeEvent, SaId};
 use usher_ike::payload::ConfigurationAttribute;
 use usher_ipsec::{EspTunnel, KernelConfig, KernelError, KernelEsp, StartError, TunnelEvent};
 
-/// How often the gateway hears what CHILD_SAs have carried: so late a dead other side is noticed at most.
+/// The interval of traffic reports to the gateway. It is also the added delay of dead peer detection.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// Why nothing carries packets.
+/// Why the data plane cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaneError {
-    /// There is no device, or no socket.
+    /// The device or the socket cannot be created.
     #[error(
         "{0}; with carry = \"none\" in [data] CHILD_SAs are negotiated and nothing carries their packets{1}"
     )]
     Tunnel(StartError, &'static str),
-    /// The kernel does not do it.
+    /// The kernel's ESP is unavailable.
     #[error("{0}; carry = \"tun\" in [data] needs no ESP of the kernel")]
     Kernel(KernelError),
-    /// Nothing leads to the device.
+    /// Routes to the device cannot be set.
     #[error(
         "no routes to {device} can be made: {error}; with routes = false in [data] you make them yourself"
     )]
     Routing {
-        /// The device.
+        /// The name of the device.
         device: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// Which policy is of which connection's which CHILD_SA.
+/// The connection and CHILD_SA of each policy.
 type PolicyNames = BTreeMap<PolicyId, (String, String)>;
 
-/// Who does ESP.
+/// The ESP implementation in use.
 #[derive(Debug)]
 enum DataPath {
     Tunnel(EspTunnel),
     Kernel(KernelEsp),
 }
 
-/// Why it has not done something.
+/// Why an ESP operation failed.
 #[derive(Debug, thiserror::Error)]
 enum DataPathError {
     #[error(transparent)]
@@ -87,7 +88,7 @@ impl DataPath {
             Self::Kernel(kernel) => Ok(kernel.apply_operation(operation)?),
         }
     }
-    /// All policies, in their order, with the addresses between which CHILD_SAs are that they ask for.
+    /// Sets all policies in order, with the endpoints of the CHILD_SAs that they request.
     fn set_policies(
         &self,
         policies: Vec<SecurityPolicy>,
@@ -119,26 +120,26 @@ impl DataPath {
     }
 }
 
-/// A CHILD_SA that is carried.
+/// A CHILD_SA in the data plane.
 #[derive(Debug)]
 struct InstalledChild {
     sa: SaId,
-    /// Networks to which the device is the way on account of it.
+    /// The routes to the device for this CHILD_SA.
     routes: Vec<DeviceRoute>,
-    /// Networks of the other side.
+    /// The remote networks.
     networks: Vec<RouteNetwork>,
-    /// Where the other side is, where that lies beside the device on account of it.
+    /// The peer's address, if this CHILD_SA has it bypass the device.
     past: Option<IpAddr>,
 }
 
-/// The longest prefix of networks that an address is of.
+/// Returns the longest prefix of the networks that contain an address.
 fn longest_prefix(networks: impl IntoIterator<Item = RouteNetwork>, address: IpAddr) -> Option<u8> {
     let own = (address, address_width(address));
     networks.into_iter().filter(|network| covers_network(*network, own)).map(|network| network.1).max()
 }
 
-/// Whether another side's address may lie beside the device: it is no user's, and no network of others has it by as narrow a prefix as
-/// this one's own.
+/// True if a peer's address may bypass the device. It must not be in a pool, nor in another peer's network with a
+/// prefix as long as this peer's own.
 fn may_bypass_device(
     peer: IpAddr,
     pools: &[RouteNetwork],
@@ -149,33 +150,33 @@ fn may_bypass_device(
     of(pools).is_none() && longest_prefix(others, peer) <= of(own)
 }
 
-/// A network to which the device is the way, and the source of packets that have none.
+/// A network that is routed to the device, and the source address of packets without one.
 type DeviceRoute = (RouteNetwork, Option<IpAddr>);
 
-/// Everything that is there for packets; gone with it.
+/// All state of the data plane. Dropping it removes everything.
 #[derive(Debug)]
 struct DataPlaneState {
-    // It goes before the device by which its routes are.
+    // Dropped before the device, because its routes use the device.
     routing: Option<RoutingChanges>,
     path: DataPath,
-    /// Networks to which the device is the way whatever CHILD_SAs there are.
+    /// Networks that are always routed to the device.
     fixed: Vec<DeviceRoute>,
-    /// Of them, those of pools: nobody's outer address.
+    /// The networks of address pools, which are never a peer's outer address.
     pools: Vec<RouteNetwork>,
-    /// Other sides with whom this one begins, which lie beside the device before there is a CHILD_SA.
+    /// Configured peers, which bypass the device even without a CHILD_SA.
     past: Vec<IpAddr>,
     children: BTreeMap<u32, InstalledChild>,
-    /// What CHILD_SAs of a connection and a name may carry.
+    /// The traffic limits of CHILD_SAs, by connection and name.
     volumes: BTreeMap<(String, String), SaLifetime>,
-    /// Inner addresses of this side.
+    /// This side's virtual addresses.
     virtual_addresses: BTreeMap<SaId, Vec<IpAddr>>,
 }
 
-/// What carries packets, for all who have to do with it.
+/// A shared handle of the data plane.
 #[derive(Clone, Debug)]
 pub(super) struct IkeDataPlane {
     carrier: Arc<Mutex<Option<DataPlaneState>>>,
-    /// What the tunnel's thread needs: never held while the tunnel is waited for.
+    /// Shared with the tunnel's thread. No caller holds this lock while it waits for the tunnel.
     names: Arc<Mutex<PolicyNames>>,
     command_sender: CommandSender<GatewayCommand>,
     failed: Arc<AtomicBool>,
@@ -186,7 +187,7 @@ fn lock_mutex<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl IkeDataPlane {
-    /// Makes what a configuration says: IKE's own sockets have been bound.
+    /// Starts the configured data plane. IKE's own sockets are already bound.
     pub(super) fn start(
         loaded: &LoadedGatewayConfig,
         rng: SecureRng,
@@ -244,7 +245,7 @@ impl IkeDataPlane {
         Ok(plane)
     }
 
-    /// ESP of this program.
+    /// Starts ESP on a TUN device.
     fn start_tunnel(&self, loaded: &LoadedGatewayConfig, rng: SecureRng) -> Result<DataPath, PlaneError> {
         let data = &loaded.file.data;
         let listen = &loaded.file.listen;
@@ -273,7 +274,7 @@ impl IkeDataPlane {
         Ok(DataPath::Tunnel(tunnel?))
     }
 
-    /// ESP of the kernel.
+    /// Starts the kernel's ESP.
     fn start_kernel(&self, loaded: &LoadedGatewayConfig) -> Result<DataPath, PlaneError> {
         let (data, listen) = (&loaded.file.data, &loaded.file.listen);
         let config = KernelConfig {
@@ -287,7 +288,7 @@ impl IkeDataPlane {
         KernelEsp::start(config, self.event_handler()).map(DataPath::Kernel).map_err(PlaneError::Kernel)
     }
 
-    /// What the tunnel says, on its thread.
+    /// Returns the handler of tunnel events, which runs on the tunnel's thread.
     fn event_handler(&self) -> Box<dyn FnMut(TunnelEvent) + Send> {
         let (names, telling, failed) = (self.names.clone(), self.command_sender.clone(), self.failed.clone());
         Box::new(move |said| {
@@ -315,7 +316,7 @@ impl IkeDataPlane {
                     return;
                 }
                 TunnelEvent::UsageReport(pairs) => GatewayCommand::UsageReport(pairs),
-                // The kernel gives these to IKE's own socket.
+                // The kernel delivers these to IKE's own socket.
                 TunnelEvent::Ike { .. } => return,
                 TunnelEvent::Failed(why) => {
                     tracing::error!(why, "nothing carries packets any more; this program ends");
@@ -327,7 +328,7 @@ impl IkeDataPlane {
         })
     }
 
-    /// Takes up policies, and what the device is always the way to.
+    /// Applies the policies and the fixed routes of a configuration.
     pub(super) fn apply_config(&self, loaded: &LoadedGatewayConfig) {
         let mut carrier = lock_mutex(&self.carrier);
         let Some(carrier) = carrier.as_mut() else { return };
@@ -352,7 +353,7 @@ impl IkeDataPlane {
                 .remote
                 .iter()
                 .any(|selector| range_networks(selector.start, selector.end).iter().any(|n| n.1 == 0));
-            // What is to be discarded or forwarded wherever it goes is not led here on that account.
+            // A policy of discard or bypass for any destination needs no route to the device.
             if everything && policy.action != usher_esp::PolicyAction::Protect {
                 continue;
             }
@@ -360,7 +361,7 @@ impl IkeDataPlane {
                 networks_of(&policy.remote).into_iter().map(|network| (network, policy.local.clone())),
             );
         }
-        // What a connection protects comes to the device while there is no CHILD_SA for it, too, and is dropped there.
+        // Without a CHILD_SA, protected traffic must also reach the device, which drops it.
         for table in begun.iter().filter(|table| table.unprotected == PolicyWord::Discard) {
             ways.extend(protected_networks(table));
         }
@@ -400,7 +401,7 @@ impl IkeDataPlane {
         }
     }
 
-    /// Carries out what one event says, before whatever depends on it is sent.
+    /// Carries out an event of the gateway before any message that depends on it leaves.
     pub(super) fn carry_out(&self, event: &GatewayEvent) {
         match event {
             GatewayEvent::Ike(IkeEvent::Install { sa, child }) => self.install_child(*sa, child),
@@ -447,33 +448,33 @@ impl IkeDataPlane {
         tracing::info!(inbound = format!("{inbound:08x}"), "CHILD_SA removed");
         let mut carrier = lock_mutex(&self.carrier);
         let known = carrier.as_mut().is_some_and(|carrier| carrier.remove_child(inbound));
-        // Otherwise the tunnel has told it.
+        // Otherwise the tunnel has already reported the usage.
         if !known || self.failed.load(Ordering::Relaxed) {
             self.command_sender.send_command(GatewayCommand::Removed { inbound, usage: None });
         }
     }
 
-    /// Whether packets are carried.
+    /// True if the data plane carries packets.
     pub(super) fn is_active(&self) -> bool {
         lock_mutex(&self.carrier).is_some()
     }
-    /// Whether they were, and are no more.
+    /// True if the data plane has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
-    /// Has the gateway know what CHILD_SAs have carried by now.
+    /// Reports the current traffic of the CHILD_SAs to the gateway.
     pub(super) fn report_usage(&self) {
         let usages = lock_mutex(&self.carrier).as_ref().map(|carrier| carrier.path.usages());
         if let Some(usages) = usages.filter(|usages| !usages.is_empty()) {
             self.command_sender.send_command(GatewayCommand::UsageReport(usages));
         }
     }
-    /// What was counted of packets: by the databases (`esp_`), and by the device and its sockets (`tun_`); or by
-    /// the kernel (`xfrm`).
+    /// The packet counters: of the databases (`esp_`), and of the device and its sockets (`tun_`). With kernel ESP,
+    /// the kernel's (`xfrm`).
     pub(super) fn counters(&self) -> Vec<(String, u64)> {
         lock_mutex(&self.carrier).as_ref().map(|carrier| carrier.path.counters()).unwrap_or_default()
     }
-    /// The device goes, with whatever was changed of the system's routing.
+    /// Removes the device and all routing changes.
     pub(super) fn shut_down(&self) {
         let Some(DataPlaneState { routing, path, .. }) = lock_mutex(&self.carrier).take() else { return };
         drop(routing);
@@ -485,7 +486,7 @@ impl IkeDataPlane {
     }
 }
 
-/// Tells where the system does not forward what users send to others.
+/// Warns if the system does not forward packets of users to other hosts.
 fn hint_at_forwarding(v6: bool) {
     let name = if v6 { "net/ipv6/conf/all/forwarding" } else { "net/ipv4/ip_forward" };
     if std::fs::read_to_string(format!("/proc/sys/{name}")).is_ok_and(|value| value.trim() == "0") {
@@ -493,8 +494,8 @@ fn hint_at_forwarding(v6: bool) {
     }
 }
 
-/// Networks to which a connection's traffic is to be protected, with the traffic of this side. Whoever waits for others and lets them have
-/// any traffic protects none in particular.
+/// Returns the remote networks that a connection protects, each with the local traffic selectors. A responder that
+/// accepts any traffic protects no network in particular.
 fn protected_networks(table: &ConnectionTable) -> Vec<(RouteNetwork, Vec<TrafficSelector>)> {
     let selectors = |networks: &[Prefix]| -> Vec<TrafficSelector> {
         networks.iter().filter_map(|one| TrafficSelector::from_network(one.network, one.bits)).collect()
@@ -513,7 +514,7 @@ fn protected_networks(table: &ConnectionTable) -> Vec<(RouteNetwork, Vec<Traffic
     ways
 }
 
-/// Tells of what the system refuses; packets may find no way, and everything else goes on.
+/// Logs a failure of the system. Packets may lack a route, but the service continues.
 fn log_failure(what: &'static str, of: impl std::fmt::Display, done: io::Result<()>) {
     if let Err(error) = done {
         tracing::error!(%of, %error, "{what} cannot be changed");
@@ -521,7 +522,7 @@ fn log_failure(what: &'static str, of: impl std::fmt::Display, done: io::Result<
 }
 
 impl DataPlaneState {
-    /// Leads the ways that there always are.
+    /// Sets the fixed routes.
     fn set_fixed_routes(&mut self, ways: Vec<(RouteNetwork, Vec<TrafficSelector>)>) {
         let Some(routing) = &mut self.routing else { return };
         let before = std::mem::take(&mut self.fixed);
@@ -538,7 +539,7 @@ impl DataPlaneState {
         }
     }
 
-    /// Has other sides lie beside the device from now on, whatever is led there: or IKE itself would not get through.
+    /// Routes these peers past the device from now on, or the device would capture IKE itself.
     fn set_bypasses(&mut self, past: Vec<IpAddr>) {
         let Some(routing) = &mut self.routing else { return };
         for address in &past {
@@ -571,7 +572,7 @@ impl DataPlaneState {
                 let inner = given.into_iter().flatten().copied().find(|inner| {
                     inner.is_ipv4() == v4 && child.local.iter().any(|of| (of.start..=of.end).contains(inner))
                 });
-                // A gateway's pool is led as a whole, and so is what packets begin connections for.
+                // A gateway's pool and the traffic that triggers connections have fixed routes already.
                 if inner.is_none() && self.fixed.iter().any(|(fixed, _)| covers_network(*fixed, network)) {
                     continue;
                 }
@@ -584,8 +585,8 @@ impl DataPlaneState {
         Ok(())
     }
 
-    /// Has another side lie beside the device, unless its address is of somebody else's network: that one's packets would go out in the
-    /// clear, whoever says to be there. Gives the address, if it lies there now.
+    /// Routes a peer past the device, unless its address belongs to another peer's network. Otherwise that peer's
+    /// packets would leave in the clear. Returns the address if it bypasses the device now.
     fn bypass_peer(&mut self, sa: SaId, peer: IpAddr, own: &[RouteNetwork]) -> Option<IpAddr> {
         let routing = self.routing.as_mut()?;
         let fixed = self.fixed.iter().map(|(network, _)| *network);
@@ -598,7 +599,7 @@ impl DataPlaneState {
         Some(peer)
     }
 
-    /// True: the tunnel had it, and has told what it has carried.
+    /// Removes a CHILD_SA. True if the tunnel had it and has reported its usage.
     fn remove_child(&mut self, inbound: u32) -> bool {
         let Some(child) = self.children.remove(&inbound) else { return false };
         let removed = self.path.apply_operation(IpsecOperation::Remove { inbound }).is_ok();

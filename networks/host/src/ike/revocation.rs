@@ -1,5 +1,5 @@
-//! Whether certificates of the other sides still hold: revocation lists, which are read and fetched anew while the gateway runs, and
-//! issuers that are asked by OCSP.
+//! Revocation of peer certificates: lists that are read and fetched while the gateway runs, and OCSP queries to
+//! issuers.
 
 use super::learned::{self, LearnedListCache};
 use crate::CommandSender;
@@ -19,17 +19,17 @@ use usher_ike::machine::{IkeCommand, IkeJob, LocalAuth};
 use usher_pki::ocsp::{NONCE_LEN, OcspClient, OcspStatus, StatusQuery};
 use usher_pki::{ListPublisher, is_namesake, renew_list, stored_list_path};
 
-/// How long a list's publisher may take, and what it may send.
+/// The timeout and the size limit in octets for a configured list.
 const PUBLISHER: (Duration, u64) = (Duration::from_secs(10), 32 << 20);
-/// The same of one that a certificate of the other side names, for which somebody waits.
+/// The same for a list that a peer's certificate names, for which a login waits.
 const PUBLISHER_OF_PEERS: (Duration, u64) = (Duration::from_secs(3), 4 << 20);
-/// How long a responder of OCSP may take.
+/// The timeout of an OCSP query.
 const RESPONDER: Duration = Duration::from_secs(3);
-/// How often it is looked whether something is due.
+/// The interval at which due tasks are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// After a failure the next attempt is made so much later, or after the usual time where that is shorter.
+/// The delay after a failure before the next attempt, unless the usual interval is shorter.
 const RETRY: Duration = Duration::from_secs(30);
-/// Certificates that are asked about at a time: so many helpers there are for that.
+/// The number of concurrent OCSP queries. The pool has this many workers in addition.
 pub(super) const MAX_CONCURRENT_QUERIES: usize = 12;
 
 fn lock_mutex<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -42,14 +42,14 @@ fn ocsp_nonce() -> std::io::Result<[u8; NONCE_LEN]> {
     Ok(octets)
 }
 
-/// Of a configuration.
+/// The parts of a configuration that concern revocation.
 #[derive(Debug)]
 struct RevocationSources {
     table: RevocationTable,
-    /// Without lists.
+    /// The credentials without lists.
     credentials: Arc<IkeCredentials>,
     authorities: Vec<Vec<u8>>,
-    /// This side's own certificates with those above them, DER, by connection.
+    /// This side's certificate chains, DER, by connection.
     own: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
@@ -80,7 +80,7 @@ impl RevocationSources {
     fn is_signed(&self, list: &RevocationList) -> bool {
         list.is_signed_by(self.authorities.iter().map(Vec::as_slice))
     }
-    /// The lists of its files, and those that were fetched: of those about the same certificates the latest.
+    /// Loads the configured and the fetched lists. Of lists about the same certificates, keeps the latest.
     fn load_lists(&self) -> Result<Vec<RevocationList>, String> {
         let mut all: Vec<RevocationList> = Vec::new();
         let mut add = |list: RevocationList| match all.iter_mut().find(|other| other.is_about_those_of(&list))
@@ -96,14 +96,14 @@ impl RevocationSources {
             lists.into_iter().for_each(&mut add);
         }
         for url in self.list_urls() {
-            // One that is not there yet, or not of these authorities any more, is fetched.
+            // A list that is missing, or of a former authority, is fetched later.
             let Ok(octets) = fs::read(stored_list_path(&self.table.state_dir, &url)) else { continue };
             let lists = RevocationList::read_lists(&octets).unwrap_or_default();
             lists.into_iter().filter(|list| self.is_signed(list)).for_each(&mut add);
         }
         Ok(all)
     }
-    /// Fetches a list; whether it is another than before.
+    /// Fetches a list. True if it is new.
     fn fetch_list(&self, url: &str, now: WallTime) -> Result<bool, String> {
         let publisher = ListPublisher { url, timeout: PUBLISHER.0, longest: PUBLISHER.1 };
         let signed = |list: &RevocationList| self.is_signed(list);
@@ -112,7 +112,7 @@ impl RevocationSources {
     }
 }
 
-/// A chain with the issuer of its only certificate, where that is an authority that is known.
+/// Returns a chain. If it has one certificate, appends the issuer from the known authorities.
 fn with_issuer(chain: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut chain = chain.to_vec();
     let issuer = match &chain[..] {
@@ -127,39 +127,39 @@ fn with_issuer(chain: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<Vec<u8>> {
     chain
 }
 
-/// What certificates are verified by, for all who have to do with it.
+/// A shared handle of the state that verifies certificates.
 #[derive(Clone, Debug)]
 pub(super) struct RevocationChecker {
     sources: Arc<Mutex<Arc<RevocationSources>>>,
     newest: Arc<Mutex<Arc<IkeCredentials>>>,
-    /// Lists in use.
+    /// The lists in use.
     used: Arc<Mutex<Vec<RevocationList>>>,
-    /// Those that certificates of others have named.
+    /// The lists that peer certificates named.
     learned: Arc<Mutex<LearnedListCache>>,
     update: Arc<Mutex<UpdateLock>>,
-    /// Held by who asks about this side's own certificate.
+    /// Held during an OCSP query about this side's own certificate.
     showing: Arc<Mutex<()>>,
     ocsp_client: OcspClient,
     active_queries: Arc<AtomicUsize>,
     command_sender: CommandSender<GatewayCommand>,
 }
 
-/// Had by who takes up lists, alone, until it has told what follows: otherwise what was read before another began could take the place of
-/// what that has read since.
+/// A lock for updating lists, held until the consequences are sent. Otherwise an older reading could overwrite a
+/// newer one.
 #[derive(Debug, Default)]
 struct UpdateLock;
 
-/// What is remembered between two looks.
+/// The state between two checks.
 #[derive(Default)]
 struct ListRefreshState {
     /// When each source is due.
     due: BTreeMap<String, Instant>,
-    /// What was complained of last.
+    /// The last logged error of each source.
     last_errors: BTreeMap<String, String>,
 }
 
 impl ListRefreshState {
-    /// Tells of what fails, once while it is the same.
+    /// Logs an error once, while it stays the same.
     fn report_error(&mut self, from: &str, error: String) {
         if self.last_errors.get(from) != Some(&error) {
             tracing::error!(from, error, "no new revocation list");
@@ -169,10 +169,10 @@ impl ListRefreshState {
 }
 
 impl RevocationChecker {
-    /// As the configuration says, with the lists that there are. Those that were never fetched are fetched first.
+    /// Creates the state of a configuration. Fetches the lists that were never fetched.
     ///
     /// # Errors
-    /// A file that is no list.
+    /// A file is not a valid list.
     pub(super) fn new(
         loaded: &LoadedGatewayConfig,
         telling: &CommandSender<GatewayCommand>,
@@ -192,7 +192,7 @@ impl RevocationChecker {
         this.reload_lists(&lock_mutex(&this.update))?;
         Ok(this)
     }
-    /// As another configuration says, from now on.
+    /// Applies another configuration.
     pub(super) fn apply_config(&self, loaded: &LoadedGatewayConfig) {
         let of = Arc::new(RevocationSources::new(loaded));
         let update = lock_mutex(&self.update);
@@ -210,15 +210,15 @@ impl RevocationChecker {
         }
     }
 
-    /// Has those put out who are on the lists in use. Those that others' certificates have named are not among them: they are believed
-    /// of whoever shows such a certificate alone.
+    /// Tells the gateway which certificates the lists in use revoke, so that it deletes their SAs. Lists that peer
+    /// certificates name are excluded: they count only for the peers that present such a certificate.
     fn send_revoked_certificates(&self, _: &UpdateLock) {
         let revoked: BTreeSet<_> =
             lock_mutex(&self.used).iter().flat_map(RevocationList::revoked_certificates).collect();
         self.command_sender.send_command(GatewayCommand::Revoked(Arc::new(revoked)));
     }
 
-    /// Takes up the lists that there are; whether they are others than before.
+    /// Reloads the lists. True if they have changed.
     fn reload_lists(&self, update: &UpdateLock) -> Result<bool, String> {
         let of = lock_mutex(&self.sources).clone();
         let lists = of.load_lists()?;
@@ -242,7 +242,7 @@ impl RevocationChecker {
         Ok(())
     }
 
-    /// Looks after lists, for as long as the program runs; what was never fetched is fetched before this returns.
+    /// Starts the thread that refreshes lists. Before it returns, it fetches the lists that were never fetched.
     pub(super) fn start_refreshing(&self) -> std::io::Result<()> {
         let this = self.clone();
         let mut watch = ListRefreshState::default();
@@ -308,7 +308,7 @@ impl RevocationChecker {
         }
     }
 
-    /// Does a job of IKE; why a certificate is not taken is told in the log.
+    /// Does a job of IKE. Logs why a certificate is rejected.
     pub(super) fn run_job(&self, job: &JobRequest<IkeJob>) -> IkeCommand {
         let token = job.token;
         let (connection, identity, shown) = match &job.job {
@@ -323,7 +323,7 @@ impl RevocationChecker {
                 };
             }
         };
-        // A list that was learned and is out of date would refuse everybody of its issuer.
+        // An expired list would reject all certificates of its issuer.
         if lock_mutex(&self.learned).has_ended(wall_time()) {
             self.rebuild_credentials();
         }
@@ -348,7 +348,7 @@ impl RevocationChecker {
         IkeCommand::Verified { token, until, certificates: certificates.unwrap_or_default() }
     }
 
-    /// When the lists of a path's issuers are out of date, as far as they say.
+    /// Returns when the lists of a path's issuers expire, if they say so.
     fn lists_end(&self, path: &[Vec<u8>]) -> Vec<WallTime> {
         let issuers: Vec<String> =
             path.iter().filter_map(|der| CertificateInfo::of_der(der).ok()).map(|said| said.issuer).collect();
@@ -361,7 +361,7 @@ impl RevocationChecker {
             .collect()
     }
 
-    /// Whether the issuer says that a certificate holds, and until when that can be relied on.
+    /// Checks by OCSP that a certificate is good. Returns how long the result is valid.
     fn check_ocsp(
         &self,
         credentials: &IkeCredentials,
@@ -373,7 +373,7 @@ impl RevocationChecker {
         if of.table.ocsp == OcspPolicy::Off {
             return Ok(None);
         }
-        // What nobody has said can be relied on for this moment alone.
+        // Without an OCSP response the result is valid for this moment only.
         let unsaid = |why: &str| match of.table.ocsp {
             OcspPolicy::Hard => Err(format!("its status is not known: {why}")),
             _ => {
@@ -389,7 +389,7 @@ impl RevocationChecker {
             nonce: &ocsp_nonce,
             appointed: &|chain| credentials.is_chain_trusted(connection, chain),
         };
-        // What it shows spares asking; what cannot be believed of that is as if it were not there (RFC 4806 §3.2).
+        // RFC 4806 3.2: a valid response in the message saves a query. An invalid one counts as absent.
         let shown = shown.iter().map(|response| self.ocsp_client.check_stapled_response(&asked, response));
         let mut shown: Vec<_> = shown
             .filter_map(|said| {
@@ -407,7 +407,7 @@ impl RevocationChecker {
             }
             _ => {}
         }
-        // A responder that is slow keeps so many helpers and no more: signatures of others are made meanwhile.
+        // A slow responder occupies a bounded number of workers: the others still do signatures.
         if self.active_queries.fetch_add(1, Ordering::AcqRel) >= MAX_CONCURRENT_QUERIES {
             self.active_queries.fetch_sub(1, Ordering::AcqRel);
             return unsaid("too many are asked about at this moment");
@@ -425,7 +425,8 @@ impl RevocationChecker {
         }
     }
 
-    /// A response of OCSP about a connection's own certificate. One is asked for at a time, so that a slow responder keeps one helper.
+    /// Returns an OCSP response about a connection's own certificate. Queries run one at a time, so that a slow
+    /// responder occupies one worker.
     fn to_show(&self, connection: &str) -> Option<Vec<u8>> {
         let of = lock_mutex(&self.sources).clone();
         let path = of.own.get(connection).filter(|_| of.table.ocsp_response)?;
@@ -436,14 +437,14 @@ impl RevocationChecker {
             timeout: RESPONDER,
             now: wall_time(),
             nonce: &ocsp_nonce,
-            // Whom it is shown to looks at that.
+            // The peer checks this itself.
             appointed: &|_| true,
         };
         let shown = self.ocsp_client.to_show(&asked);
         shown.map_err(|why| tracing::debug!(connection, why = why.why, "no response of OCSP to show")).ok()
     }
 
-    /// Takes up the lists that are there now.
+    /// Applies the current lists to the credentials.
     fn rebuild_credentials(&self) {
         let update = lock_mutex(&self.update);
         let (of, lists) = (lock_mutex(&self.sources).clone(), lock_mutex(&self.used).clone());
@@ -453,7 +454,8 @@ impl RevocationChecker {
         self.command_sender.send_command(GatewayCommand::VoidTickets);
     }
 
-    /// Fetches the lists that the certificates of a path name, where they are wanted and not there; whether there are others than before.
+    /// Fetches missing lists that the certificates of a path name, if the configuration wants them. True if there are
+    /// new lists.
     fn learn_lists(&self, path: &[Vec<u8>]) -> Result<bool, String> {
         let of = lock_mutex(&self.sources).clone();
         let (hosts, required) = (&of.table.crl_from_peers, of.table.crl_required);
@@ -473,7 +475,7 @@ impl RevocationChecker {
             let said = if named.is_empty() {
                 Err("it names none at a host of crl_from_peers".to_owned())
             } else if is_namesake(issuer, &of.authorities) {
-                // Nobody of the true one would get in by its list.
+                // Its list would reject every certificate of the authority with this name.
                 Err("its issuer is called as an authority of ca is, and is none".to_owned())
             } else if self.active_queries.fetch_add(1, Ordering::AcqRel) >= MAX_CONCURRENT_QUERIES {
                 self.active_queries.fetch_sub(1, Ordering::AcqRel);

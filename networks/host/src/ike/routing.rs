@@ -1,13 +1,13 @@
-//! How the system's packets find their way to the device of CHILD_SAs: its addresses, routes in a table of their own, and a rule
-//! that leads there whatever does not bear the mark of IKE and ESP (rtnetlink(7)).
+//! Routes packets of the system to the device of CHILD_SAs: its addresses, a routing table, and a rule that leads
+//! there all packets without the mark of IKE and ESP (rtnetlink(7)).
 //!
 //! ```text
 //! rule 4500: not mark 4500 ──▶ table 4500 ─ 10.0.0.0/8 ──▶ device, from the inner address
 //!                                          ├ throw 192.0.2.1 (the other side, whom a wider route might hide)
 //! rule 32766: main  ◀── whatever is not there
 //! ```
-//! Routes by the device go with it, whatever becomes of this program; what else there was is taken away by [`Drop`], or by the
-//! next that begins.
+//! Routes by the device disappear with it, even if this program is killed. [`Drop`], or the next start, removes the
+//! rest.
 
 use crate::netlink::{interface_index, run_request};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
@@ -23,7 +23,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_esp::TrafficSelector;
 
-/// A network: its first address, and how many leading bits count.
+/// A network: its first address and its prefix length.
 pub(super) type RouteNetwork = (IpAddr, u8);
 
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
@@ -43,7 +43,7 @@ fn address_bits(address: IpAddr) -> u128 {
     }
 }
 
-/// The networks that are just this range.
+/// Returns the networks that cover exactly this range.
 pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
     let (width, mut at, end) = (address_width(first), address_bits(first), address_bits(last));
     let address = |bits: u128| match first {
@@ -52,7 +52,7 @@ pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
     };
     let mut all = Vec::new();
     while at <= end {
-        // As many as begin here, and do not go beyond the end.
+        // The largest aligned block that starts here and does not pass the end.
         let aligned = at.trailing_zeros().min(width.into());
         let fits = (0..=aligned).rev().find(|host| {
             let more = u128::MAX.checked_shr(128 - host).unwrap_or(0);
@@ -69,7 +69,7 @@ pub(super) fn range_networks(first: IpAddr, last: IpAddr) -> Vec<RouteNetwork> {
     all
 }
 
-/// Those of selectors, whatever protocols and ports they have.
+/// The networks of traffic selectors, regardless of protocols and ports.
 pub(super) fn networks_of(selectors: &[TrafficSelector]) -> Vec<RouteNetwork> {
     let mut all: Vec<_> =
         selectors.iter().flat_map(|selector| range_networks(selector.start, selector.end)).collect();
@@ -85,23 +85,23 @@ fn contains_address((network, prefix): RouteNetwork, address: IpAddr) -> bool {
             == address_bits(address).checked_shr(host).unwrap_or(0)
 }
 
-/// Whether all of a network is of another.
+/// True if `whole` contains all of `part`.
 pub(super) fn covers_network(whole: RouteNetwork, part: RouteNetwork) -> bool {
     whole.1 <= part.1 && contains_address(whole, part.0)
 }
 
-/// A route by the device: which source each of those who want it has for packets that have none.
+/// A route by the device, with the preferred source of each of its users.
 #[derive(Debug, Default)]
 struct SharedRoute(Vec<Option<IpAddr>>);
 
 impl SharedRoute {
-    /// That of the newest who has one.
+    /// The preferred source of the newest user that has one.
     fn preferred_source(&self) -> Option<IpAddr> {
         self.0.iter().rev().find_map(|source| *source)
     }
 }
 
-/// What was changed of the system's routing, until it is dropped.
+/// The changes to the system's routing. Dropping them undoes them.
 #[derive(Debug)]
 pub(super) struct RoutingChanges {
     device: u32,
@@ -110,12 +110,12 @@ pub(super) struct RoutingChanges {
     families: Vec<AddressFamily>,
     addresses: BTreeMap<IpAddr, usize>,
     routes: BTreeMap<RouteNetwork, SharedRoute>,
-    /// Other sides' addresses, which lie beside the device.
+    /// Peer addresses that bypass the device, with the number of their users.
     past: BTreeMap<IpAddr, usize>,
 }
 
 impl RoutingChanges {
-    /// Leads whatever does not bear the mark to the table. What a program left there that was killed is taken away.
+    /// Adds the rules that lead unmarked packets to the table. Removes the leftovers of a killed program.
     pub(super) fn new(device: &str, table: u32, mark: u32) -> io::Result<Self> {
         let mut routing = Self {
             device: interface_index(device)?,
@@ -129,7 +129,7 @@ impl RoutingChanges {
         for family in FAMILIES {
             match routing.set_up_family(family) {
                 Ok(()) => routing.families.push(family),
-                // A system without IPv6.
+                // The system has no IPv6.
                 Err(error) if family == AddressFamily::Inet6 => {
                     tracing::debug!(%error, "no routes of IPv6 on this system");
                 }
@@ -141,7 +141,7 @@ impl RoutingChanges {
 
     fn set_up_family(&self, family: AddressFamily) -> io::Result<()> {
         let left = self.table_routes(family)?;
-        // Routes by a device are those of a program that runs.
+        // Routes by a device show that another program runs.
         if !left.iter().any(|route| route.header.kind == RouteType::Unicast) {
             for route in left {
                 run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(route))?;
@@ -152,7 +152,7 @@ impl RoutingChanges {
             .map(drop)
     }
 
-    /// Routes that are in the table.
+    /// Lists the routes of the table.
     fn table_routes(&self, family: AddressFamily) -> io::Result<Vec<RouteMessage>> {
         let mut message = RouteMessage::default();
         message.header.address_family = family;
@@ -205,7 +205,7 @@ impl RoutingChanges {
         self.families.contains(&address_family(address))
     }
 
-    /// An inner address is the device's.
+    /// Adds a virtual address to the device.
     pub(super) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
         let uses = self.addresses.entry(address).or_default();
         *uses += 1;
@@ -220,7 +220,7 @@ impl RoutingChanges {
             done => done.map(drop),
         }
     }
-    /// It is not, where nobody else wants it.
+    /// Removes a virtual address, unless another SA uses it.
     pub(super) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
         let Some(uses) = self.addresses.get_mut(&address) else { return Ok(()) };
         *uses -= 1;
@@ -231,7 +231,8 @@ impl RoutingChanges {
         if !self.supports_family(address) {
             return Ok(());
         }
-        // With the last address of IPv4 the kernel takes all routes by the device away: until they are there again nothing goes elsewhere.
+        // With the last IPv4 address the kernel removes all routes by the device. Until they are back, a blackhole
+        // keeps packets from other routes.
         let held = if address.is_ipv4() && !self.addresses.keys().any(IpAddr::is_ipv4) {
             self.routes.keys().copied().filter(|(network, _)| network.is_ipv4()).collect()
         } else {
@@ -248,7 +249,7 @@ impl RoutingChanges {
         }
         done
     }
-    /// Has what no route leads to the device dropped, or no longer.
+    /// Sets or removes a blackhole route for packets that no route leads to the device.
     fn set_blackhole(&self, network: RouteNetwork, on: bool) -> io::Result<()> {
         let mut message = self.route_message(network, RouteType::BlackHole);
         message.attributes.push(RouteAttribute::Priority(u32::MAX));
@@ -263,13 +264,13 @@ impl RoutingChanges {
         message.header.prefix_len = address_width(address);
         message.header.index = self.device;
         message.header.scope = AddressScope::Universe;
-        // Nobody else is at the other end who could have it.
+        // A point-to-point device has no neighbor with the same address.
         message.header.flags = AddressHeaderFlags::Nodad;
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         message
     }
 
-    /// Leads traffic to a network to the device; packets of this host that have no source yet get this one.
+    /// Routes a network to the device. Packets of this host without a source use this one.
     pub(super) fn add_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
         let route = self.routes.entry(network).or_default();
         let before = route.preferred_source();
@@ -291,7 +292,7 @@ impl RoutingChanges {
         run_request(NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message))
             .map(drop)
     }
-    /// One of those who wanted it does no more, by this source; it stays while somebody else does.
+    /// Removes one user of a route, with this source. The route stays while others use it.
     pub(super) fn remove_route(&mut self, network: RouteNetwork, source: Option<IpAddr>) -> io::Result<()> {
         let Some(route) = self.routes.get_mut(&network) else { return Ok(()) };
         let before = route.preferred_source();
@@ -299,7 +300,7 @@ impl RoutingChanges {
             route.0.remove(at);
         }
         if !route.0.is_empty() {
-            // With an address that goes the kernel takes the routes away that have it as their source.
+            // When an address goes, the kernel removes the routes with that preferred source.
             let stays = route.preferred_source() == before || !self.supports_family(network.0);
             return if stays { Ok(()) } else { self.install_route(network) };
         }
@@ -310,7 +311,7 @@ impl RoutingChanges {
         let mut message = self.route_message(network, RouteType::Unicast);
         message.attributes.push(RouteAttribute::Oif(self.device));
         match run_request(NLM_F_ACK, RouteNetlinkMessage::DelRoute(message)) {
-            // It has gone with its source.
+            // The route went with its source.
             Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {}
             done => drop(done?),
         }
@@ -320,8 +321,8 @@ impl RoutingChanges {
         Ok(())
     }
 
-    /// Another side's address is reached beside the device, even where a wider route leads to it: what comes from there is
-    /// otherwise taken for forged (`rp_filter`). A route to just this address goes before that.
+    /// Routes a peer's address past the device, even if a wider route leads there. Otherwise `rp_filter` drops the
+    /// peer's packets as spoofed. A route to exactly this address takes precedence.
     pub(super) fn add_past(&mut self, address: IpAddr) -> io::Result<()> {
         let uses = self.past.entry(address).or_default();
         *uses += 1;
@@ -332,7 +333,7 @@ impl RoutingChanges {
             self.set_throw_route(address, true)
         }
     }
-    /// Nobody is there any more.
+    /// Removes one user of a bypass.
     pub(super) fn remove_past(&mut self, address: IpAddr) -> io::Result<()> {
         let Some(uses) = self.past.get_mut(&address) else { return Ok(()) };
         *uses -= 1;
@@ -356,7 +357,7 @@ impl Drop for RoutingChanges {
     fn drop(&mut self) {
         let past: Vec<IpAddr> = self.past.keys().copied().collect();
         for address in past {
-            // One that cannot be taken away does no harm, and the next that begins tries it again.
+            // A leftover does no harm, and the next start removes it.
             if !self.routes.contains_key(&(address, address_width(address))) {
                 let _ = self.set_throw_route(address, false);
             }
@@ -374,7 +375,7 @@ fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-/// An address of this host that is of this traffic.
+/// Returns an address of this host that the traffic selectors contain.
 pub(super) fn own_address(of: &[TrafficSelector], v4: bool) -> io::Result<Option<IpAddr>> {
     let all = run_request(NLM_F_DUMP, RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let addresses = all.into_iter().filter_map(|message| match message {

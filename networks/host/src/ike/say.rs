@@ -1,4 +1,4 @@
-//! What is said of a gateway: in the log, in the key log, to whoever has asked, and to what carries packets.
+//! Handles the events of a gateway: for the log, the key log, pending requests and the data plane.
 
 use super::control::{self, IkeControlReply};
 use super::key_log::KeyLogs;
@@ -8,24 +8,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use usher_gateway::{AddressLeases, GatewayCommand, GatewayEvent, LoginFailure};
 use usher_ike::machine::{EndReason, IkeEvent};
 
-/// What became of the connection that the program was started for.
+/// The outcome of the one connection of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionOutcome {
     pub(super) established: bool,
     pub(super) reason: Option<EndReason>,
 }
 
-/// Address pools of several shards.
+/// The address pools, shared by shards.
 pub(super) type SharedLeases = Arc<Mutex<AddressLeases>>;
 
-/// The log, the key log, the answers that somebody waits for, and what carries packets.
+/// Sends events to the log, the key log, the pending requests and the data plane.
 pub(super) struct IkeEventSink {
     pub(super) control: control::GatewayControl,
     pub(super) keys: KeyLogs,
     pub(super) plane: IkeDataPlane,
-    /// What other shards have to know goes by it.
+    /// Sends commands to the other shards.
     pub(super) command_sender: CommandSender<GatewayCommand>,
-    /// The pools of all shards, where there are several.
+    /// The pools of all shards, if there are several.
     pub(super) leases: Option<SharedLeases>,
     pub(super) outcome: Arc<Mutex<Option<ConnectionOutcome>>>,
 }
@@ -69,7 +69,7 @@ impl IkeEventSink {
                     "there will be no CHILD_SA for packets that wait: they are dropped"
                 );
             }
-            // Each packet says so again that comes before the connection is tried anew.
+            // Every packet repeats this event until the next attempt of the connection.
             GatewayEvent::Unprotected { connection, child: Some(child) } => {
                 tracing::debug!(connection, child, "there will be no CHILD_SA for packets that wait");
             }
@@ -110,7 +110,7 @@ impl IkeEventSink {
                     | EndReason::Replaced => {
                         tracing::info!(sa = sa.0, reason = end_reason_text(*reason), "ended");
                     }
-                    // Anybody can begin what comes to nothing; how many there were is told each minute.
+                    // Anyone can start an exchange and abandon it. The log has the count each minute.
                     EndReason::HalfOpen => {
                         tracing::debug!(sa = sa.0, reason = end_reason_text(*reason), "ended")
                     }
@@ -186,7 +186,7 @@ const fn refusal_text(why: LoginFailure) -> &'static str {
     }
 }
 
-/// Why an IKE_SA ended, for people.
+/// Describes why an IKE_SA ended.
 #[must_use]
 pub const fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {

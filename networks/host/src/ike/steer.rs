@@ -1,12 +1,12 @@
-//! Which shard of a gateway gets a datagram: the kernel reads the SPI of this side in it, so that whatever is about an IKE_SA comes
-//! to the thread that has it, whichever port and address it comes from.
+//! Steers datagrams to the shards of a gateway. The kernel reads this side's SPI, so that messages of an IKE_SA reach
+//! its shard from any address and port.
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use usher_live::{FilterInstruction, steer_datagrams};
 
-// Codes of the kernel's classic packet filter.
+// Opcodes of the classic BPF.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_OCTET: u16 = 0x30;
 const JUMP: u16 = 0x05;
@@ -16,17 +16,17 @@ const REMAINDER: u16 = 0x94;
 const GIVE: u16 = 0x06;
 const GIVE_VALUE: u16 = 0x16;
 
-/// The bit of a header's flags that says that the original initiator of the IKE_SA has sent it (RFC 7296 §3.1).
+/// The Initiator flag: the original initiator of the IKE_SA sent this message (RFC 7296 §3.1).
 const INITIATOR: u32 = 1 << 3;
 
-/// What datagrams of a port are.
+/// The kind of a port's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SteeredPort {
-    /// Messages of IKE.
+    /// IKE messages.
     Ike,
-    /// The same behind four octets of zero, and packets of ESP, which have a socket of their own or are of no use.
+    /// IKE messages behind four zero octets, and ESP packets.
     Nat {
-        /// There is a socket of ESP, which was bound after those of the shards.
+        /// True if an ESP socket exists, which is bound after those of the shards.
         esp: bool,
     },
 }
@@ -35,8 +35,8 @@ const fn build_instruction(code: u16, yes: u8, no: u8, operand: u32) -> FilterIn
     FilterInstruction { code, yes, no, operand }
 }
 
-/// The program that tells the shard. A first request is of the one that the last octet of its SPI tells: when it comes again it
-/// comes to the same.
+/// Builds the BPF program that selects the shard. The last octet of the initiator's SPI selects the shard of a first
+/// request, so retransmissions reach the same shard.
 fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
     let (before, marker) = match port {
         SteeredPort::Ike => (Vec::new(), 0),
@@ -54,7 +54,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
     };
     let after = [
         build_instruction(LOAD_OCTET, 0, 0, marker + 19),
-        // The other side is the responder: the initiator's SPI is this side's.
+        // The peer is the responder: the initiator's SPI belongs to this side.
         build_instruction(JUMP_SET, 2, 0, INITIATOR),
         build_instruction(LOAD_OCTET, 0, 0, marker),
         build_instruction(JUMP, 0, 0, 7),
@@ -62,7 +62,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
         build_instruction(JUMP_EQUAL, 0, 4, 0),
         build_instruction(LOAD_WORD, 0, 0, marker + 12),
         build_instruction(JUMP_EQUAL, 0, 2, 0),
-        // A first request: there is no SPI of this side yet.
+        // A first request has no SPI of this side yet.
         build_instruction(LOAD_OCTET, 0, 0, marker + 7),
         build_instruction(JUMP, 0, 0, 1),
         build_instruction(LOAD_OCTET, 0, 0, marker + 8),
@@ -72,7 +72,7 @@ fn steering_program(port: SteeredPort, shards: u8) -> Vec<FilterInstruction> {
     before.into_iter().chain(after).collect()
 }
 
-/// Has the kernel tell shards' datagrams apart, at the address of the first one's socket.
+/// Attaches the program to the shards' sockets, by the first one's socket.
 pub(super) fn steer_to_shards(first: &UdpSocket, port: SteeredPort, shards: u8) -> io::Result<()> {
     steer_datagrams(first.as_fd(), &steering_program(port, shards))
 }
@@ -84,7 +84,7 @@ mod tests {
     use std::time::Duration;
     use usher_live::{SocketOptions, bind_udp};
 
-    /// So many sockets of one address.
+    /// Binds `count` sockets to one address.
     fn shared_sockets(count: usize) -> Vec<UdpSocket> {
         let options = SocketOptions::default();
         let first = bind_udp("127.0.0.1:0".parse().unwrap(), &options).unwrap();
@@ -92,10 +92,10 @@ mod tests {
         let others = (1..count).map(|_| bind_udp(address, &options).unwrap());
         std::iter::once(first).chain(others).collect()
     }
-    /// Which of them gets a datagram.
+    /// Returns the index of the socket that receives a datagram.
     fn receiving_socket(sockets: &[UdpSocket], octets: &[u8]) -> usize {
         let to: SocketAddr = sockets[0].local_addr().unwrap();
-        // From a port of its own each time: the kernel's own choice would go by it.
+        // Use a new source port each time: the kernel's default choice depends on it.
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(octets, to).unwrap();
         let begun = std::time::Instant::now();
         while begun.elapsed() < Duration::from_secs(60) {
@@ -122,7 +122,7 @@ mod tests {
             let first = ike_header([0xf0, 1, 2, 3, 4, 5, 6, n], [0; 8], 0x08);
             assert_eq!(receiving_socket(&sockets, &first), of, "a first request, {n}");
             for responder in [[n, 9, 0, 0, 0, 0, 0, 0], [n, 0, 0, 0, 0, 0, 0, 7], [n, 0, 0, 0, 1, 1, 1, 1]] {
-                // Of shard 0 one may begin with a zero, and must not be taken for none.
+                // An SPI of shard 0 may begin with a zero octet, and is not absent.
                 let request = ike_header([0xff; 8], responder, 0x08);
                 assert_eq!(receiving_socket(&sockets, &request), of, "of the initiator, {responder:?}");
             }
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(receiving_socket(&sockets, &[n + 1, 0, 0, 9, 0, 0, 0, 1, 5, 5, 5, 5]), 2, "ESP");
         }
         assert_eq!(receiving_socket(&sockets, &[0xff]), 0, "a keepalive");
-        // Without a socket of ESP nobody but IKE gets anything.
+        // Without an ESP socket only IKE sockets receive datagrams.
         let sockets = shared_sockets(2);
         steer_to_shards(&sockets[0], SteeredPort::Nat { esp: false }, 2).unwrap();
         assert_eq!(receiving_socket(&sockets, &[9, 0, 0, 9, 0, 0, 0, 1, 5, 5, 5, 5]), 0);

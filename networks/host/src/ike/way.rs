@@ -1,4 +1,4 @@
-//! From which address of this host each connection leaves, and what becomes of that.
+//! The local address of each connection, and its changes.
 
 use crate::CommandSender;
 use crate::netlink;
@@ -10,10 +10,10 @@ use usher_gateway::GatewayCommand;
 use usher_gateway::config::LoadedGatewayConfig;
 use usher_live::{SocketOptions, bind_udp};
 
-/// How long nothing must change before addresses are looked at: an address, its route and a default route come one after another.
+/// The quiet time before addresses are read: an address, its route and a default route appear one after another.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// From which address a host is reached, past routes to the device of CHILD_SAs.
+/// Returns the local address for a remote host, ignoring routes to the device of CHILD_SAs.
 fn route_source(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     let any: IpAddr =
         if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -23,7 +23,7 @@ fn route_source(remote: SocketAddr, mark: Option<u32>) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Finds out from which address each connection leaves: what both sides take for a NAT hangs on it.
+/// Sets the local address of each connection. NAT detection depends on it.
 pub(super) fn own_addresses(loaded: &mut LoadedGatewayConfig, mark: Option<u32>) {
     for peer in &mut loaded.config.peers {
         let Some(remote) = peer.remote.filter(|_| peer.local.ip().is_unspecified()) else { continue };
@@ -34,8 +34,8 @@ pub(super) fn own_addresses(loaded: &mut LoadedGatewayConfig, mark: Option<u32>)
     }
 }
 
-/// Tells the gateway when connections leave from other addresses, so that they move there (RFC 4555). Those whose address the
-/// configuration says stay.
+/// Tells the gateway when local addresses change, so that connections move (RFC 4555). Connections with a configured
+/// address stay.
 pub(super) fn follow_addresses(
     loaded: &LoadedGatewayConfig,
     mark: Option<u32>,
@@ -61,7 +61,7 @@ pub(super) fn follow_addresses(
         let look = || {
             let mut changed = Vec::new();
             for (name, remote, local) in &mut known {
-                // Without a way it stays where it is: there may be one again.
+                // Without a route the connection stays: a route may return.
                 let Ok(own) = route_source(*remote, mark) else { continue };
                 if own != local.ip() {
                     local.set_ip(own);

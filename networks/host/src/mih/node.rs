@@ -1,5 +1,5 @@
-//! A handover on this host's own links: the mobile node, the point of service, and the correspondent whose flow is redirected.
-//! Their controllers are `usher-mobility`'s, the same as in a study.
+//! Handover on this host's links: the mobile node, the point of service, and the correspondent whose flow is
+//! redirected. The controllers are those of `usher-mobility`, as in a study.
 
 use super::{MihError, bind_sockets, load_config, own_identifier, system_rng, watch_values};
 use crate::line_budget::LineBudget;
@@ -25,11 +25,11 @@ use usher_mobility::{
     correspondent, pos, station,
 };
 
-/// How long an interface may take to come up.
+/// The time limit for an interface to come up.
 const ENTRY: StdDuration = StdDuration::from_secs(3);
 const STEP: StdDuration = StdDuration::from_millis(5);
 
-/// Sockets at these addresses, of which nobody else has the port.
+/// Binds sockets to these addresses. No other program can share their ports.
 fn bind_exclusive(
     wanted: &[(SocketId, SocketAddr)],
 ) -> Result<Vec<(SocketId, std::net::UdpSocket)>, ServeError> {
@@ -46,17 +46,17 @@ fn no_job<C>(job: JobRequest<NoJob>) -> C {
     match job.job {}
 }
 
-/// What the kernel has said of the two interfaces.
+/// The last report of each of the two interfaces.
 #[derive(Default)]
 struct LinkStates {
     serving: bool,
     target: bool,
 }
 
-/// Is a mobile node until it is told to end.
+/// Runs a mobile node until a signal ends it.
 ///
 /// # Errors
-/// It could not begin.
+/// The node could not start.
 pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
     let loaded = load_config(path.as_deref())?;
     let _log = log::start_logging(loaded.file.log);
@@ -104,7 +104,7 @@ pub fn run_mobile_node(path: Option<PathBuf>) -> Result<(), MihError> {
     })?)
 }
 
-/// What tells a node: the kernel, the watched value, and who carries out what it wants of its links.
+/// The command sources of a node: the kernel, the watched value, and the thread that carries out link commands.
 fn node_sources(
     loaded: &LoadedMihConfig,
     table: &HandoverTable,
@@ -174,7 +174,7 @@ fn node_sources(
     vec![Box::new(kernel), Box::new(values), Box::new(links)]
 }
 
-/// Whether the target link carries packets; it is switched on where it is off.
+/// Switches the target link on if it is off. True once it carries packets.
 fn bring_up_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
     let up = || known.lock().unwrap_or_else(PoisonError::into_inner).target;
     if !up()
@@ -204,7 +204,7 @@ fn move_to_target(table: &HandoverTable, known: &Mutex<LinkStates>) -> bool {
     moved.is_ok()
 }
 
-/// The log of a node, which also hands on what it wants of its links, and measures how long its flow is interrupted.
+/// Returns the event handler of a node. It logs, forwards link commands, and measures the interruption of the flow.
 fn event_logger(orders: Sender<(StationInterface, LinkCommand)>) -> impl FnMut(station::StationEvent) + Send {
     let mut last: Option<(u32, StdInstant)> = None;
     let mut by = None;
@@ -212,7 +212,7 @@ fn event_logger(orders: Sender<(StationInterface, LinkCommand)>) -> impl FnMut(s
     move |event| match event {
         station::StationEvent::Registered => tracing::info!("registered with the serving point of service"),
         station::StationEvent::LinkCommand { interface, command } => {
-            // Whoever carries orders out lives as long as the program.
+            // The receiving thread lives as long as the program.
             let _ = orders.send((interface, command));
         }
         station::StationEvent::HandoverStarted => tracing::info!("handover began"),
@@ -259,7 +259,7 @@ fn to_milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Is a network's point of service until it is told to end.
+/// Runs a network's point of service until a signal ends it.
 pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), MihError> {
     let Some(config) = loaded.pos_config(id.clone()) else { return Err(MihError::NoHandover) };
     let sockets = bind_sockets(&loaded.file, ListenerId::from_number)?;
@@ -267,7 +267,7 @@ pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), Mi
     let clock = SystemClock::start();
     let mut machine = PointOfService::new(config, system_rng());
     let mut registrations = LineBudget::default();
-    // It has not been told before.
+    // This is the first start command.
     let _ = machine.handle_command(clock.now(), pos::PosCommand::Start);
     Ok(serve_machine(HostedMachine {
         name: "usher-mih-pos",
@@ -304,12 +304,12 @@ pub(super) fn serve_point(loaded: &LoadedMihConfig, id: MihfId) -> Result<(), Mi
     })?)
 }
 
-/// Sends a flow to a mobile node, wherever its Binding Updates say that it is, until it is told to end.
+/// Sends a flow to a mobile node until a signal ends it. The flow follows the node's Binding Updates.
 ///
-/// It goes to addresses alone that prove themselves, of these networks or anywhere.
+/// It goes only to addresses that pass the return routability check, within these networks or anywhere.
 ///
 /// # Errors
-/// It could not begin.
+/// The correspondent could not start.
 pub fn send_flow(
     local: IpAddr,
     networks: Vec<(IpAddr, u8)>,

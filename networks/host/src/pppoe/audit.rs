@@ -1,4 +1,4 @@
-//! Who asked who had an address, and what the answer was: lines of files for each day.
+//! The audit of address queries: the asker, the address and the result. Its files have lines, one file per day.
 
 use super::daily::{DailyFiles, utc_day};
 use crate::setup::wall_time;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use usher_concentrator::config::TrackingTable;
 use usher_ident::QueriedConnection;
 
-/// Who asked for whom.
+/// Appends queries and their results to the audit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QueryAudit(Option<Arc<DailyFiles>>);
 
@@ -27,7 +27,7 @@ impl QueryAudit {
         let named = !table.audit.as_os_str().is_empty();
         Self(named.then(|| Arc::new(DailyFiles::from_path(&base.join(&table.folder).join(&table.audit)))))
     }
-    /// Its files; `None`: there is none.
+    /// Returns the files. `None`: there is no audit.
     pub(super) fn daily_files(&self) -> Option<&DailyFiles> {
         self.0.as_deref()
     }
@@ -38,7 +38,7 @@ impl QueryAudit {
         line.push(b'\n');
         files.open_day(&utc_day(at))?.write_all(&line)
     }
-    /// IDENT is about to answer somebody.
+    /// Records an IDENT query before its response is sent.
     pub(super) fn record_ident(&self, asker: SocketAddr, connection: &QueriedConnection, answer: &str) {
         let question = format!("IDENT {} {}", connection.local, connection.remote);
         if let Err(error) = self.write_entry(&asker.ip().to_string(), question, answer) {

@@ -1,4 +1,4 @@
-//! A client: one session of this host's, whose packets the system routes.
+//! A PPPoE client: one session of this host, to which the system routes packets.
 
 use super::offers::{EapCertificateFiles, eap_offers};
 use super::say::end_reason_text;
@@ -20,77 +20,77 @@ use usher_ppp::pppoe::MacAddress;
 use usher_ppp::{AddressFamily, EndReason, InterfaceIdentifier, LinkNetwork};
 use usher_pppoe::{DataPlaneConfig, DataPlaneSession, PortConfig, PppoeDataPlane, StartError};
 
-/// What a client is told.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct PppoeConnectConfig {
-    /// The interface that the concentrator is behind.
+    /// The interface toward the concentrator.
     pub interface: String,
-    /// Who the user is.
+    /// The user name.
     pub user: String,
     /// The password.
     pub password: SecretValue,
-    /// How the user may show who it is, by preference.
+    /// The authentication protocols, in order of preference.
     pub protocols: Vec<AuthenticationProtocol>,
-    /// Whether the concentrator has to ask for one of them.
+    /// True if the concentrator must request one of them.
     pub requires_authentication: bool,
-    /// The service; empty: any.
+    /// The service name. Empty: any.
     pub service: String,
-    /// The concentrator's name; empty: any.
+    /// The concentrator's name. Empty: any.
     pub concentrator: String,
-    /// What carries packets.
+    /// The kind of data plane.
     pub mode: ModeWord,
-    /// The name of the device by which packets go.
+    /// The name of the network device.
     pub device: String,
-    /// What the EAP methods with TLS need; without it those with a password alone are offered.
+    /// The files for TLS-based EAP methods. Without them, only password methods are offered.
     pub certificates: Option<EapCertificateFiles>,
-    /// Networks to which packets go by it, with their lengths; `0.0.0.0/0` and `::/0`: everything.
+    /// The networks to route via the session, with prefix lengths. `0.0.0.0/0` and `::/0` route everything.
     pub networks: Vec<(IpAddr, u8)>,
-    /// Whether IPv6 is asked for: an address of the link's prefix, which the concentrator advertises.
+    /// True to request IPv6: an address of the link's prefix, from a Router Advertisement.
     pub ipv6: bool,
-    /// Whether a prefix is asked for, for a network behind this host.
+    /// True to request a delegated prefix for a network behind this host.
     pub delegation: bool,
-    /// Another session is begun when one has ended.
+    /// True to start another session after one has ended.
     pub reconnects: bool,
 }
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing carries packets.
+    /// The data plane cannot start.
     #[error(transparent)]
     Plane(#[from] StartError),
-    /// The session did not come to be.
+    /// The session failed.
     #[error("no session: {0}")]
     NotConnected(String),
-    /// A file that the methods with TLS need.
+    /// A file for TLS-based methods cannot be used.
     #[error("{0}")]
     Certificates(String),
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// What became of the session.
+/// The outcome of the session.
 #[derive(Default)]
 struct SessionOutcome {
     has_data_plane: bool,
     reason: Option<EndReason>,
-    /// What the concentrator has said.
+    /// The concentrator's message.
     peer_message: String,
 }
 
-/// A session as it is agreed to by now.
+/// The negotiated state of a session so far.
 #[derive(Clone, Copy)]
 struct AgreedSession {
     concentrator: MacAddress,
     number: u16,
     mtu: u16,
     ipv4: Option<Ipv4Addr>,
-    /// Both link-local addresses, ours first.
+    /// Both link-local addresses, this side's first.
     ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
 }
 
-/// Hears a client, and carries out what it says.
+/// Receives a client's events and carries them out.
 struct ClientEventHandler {
     plane: Arc<PppoeDataPlane>,
     networks: Vec<(IpAddr, u8)>,
@@ -103,7 +103,7 @@ impl ClientEventHandler {
         change(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Has the plane carry what is agreed to; true: it does.
+    /// Installs the negotiated session in the data plane. True if that succeeds.
     fn install_session(&mut self) -> bool {
         let Some(agreed) = self.agreed else { return false };
         let (mut networks, mut ipv6) = (Vec::new(), Vec::new());
@@ -136,7 +136,7 @@ impl ClientEventHandler {
         done.is_ok()
     }
 
-    /// One of both is agreed to.
+    /// Updates the negotiated state when IPv4 or IPv6 opens.
     fn update_agreed(&mut self, concentrator: MacAddress, number: u16, mtu: u16) -> &mut AgreedSession {
         let begun = AgreedSession { concentrator, number, mtu, ipv4: None, ipv6: None };
         let agreed = self.agreed.get_or_insert(begun);
@@ -164,14 +164,14 @@ impl ClientEventHandler {
         }
     }
 
-    /// These are our addresses of IPv6.
+    /// Sets this side's IPv6 addresses on the device.
     fn set_own_addresses(&self, addresses: &[Ipv6Addr]) {
         if let Err(error) = self.plane.set_own(addresses) {
             tracing::error!(%error, "the device does not get its addresses of IPv6");
         }
     }
 
-    /// Makes addresses of the link's prefixes (RFC 4862 §5.5.3).
+    /// Forms addresses from the link's prefixes (RFC 4862 §5.5.3).
     fn apply_advertisement(&self, advertisement: &RouterAdvertisement) {
         let Some((local, _)) = self.agreed.and_then(|agreed| agreed.ipv6) else { return };
         let usable = advertisement.prefixes.iter().filter(|one| one.autonomous && one.valid > 0);
@@ -205,7 +205,7 @@ impl ClientEventHandler {
                     LinkNetwork::Ipv4 { local, remote, dns } => {
                         agreed.ipv4 = Some(local);
                         let dns: Vec<String> = dns.iter().map(ToString::to_string).collect();
-                        // Whoever waits for this line sends at once.
+                        // Scripts that wait for this log line send traffic at once.
                         if self.install_session() {
                             let device = self.plane.device_name();
                             tracing::info!(address = %local, %remote, dns = dns.join(" "), mtu, device, "connected");
@@ -246,10 +246,10 @@ impl ClientEventHandler {
     }
 }
 
-/// Has a session until it ends, or until told to end it.
+/// Runs a session until it ends, or until a signal.
 ///
 /// # Errors
-/// It could not begin, or did not come to be.
+/// The client could not start, or the session failed.
 pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
     let system = |what| move |error| ServeError::System { what, error };
     protect_memory().map_err(system("switching core dumps off"))?;
@@ -335,10 +335,10 @@ pub fn run_client(told: PppoeConnectConfig) -> Result<(), ConnectError> {
     }
 }
 
-/// Reads a network: `10.0.0.0/8`, `2001:db8::/32`.
+/// Parses a network: `10.0.0.0/8`, `2001:db8::/32`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A sentence that says what is wrong.
 pub fn parse_network(text: &str) -> Result<(IpAddr, u8), String> {
     let prefix = usher_config::Prefix::parse(text)?;
     Ok((prefix.network, prefix.bits))

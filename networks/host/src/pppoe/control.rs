@@ -1,4 +1,4 @@
-//! How a running concentrator is asked: by its control socket, and by Prometheus.
+//! The control socket and the metrics of a running concentrator.
 
 use super::audit::QueryAudit;
 use super::track::{AddressQuery, AddressQueryReply, TrackingSource, look_up_holders};
@@ -14,91 +14,92 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use usher_concentrator::{AccessConcentratorCommand, ConcentratorStatus, PoolStatus, SessionSelector};
 
-/// What a concentrator is asked.
+/// A request to a running concentrator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum PppoeControlRequest {
-    /// How are things?
+    /// Report the status.
     Status,
     /// End sessions.
     Disconnect {
-        /// `#` and a number of [`PppoeStatus`], or a user, an address, a station, an Acct-Session-Id; `None`: all.
+        /// A selection: `#` and an id of [`PppoeStatus`], a user, an address, a station or an Acct-Session-Id.
+        /// `None`: all.
         which: Option<String>,
     },
-    /// Who had an address?
+    /// Report the holders of an address.
     Who(AddressQuery),
 }
 
-/// What a concentrator says.
+/// A reply of a running concentrator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum PppoeControlReply {
-    /// How things are.
+    /// The status.
     Status(PppoeStatus),
-    /// So many sessions were told to end.
+    /// The command reached these sessions.
     Told {
-        /// How many.
+        /// The number of sessions.
         sessions: usize,
     },
-    /// Who had it.
+    /// The holders of the address.
     Who(AddressQueryReply),
-    /// Not done.
+    /// The request failed.
     Failed {
-        /// Why, and what to do.
+        /// The cause and the remedy.
         message: String,
     },
 }
 
-/// How things are.
+/// The status of a concentrator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PppoeStatus {
     /// The program's version.
     pub version: String,
-    /// Sessions of users.
+    /// The sessions of users.
     pub sessions: Vec<PppoeSessionStatus>,
-    /// Sessions whose hosts are not let in yet.
+    /// The number of sessions before authentication has ended.
     pub half_open: usize,
-    /// Address pools.
+    /// The address pools.
     pub pools: Vec<PppoePoolStatus>,
-    /// Connections that hosts begin are dropped, since the log of translations cannot take them.
+    /// True while new connections are dropped because the translation log cannot record them.
     #[serde(default)]
     pub connections_held: bool,
-    /// What was counted.
+    /// Counters by name.
     pub counters: BTreeMap<String, u64>,
 }
 
 /// A session of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PppoeSessionStatus {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// Whose it is.
+    /// The user.
     pub user: String,
     /// Acct-Session-Id.
     pub session: String,
     /// The interface.
     pub port: String,
-    /// The host's address there.
+    /// The host's Ethernet address.
     pub station: String,
-    /// SESSION_ID.
+    /// The SESSION_ID.
     pub number: u16,
-    /// Seconds that it has been there.
+    /// Its age in seconds.
     pub lasted: u64,
-    /// Octets of the longest packet; 0: no address is agreed to yet.
+    /// The largest packet in octets. 0: no address is negotiated yet.
     pub mtu: u16,
     /// The host's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
     /// Its IPv6 prefixes.
     pub ipv6: Vec<String>,
-    /// From the host, bit/s.
+    /// The rate limit from the host, bit/s.
     pub rate_up: Option<u64>,
-    /// To the host, bit/s.
+    /// The rate limit to the host, bit/s.
     pub rate_down: Option<u64>,
-    /// What it has carried.
+    /// Its traffic.
     pub carried: SessionTraffic,
 }
 
-/// What a session has carried.
+/// The traffic of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SessionTraffic {
     /// Octets of packets from the host.
@@ -109,9 +110,9 @@ pub struct SessionTraffic {
     pub packets_in: u64,
     /// Packets to the host.
     pub packets_out: u64,
-    /// Packets of the host from addresses that are not its own, which were dropped.
+    /// Packets of the host with a foreign source address, which were dropped.
     pub spoofed: u64,
-    /// Packets beyond its rate, which were dropped.
+    /// Packets beyond the rate limit, which were dropped.
     pub limited: u64,
 }
 
@@ -120,13 +121,13 @@ pub struct SessionTraffic {
 pub struct PppoePoolStatus {
     /// Its name.
     pub name: String,
-    /// Addresses, or prefixes, in use.
+    /// Addresses or prefixes in use.
     pub used: u64,
-    /// In all.
+    /// All addresses or prefixes.
     pub all: u64,
 }
 
-/// Where a running concentrator is asked: as a configuration says, or where it is usual.
+/// The path of a concentrator's control socket: the configured one, or the default.
 #[must_use]
 pub fn control_path(path: Option<&Path>) -> PathBuf {
     let loaded = super::load_config(path).ok();
@@ -134,10 +135,10 @@ pub fn control_path(path: Option<&Path>) -> PathBuf {
     loaded.map_or_else(usual, |loaded| loaded.file.listen.control)
 }
 
-/// Asks a running concentrator.
+/// Sends a request to a running concentrator.
 ///
 /// # Errors
-/// A sentence that says why there is no answer.
+/// A sentence that says why there is no reply.
 pub fn request_concentrator(path: &Path, request: &PppoeControlRequest) -> Result<PppoeControlReply, String> {
     control::request_service(path, request, "concentrator", "usher pppoe serve")
 }
@@ -177,7 +178,7 @@ pub(super) fn convert_status(status: &ConcentratorStatus) -> PppoeStatus {
     }
 }
 
-/// Questions that the concentrator has still to answer.
+/// The pending requests to a concentrator.
 #[derive(Clone)]
 pub(super) struct ConcentratorControl {
     questions: PendingRequests<AccessConcentratorCommand, PppoeControlReply>,
@@ -186,7 +187,7 @@ pub(super) struct ConcentratorControl {
     extra_counters: ExtraCounters,
 }
 
-/// What was counted beside the machine, and whether connections are held back.
+/// Counters outside the machine, and the flag that new connections are dropped.
 pub(super) type ExtraCounters = (Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>, Arc<AtomicBool>);
 
 impl ConcentratorControl {
@@ -198,7 +199,7 @@ impl ConcentratorControl {
     ) -> Self {
         Self { questions: PendingRequests::new(telling), tracked, audit, extra_counters: beside }
     }
-    /// The concentrator has answered.
+    /// Delivers the concentrator's reply to a pending request.
     pub(super) fn complete_request(&self, token: u64, answer: PppoeControlReply) {
         self.questions.deliver_answer(token, answer);
     }
@@ -246,7 +247,7 @@ fn parse_session_selector(text: Option<String>) -> Result<SessionSelector, Strin
         .unwrap_or(SessionSelector::All))
 }
 
-/// Begins to answer at a path.
+/// Starts to answer requests at a path.
 pub(super) fn start_control(path: &Path, asked: &ConcentratorControl) -> io::Result<()> {
     let answers = asked.clone();
     control::serve_requests(

@@ -1,4 +1,4 @@
-//! Files of lines, one for each day in UTC, that nobody else reads.
+//! Files of lines, one per day in UTC, that only the owner can read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,40 +9,40 @@ use usher_core::WallTime;
 
 pub(super) const SECONDS_OF_A_DAY: u64 = 86_400;
 
-/// The day of a time, in UTC: `2026-11-26`.
+/// Formats the UTC day of a time: `2026-11-26`.
 pub(super) fn utc_day(at: WallTime) -> String {
     at.to_string().split('T').next().unwrap_or_default().to_owned()
 }
 
-/// When a day begins; `None`: it is no day.
+/// Returns the start of a day. `None`: the text is not a day.
 fn day_start(day: &str) -> Option<WallTime> {
     parse_time(&format!("{day}T00:00:00Z"))
 }
 
-/// The day so many days before another.
+/// Returns the day `days` days before another.
 pub(super) fn days_before(day: &str, days: u32) -> Option<String> {
     let kept = day_start(day)?.unix_secs().saturating_sub(u64::from(days) * SECONDS_OF_A_DAY);
     Some(self::utc_day(WallTime::from_unix_secs(kept)))
 }
 
-/// The day so many days after another.
+/// Returns the day `days` days after another.
 pub(super) fn days_after(day: &str, days: u32) -> Option<String> {
     let after = day_start(day)?.unix_secs().saturating_add(u64::from(days) * SECONDS_OF_A_DAY);
     Some(self::utc_day(WallTime::from_unix_secs(after)))
 }
 
-/// Opens a file to write behind what is there.
+/// Opens a file for appending.
 fn open_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// The lines of a file, one at a time, however many there are. What is no UTF-8 is replaced.
+/// Reads the lines of a file one at a time. Replaces invalid UTF-8.
 pub(super) fn read_lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<String>>> {
     let octets = BufReader::new(File::open(path)?).split(b'\n');
     Ok(octets.map(|line| line.map(|line| String::from_utf8_lossy(&line).into_owned())))
 }
 
-/// Files of a kind, `sessions-2026-11-26.jsonl`.
+/// A series of daily files, such as `sessions-2026-11-26.jsonl`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct DailyFiles {
     folder: PathBuf,
@@ -51,11 +51,11 @@ pub(super) struct DailyFiles {
 }
 
 impl DailyFiles {
-    /// Those in a folder whose names begin so.
+    /// The files of `folder` whose names begin with `kind`.
     pub(super) fn new(folder: &Path, kind: &str) -> Self {
         Self { folder: folder.to_owned(), kind: kind.to_owned(), extension: "jsonl".to_owned() }
     }
-    /// Those that are called as a file is, but for the day: `audit.jsonl`.
+    /// The files with the name of `path` and the day added: `audit.jsonl`.
     pub(super) fn from_path(path: &Path) -> Self {
         let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         Self {
@@ -71,7 +71,7 @@ impl DailyFiles {
         let name = format!("{}-{day}", self.kind);
         self.folder.join(if self.extension.is_empty() { name } else { format!("{name}.{}", self.extension) })
     }
-    /// The days of which there are files, in their order.
+    /// Lists the days that have a file, in order.
     pub(super) fn existing_days(&self) -> io::Result<Vec<String>> {
         let mut days = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -86,12 +86,12 @@ impl DailyFiles {
         days.sort();
         Ok(days)
     }
-    /// Opens a day's file to write behind what is there.
+    /// Opens a day's file for appending.
     pub(super) fn open_day(&self, day: &str) -> io::Result<File> {
         open_append(&self.day_path(day))
     }
-    /// Has a day's file be on the disk anew, all of it or as it was: what it has, and these lines behind that. Gives the file, to write
-    /// behind them.
+    /// Rewrites a day's file durably with its content and the lines `more`. On an error the old file stays. Returns
+    /// the file, open for appending.
     pub(super) fn rewrite_day(&self, day: &str, more: &[String]) -> io::Result<File> {
         let path = self.day_path(day);
         let new = path.with_extension("new");
@@ -105,7 +105,7 @@ impl DailyFiles {
         match File::open(&path) {
             Ok(mut old) => {
                 if io::copy(&mut old, &mut file)? > 0 {
-                    // The last line may be torn. An empty one is none.
+                    // The last line may be torn. Readers skip an empty line.
                     file.write_all(b"\n")?;
                 }
             }
@@ -120,11 +120,11 @@ impl DailyFiles {
         self.sync_folder()?;
         Ok(file)
     }
-    /// What was made in the folder is there after a loss of power.
+    /// Makes new files of the folder durable.
     pub(super) fn sync_folder(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
-    /// Deletes the files of days before this one.
+    /// Deletes the files of the days before `oldest`.
     pub(super) fn delete_before(&self, oldest: &str) {
         let kind = self.kind();
         for old in self.existing_days().unwrap_or_default().iter().filter(|day| day.as_str() < oldest) {
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(a.existing_days().unwrap(), ["2026-11-25", "2026-11-26"]);
         a.delete_before("2026-11-26");
         assert_eq!(a.existing_days().unwrap(), ["2026-11-26"]);
-        // Anew: what there was, and more; what is written later stands behind it.
+        // The rewritten file has the old lines and the new ones. Later writes append.
         fs::write(a.day_path("2026-11-26"), "one\ntorn").unwrap();
         let mut file = a.rewrite_day("2026-11-26", &["two\n".to_owned()]).unwrap();
         file.write_all(b"three\n").unwrap();

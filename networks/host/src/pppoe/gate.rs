@@ -1,4 +1,5 @@
-//! What holds connections of hosts back while the log of translations cannot take them. Whoever looks after that waits for no disk.
+//! The gate: it drops new connections of hosts while the translation log cannot record them. Its thread never waits
+//! for a disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,17 +10,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use usher_pppoe::netfilter::NetfilterTable;
 
-/// How often it is looked how things are.
+/// The interval of checks.
 pub(super) const LOOKS: Duration = Duration::from_secs(1);
-/// A disk that has not done for so long what it was asked is taken for one that does nothing. Under load one may need a second or two.
+/// A disk operation that lasts longer counts as a stall. Under load a disk may need a second or two.
 const STALL: Duration = Duration::from_secs(5);
 
-/// What was counted, and how things are.
+/// The counters of the translation log, and the state of the gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TranslationCounters {
     pub(super) logged: Arc<AtomicU64>,
     pub(super) missed: Arc<AtomicU64>,
-    /// How often connections were held back.
+    /// The number of times that the gate closed.
     hold_count: Arc<AtomicU64>,
     is_holding: Arc<AtomicBool>,
 }
@@ -33,29 +34,29 @@ impl TranslationCounters {
         ]
         .map(|(name, n)| (name.to_owned(), n.load(Ordering::Relaxed)))
     }
-    /// Whether connections are held back.
+    /// Returns the flag that is true while new connections are dropped.
     pub(super) fn hold_flag(&self) -> Arc<AtomicBool> {
         self.is_holding.clone()
     }
 }
 
-/// How it is with the log, as those say who write it and who follow the kernel's table.
+/// The health of the log, as reported by its writer and by the reader of the kernel's table.
 #[derive(Debug, Default)]
 pub(super) struct LogHealth {
-    /// Locked for no longer than it takes to read or write it.
+    /// Locked only to read or write it.
     state: Mutex<HealthState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct HealthState {
-    /// Since when the disk has been busy with what it was asked last.
+    /// The start of the disk operation in progress.
     busy: Option<Instant>,
-    /// Why the disk does not take connections.
+    /// Why the disk cannot record connections.
     disk: Option<String>,
-    /// Why not all connections come to it.
+    /// Why the kernel's notifications are incomplete.
     kernel: Option<String>,
-    /// Somebody does so no more.
+    /// True once a reporting thread has ended.
     has_ended: bool,
 }
 
@@ -63,16 +64,16 @@ impl LogHealth {
     fn lock_state(&self) -> MutexGuard<'_, HealthState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The disk is asked for something, `None`: it has done so.
+    /// Reports the start of a disk operation. `None`: it has ended.
     pub(super) fn set_disk_busy(&self, since: Option<Instant>) {
         self.lock_state().busy = since;
     }
-    /// Why it does not take connections; `None`: it does.
+    /// Reports why the disk cannot record connections. `None`: it can.
     pub(super) fn set_disk_error(&self, why: Option<String>) {
         self.lock_state().disk = why;
         self.changed.notify_all();
     }
-    /// Why not all connections come to it; `None`: they do.
+    /// Reports why the kernel's notifications are incomplete. `None`: they are complete.
     pub(super) fn set_kernel_error(&self, why: Option<String>) {
         let mut state = self.lock_state();
         if state.kernel != why {
@@ -80,7 +81,7 @@ impl LogHealth {
             self.changed.notify_all();
         }
     }
-    /// Why connections are to be held back.
+    /// Returns why new connections must be dropped, if so.
     pub(super) fn hold_reason(&self, now: Instant) -> Option<String> {
         let state = self.lock_state();
         let stalls = |since: &Instant| now.saturating_duration_since(*since) >= STALL;
@@ -94,7 +95,7 @@ impl LogHealth {
     }
 }
 
-/// Says, when the thread that has it ends, that nobody does its work.
+/// Reports the end of the thread that owns this value.
 pub(super) struct EndNotice(pub(super) Arc<LogHealth>);
 
 impl Drop for EndNotice {
@@ -104,18 +105,18 @@ impl Drop for EndNotice {
     }
 }
 
-/// What holds connections back: one that cannot be logged is of somebody whom nobody could name later.
+/// The gate of new connections. A connection that is not logged could never be attributed to a subscriber.
 #[derive(Debug)]
 pub(super) struct ConnectionGate {
     pub(super) table: Weak<NetfilterTable>,
-    /// Where the log is.
+    /// The folder of the log.
     pub(super) folder: PathBuf,
-    /// Octets that are to be free there.
+    /// The octets that must stay free there.
     pub(super) least: u64,
 }
 
 impl ConnectionGate {
-    /// Holds connections back, or lets them pass, as things are.
+    /// Closes or opens the gate.
     pub(super) fn update_hold(&self, why: Option<&str>, counts: &TranslationCounters) {
         let held = counts.is_holding.load(Ordering::Relaxed);
         if held == why.is_some() {
@@ -140,7 +141,7 @@ impl ConnectionGate {
             None => tracing::info!("connections that hosts begin pass again: the log takes them"),
         }
     }
-    /// Looks after it from now on.
+    /// Starts the thread that controls the gate.
     pub(super) fn start_guard(self, health: Arc<LogHealth>, counts: TranslationCounters) -> io::Result<()> {
         let run = move || {
             loop {
@@ -152,8 +153,8 @@ impl ConnectionGate {
     }
 }
 
-/// Why connections are to be held back: what the disk has free, how much that is to be, whether they are held back already, and whether
-/// what there was to write is written. `None`: they may pass.
+/// Returns why the gate must be closed: from the free octets, the octets that must stay free, the gate's state, and
+/// whether all pending records are written. `None`: it may open.
 pub(super) fn disk_hold_reason(
     free: &io::Result<u64>,
     least: u64,
@@ -163,7 +164,7 @@ pub(super) fn disk_hold_reason(
     if let Err(error) = written {
         return Some(format!("it cannot be written: {error}"));
     }
-    // An eighth more lets them pass again, so that the two do not take turns.
+    // The gate opens only with one eighth more, so that it does not flap.
     let least = if held { least.saturating_add(least / 8) } else { least };
     match free {
         Ok(free) if *free >= least => None,
@@ -172,7 +173,7 @@ pub(super) fn disk_hold_reason(
     }
 }
 
-/// How many connections hosts have begun, for who wants to know where the room went.
+/// Counts the connections per host, so that the log can name the hosts that fill the disk.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionCounts(BTreeMap<Ipv4Addr, u64>);
 
@@ -180,7 +181,7 @@ impl ConnectionCounts {
     pub(super) fn count_connection(&mut self, host: Ipv4Addr) {
         *self.0.entry(host).or_default() += 1;
     }
-    /// Those with the most, in words.
+    /// Formats the hosts with the most connections.
     pub(super) fn busiest_hosts(&self) -> String {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by(|a, b| b.1.cmp(a.1));
@@ -188,7 +189,7 @@ impl ConnectionCounts {
     }
 }
 
-/// Whether room is low for the first time: there is less than twice what is to be kept.
+/// Detects the first time that free space falls below twice the minimum.
 #[derive(Debug, Default)]
 pub(super) struct LowSpace(bool);
 

@@ -1,4 +1,4 @@
-//! Tells collectors of IPFIX which addresses and ports stand for whom (RFC 8158), over UDP.
+//! Exports the mapping of addresses and ports to subscribers over IPFIX (RFC 8158) and UDP.
 
 use crate::setup::wall_time;
 use std::collections::BTreeMap;
@@ -12,23 +12,23 @@ use usher_concentrator::track::{SessionStart, TranslatedConnection};
 use usher_core::{Instant, WallTime};
 use usher_ipfix::{ExporterConfig, IpfixExporter, NatEvent, NatRecord, SubscriberInfo};
 
-/// Records that wait, at most: all hosts come at once after a loss of power.
+/// The limit of pending records. After a power loss all hosts log in at once.
 const WAITING: usize = 1 << 16;
-/// How long a record waits for others to go with it.
+/// The longest time that a record waits for others to share its message.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// What stands for hosts outside that have no block of ports.
+/// The outside address of hosts without a port block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OutsideAddress {
-    /// They themselves.
+    /// The host's own address.
     Same,
-    /// One address.
+    /// This address.
     Address(Ipv4Addr),
-    /// Nobody knows but the kernel: its connections are told one by one.
+    /// Only the kernel knows it: each connection is reported.
     Unknown,
 }
 
-/// Tells collectors.
+/// Sends records to collectors.
 #[derive(Clone)]
 pub(super) struct IpfixSender {
     records: SyncSender<NatRecord>,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for IpfixSender {
 }
 
 impl IpfixSender {
-    /// Begins to tell those that a file names; `None`: it names none.
+    /// Starts the export to the configured collectors. `None`: there are none.
     pub(super) fn start(file: &ConcentratorFile) -> io::Result<Option<Self>> {
         let Some(table) = file.tracking.as_ref().and_then(|tracking| tracking.ipfix.as_ref()) else {
             return Ok(None);
@@ -67,7 +67,7 @@ impl IpfixSender {
         Ok(Some(Self { records, outside, counted }))
     }
 
-    /// A session begins or ends.
+    /// Reports the start or end of a session.
     pub(super) fn report_session(&self, at: WallTime, begins: bool, session: &SessionStart) {
         let Some(inside) = session.ipv4 else { return };
         let station = parse_station(&session.station);
@@ -86,7 +86,7 @@ impl IpfixSender {
         self.send_record(NatRecord { occurred_at: at, is_start: begins, event });
     }
 
-    /// A connection is translated, or no longer.
+    /// Reports the start or end of a translation.
     pub(super) fn report_connection(&self, at: WallTime, begins: bool, one: TranslatedConnection) {
         let TranslatedConnection { protocol, inside, outside } = one;
         self.send_record(NatRecord {
@@ -103,13 +103,13 @@ impl IpfixSender {
         }
     }
 
-    /// What it did.
+    /// Returns the counters.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The address that the log has as `02:00:00:00:01:01`.
+/// Parses an address of the log, such as `02:00:00:00:01:01`.
 fn parse_station(text: &str) -> [u8; 6] {
     let mut octets = [0; 6];
     for (octet, pair) in octets.iter_mut().zip(text.split(':')) {
@@ -134,7 +134,7 @@ fn exporter_config(table: &IpfixTable) -> ExporterConfig {
     ExporterConfig { domain: table.domain, longest, refresh: table.refresh.get() }
 }
 
-/// Makes messages of records, and sends them, until nobody tells any.
+/// Encodes records into messages and sends them, until the sending side is dropped.
 fn export_records(
     records: &Receiver<NatRecord>,
     mut exporter: IpfixExporter,
@@ -152,7 +152,7 @@ fn export_records(
                 exporter.add_record(now(), wall_time(), &first);
                 let until = std::time::Instant::now() + TOGETHER;
                 let left = || until.saturating_duration_since(std::time::Instant::now());
-                // Messages go as they are full; only the last one waits for more.
+                // Full messages leave at once. Only the last message waits for more records.
                 while let Ok(record) = records.recv_timeout(left()) {
                     exporter.add_record(now(), wall_time(), &record);
                     send_messages(&mut exporter, sockets, &mut not_sent);
@@ -169,7 +169,7 @@ fn export_records(
     }
 }
 
-/// Sends what is ready to each collector. What one does not get it misses: its sequence numbers say so (RFC 7011 §10.3.2).
+/// Sends the ready messages to each collector. A collector detects a loss by the sequence numbers (RFC 7011 §10.3.2).
 fn send_messages(exporter: &mut IpfixExporter, sockets: &[UdpSocket], not_sent: &mut u64) {
     while let Some(message) = exporter.poll() {
         for socket in sockets {

@@ -1,5 +1,5 @@
-//! Which frames are of sessions that are carried: they have room of their own on their way to the machine, so that who floods an interface
-//! with discovery, or with control frames of sessions that there are not, does not have hosts' answers to Echo-Requests be lost.
+//! Recognizes the frames of installed sessions, which have a queue quota of their own toward the machine. A flood of
+//! discovery frames, or of control frames with unknown SESSION_IDs, then drops no Echo-Reply of a session.
 
 use crate::FrameKind;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use usher_concentrator::SessionEntry;
 use usher_core::PortId;
 use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
 
-/// So many frames of a session have that room in a second: what a host sends beyond that has the room of all others.
+/// The frames per second and session that use this quota. Further frames share the quota of all others.
 const OF_A_SESSION: u32 = 32;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,7 +21,7 @@ struct CarriedSession {
     frames: u32,
 }
 
-/// Where the hosts of sessions are that are carried, by SESSION_IDs.
+/// The installed sessions by SESSION_ID, with their hosts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CarriedSessionMap(Arc<Mutex<BTreeMap<u16, CarriedSession>>>);
 
@@ -37,7 +37,7 @@ impl CarriedSessionMap {
     pub(super) fn remove(&self, number: u16) {
         self.lock_sessions().remove(&number);
     }
-    /// What room a frame has.
+    /// Returns the quota of a frame.
     pub(super) fn frame_kind(&self, port: PortId, frame: &[u8], now: Instant) -> FrameKind {
         let Ok(frame) = PppoeFrame::parse(frame) else { return FrameKind::Other };
         if frame.stage != PppoeStage::Session {
@@ -109,7 +109,7 @@ mod tests {
             );
         }
         assert_eq!(known.frame_kind(PortId(1), &[0; 5], now), FrameKind::Other);
-        // One that floods has no more of it than others.
+        // A flooding host gets no more of the quota than others.
         let own = (0..100).filter(|_| kind(1, 1, PppoeStage::Session, 7, now) == FrameKind::Session).count();
         assert_eq!(own, OF_A_SESSION as usize - 1);
         assert_eq!(kind(1, 1, PppoeStage::Session, 7, now + SECOND), FrameKind::Session);

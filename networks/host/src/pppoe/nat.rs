@@ -1,4 +1,4 @@
-//! What netfilter does for hosts: their port 113 is led to our IDENT server, and their addresses are translated.
+//! The netfilter rules for hosts: they redirect port 113 to our IDENT server and translate addresses.
 
 use super::translations::of_pools;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,28 +16,29 @@ use usher_pppoe::netfilter::{
     ConnectionLimits, HostRules, NetfilterConfig, NetfilterError, NetfilterTable, SourceNat, conntrack,
 };
 
-/// Our table. One concentrator of a host has netfilter work for it.
+/// The name of our table. Only one concentrator of a host can use netfilter.
 const TABLE: &str = "usher_pppoe";
-/// Addresses with a rule each that are made at the start, at most; the others get theirs with their sessions.
+/// The most pool addresses that get a rule at the start. Others get theirs with their sessions.
 const MOST: u64 = 65_536;
-/// So long after a host has gone the kernel forgets its connections, with those of all who went meanwhile.
+/// The delay after a host's departure before its connections are flushed, together with those of other departed
+/// hosts.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// Hosts that have gone, whose connections the kernel has not forgotten yet. Whoever has such an address next would otherwise get packets
-/// of them, and be named for them.
+/// Departed hosts whose connections are not flushed yet. Otherwise the next holder of the address would receive their
+/// packets, and be named for them.
 #[derive(Clone, Debug, Default)]
 struct DepartedHosts(Arc<Mutex<BTreeSet<HostNetwork>>>);
 
-/// An address with 32 bits, or a prefix of IPv6 with its own.
+/// An address with 32 bits, or an IPv6 prefix with its length.
 type HostNetwork = (IpAddr, u8);
 
 impl DepartedHosts {
     fn add_network(&self, network: HostNetwork) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(network);
     }
-    /// Has all of them forgotten if there is one of `some` of them, or any.
+    /// Flushes the connections of all departed hosts, if one of them is in `some`. `None`: if there are any.
     fn flush_connections(&self, some: Option<&[HostNetwork]>) -> Result<(), NetfilterError> {
-        // Held meanwhile: nobody gets such an address before this is done.
+        // Held during the flush, so that no session gets such an address before it is done.
         let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if gone.is_empty() || some.is_some_and(|some| some.iter().all(|one| !gone.contains(one))) {
             return Ok(());
@@ -58,7 +59,7 @@ impl DepartedHosts {
     }
 }
 
-/// Whether an address is of one of these.
+/// Returns a test whether one of the networks contains an address.
 fn of_networks(all: &BTreeSet<HostNetwork>) -> impl Fn(IpAddr) -> bool {
     let lengths: BTreeSet<u8> = all.iter().filter(|(one, _)| one.is_ipv6()).map(|(_, bits)| *bits).collect();
     move |address| match address {
@@ -67,7 +68,7 @@ fn of_networks(all: &BTreeSet<HostNetwork>) -> impl Fn(IpAddr) -> bool {
     }
 }
 
-/// A prefix of IPv6 by its first address.
+/// Normalizes an IPv6 prefix to its first address.
 fn network_start((address, bits): HostNetwork) -> HostNetwork {
     let IpAddr::V6(v6) = address else { return (address, bits) };
     let mask = u128::MAX.checked_shl(128_u32.saturating_sub(bits.into())).unwrap_or(0);
@@ -77,21 +78,21 @@ fn network_start((address, bits): HostNetwork) -> HostNetwork {
 /// Why a session's addresses get no rules.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NatError {
-    /// It would go out untranslated.
+    /// The address would leave untranslated.
     #[error("{0} is not within \"inside\" of [tracking.ports], and has no block of ports")]
     NoBlock(Ipv4Addr),
-    /// The system.
+    /// An error of the system.
     #[error(transparent)]
     Netfilter(#[from] NetfilterError),
 }
 
-/// The address of a session that ought to have a block of ports and has none: an AAA server may give any.
+/// Returns the address of a session that needs a port block and has none. An AAA server can assign any address.
 fn without_block(nat: NatWord, blocks: Option<&PortBlocks>, address: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
     let has = |address: &Ipv4Addr| blocks.is_some_and(|blocks| blocks.block_of_host(*address).is_some());
     address.filter(|address| nat == NatWord::Blocks && !has(address))
 }
 
-/// What bounds the connections of a host, where there are rules for hosts anyhow or not.
+/// Returns the connection limits of a host. `rules`: there are rules for hosts in any case, so the defaults apply.
 fn connection_bounds(limits: &LimitsTable, rules: bool) -> ConnectionLimits {
     let usual = |n: u32| if rules { n } else { 0 };
     let (at_once, per_second) = LimitsTable::CONNECTIONS;
@@ -104,28 +105,28 @@ fn connection_bounds(limits: &LimitsTable, rules: bool) -> ConnectionLimits {
 /// The rules of hosts.
 #[derive(Debug)]
 pub(super) struct NatRules {
-    /// Gone with this.
+    /// Removed when this is dropped.
     table: Arc<NetfilterTable>,
     ident: bool,
-    /// Connections of hosts are bounded, or may be held back.
+    /// True if connections of hosts are limited, or the gate may drop them.
     hosts: bool,
     nat: NatWord,
     blocks: Option<PortBlocks>,
-    /// Pools whose addresses have rules since the start.
+    /// Pools whose addresses have had rules since the start.
     pools: Vec<PoolRange>,
-    /// Networks of sessions that are of no such pool.
+    /// Networks of sessions outside these pools.
     sessions: BTreeMap<u64, Vec<(IpAddr, u8)>>,
-    /// What sessions have of which the kernel is to forget connections when they have it no more: addresses that are translated, and all
-    /// where connections are bounded, since the next who has them would be held to those of before.
+    /// The networks of sessions whose connections must be flushed at their end: translated ones, and all if
+    /// connections are limited. Otherwise old connections would count against the next holder.
     tracked_networks: BTreeMap<u64, Vec<HostNetwork>>,
     departed_hosts: DepartedHosts,
-    /// Wakes the thread that has the kernel forget.
+    /// Wakes the thread that flushes.
     wake: Sender<()>,
 }
 
 impl NatRules {
-    /// Rules for all that pools give; `None`: the file wants nothing of netfilter. Where addresses are translated, the kernel forgets
-    /// what hosts of pools and of these sessions of an earlier concentrator have begun.
+    /// Creates the rules for all addresses of the pools. `None`: the file needs no rules. With translation, flushes
+    /// the connections of the pools and of an earlier concentrator's `lost` sessions.
     pub(super) fn start(
         file: &ConcentratorFile,
         pools: &[PoolConfig],
@@ -203,7 +204,7 @@ impl NatRules {
         Ok(Some(all))
     }
 
-    /// A session has these from now on.
+    /// Sets the networks of a session.
     fn set_networks(&mut self, id: u64, networks: Vec<HostNetwork>) -> Result<(), NetfilterError> {
         let translated = |one: &HostNetwork| one.0.is_ipv4() && self.nat != NatWord::None;
         let networks = networks.into_iter().filter(|one| self.hosts || translated(one));
@@ -214,23 +215,23 @@ impl NatRules {
         };
         for before in before.into_iter().flatten().filter(|before| !networks.contains(before)) {
             self.departed_hosts.add_network(before);
-            // Its end is that of this program.
+            // The thread ends only with the program.
             let _ = self.wake.send(());
         }
         match self.departed_hosts.flush_connections(Some(&networks)) {
-            // Nobody gets packets of another's connection, or is named for it.
+            // No session gets packets of another's connection, or is named for it.
             Err(error) if self.nat == NatWord::None => tracing::warn!(id, "{error}"),
             done => done?,
         }
         Ok(())
     }
 
-    /// The table, as long as this is there.
+    /// Returns a weak reference to the table.
     pub(super) fn netfilter_table(&self) -> Weak<NetfilterTable> {
         Arc::downgrade(&self.table)
     }
 
-    /// What is done for an address or prefix, where something is; each host has `each` bits of it.
+    /// Returns the rule for an address or prefix, if it needs one. Each host has `each` bits of it.
     fn rule_change(&self, address: IpAddr, bits: u8, each: u8) -> Option<(IpAddr, u8, Option<HostRules>)> {
         let translation = match (self.nat, address) {
             (NatWord::Masquerade, IpAddr::V4(_)) => Some(SourceNat::Masquerade),
@@ -258,7 +259,7 @@ impl NatRules {
         })
     }
 
-    /// A session's addresses are to have their rules, before its packets pass.
+    /// Installs the rules of a session before its packets pass.
     pub(super) fn install_rules(&mut self, entry: &SessionEntry) -> Result<(), NatError> {
         if let Some(address) = without_block(self.nat, self.blocks.as_ref(), entry.ipv4) {
             return Err(NatError::NoBlock(address));
@@ -285,7 +286,7 @@ impl NatRules {
         Ok(())
     }
 
-    /// A session has no addresses any more.
+    /// Removes the rules of a session.
     pub(super) fn remove_rules(&mut self, id: u64) -> Result<(), NetfilterError> {
         self.set_networks(id, Vec::new())?;
         let Some(gone) = self.sessions.remove(&id) else { return Ok(()) };
@@ -296,17 +297,17 @@ impl NatRules {
 
 impl Drop for NatRules {
     fn drop(&mut self) {
-        // Of those that are left the next concentrator has the kernel forget what it knows.
+        // The next start flushes any remaining connections.
         let _ = self.departed_hosts.flush_connections(None);
     }
 }
 
-/// The fewest networks that have all addresses from the first to the last and no other, each with its length.
+/// Returns the fewest networks that cover exactly the range from the first to the last address.
 fn range_networks(first: Ipv4Addr, last: Ipv4Addr) -> impl Iterator<Item = (Ipv4Addr, u8)> {
     let (mut next, last) = (u64::from(first.to_bits()), u64::from(last.to_bits()));
     std::iter::from_fn(move || {
         let left = (last + 1).checked_sub(next).filter(|left| *left > 0)?;
-        // The largest that begins here and does not end beyond the last.
+        // The largest block that starts here and does not pass the last address.
         let bits = left.ilog2().min(next.trailing_zeros()).min(32);
         let network = Ipv4Addr::from_bits(next as u32);
         next += 1 << bits;
@@ -314,7 +315,7 @@ fn range_networks(first: Ipv4Addr, last: Ipv4Addr) -> impl Iterator<Item = (Ipv4
     })
 }
 
-/// The end inside of a connection whose end here is translated, as the kernel has it; `Err`: it does not say.
+/// Returns the inside end of a translated connection by its outside end. `Err`: the kernel does not tell it.
 pub(super) fn inner_end(
     QueriedConnection { local, remote }: &QueriedConnection,
 ) -> Result<Option<SocketAddr>, ()> {

@@ -1,4 +1,4 @@
-//! The EAP methods by which a client may show who its user is.
+//! The EAP methods that a client offers.
 
 use super::connect::ConnectError;
 use crate::setup::wall_time;
@@ -13,24 +13,24 @@ use usher_eap::method::tls::{PeerMethodTls, PeerTls};
 use usher_eap::method::ttls::{PeerMethodTtls, TtlsProof};
 use usher_eap::method::{PeerOffer, md5, mschapv2};
 
-/// Octets of the longest EAP packet that a client sends: PPP's packets have 1492 octets, of which its header takes some.
+/// The largest EAP packet that a client sends, in octets. PPP packets have 1492 octets, headers included.
 const FRAGMENT: usize = 1400;
-/// Octets of a file with certificates at most.
+/// The largest certificate file, in octets.
 const MOST: u64 = 1 << 20;
 
-/// What the methods with TLS need.
+/// The files for TLS-based methods.
 #[derive(Clone, Debug)]
 pub struct EapCertificateFiles {
-    /// A file with the authorities below which the AAA server's certificate has to be, PEM.
+    /// The trust anchors for the AAA server's certificate, PEM.
     pub ca: PathBuf,
-    /// The user's own certificate and its private key, PEM; with them EAP-TLS is offered.
+    /// The user's certificate and private key, PEM. They enable EAP-TLS.
     pub own: Option<(PathBuf, PathBuf)>,
-    /// The name that the AAA server's certificate has to have.
+    /// The name that the AAA server's certificate must have.
     pub server_name: Option<String>,
 }
 
-/// The methods, the preferred first: those with TLS where there are certificates, and then no others, since a server that shows no
-/// certificate could be anybody.
+/// Returns the methods, the preferred first. With certificates it returns TLS-based methods only: a server that
+/// presents no certificate could be anyone.
 pub(super) fn eap_offers(
     user: &str,
     password: &SecretValue,

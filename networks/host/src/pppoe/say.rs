@@ -1,4 +1,4 @@
-//! What is said of a concentrator: to what carries packets, to the logs, and to whoever has asked.
+//! Handles the events of a concentrator: for the data plane, the logs and pending requests.
 
 use super::audit::QueryAudit;
 use super::control::{self, PppoeControlReply};
@@ -90,7 +90,7 @@ impl PppoeEventSink {
                 let user = user.escape_ascii().to_string();
                 tracing::warn!(station = %subscriber.address, user, cause = refusal_text(why), "not let in");
             }
-            // Anybody can begin what comes to nothing; how many there were is told each minute.
+            // Anyone can start a login and abandon it. The log has the count each minute.
             AccessConcentratorEvent::LoginAborted { subscriber, reason } => {
                 tracing::debug!(station = %subscriber.address, reason = end_reason_text(reason), "gave up");
             }
@@ -164,7 +164,7 @@ const fn refusal_text(why: LoginFailure) -> &'static str {
     }
 }
 
-/// Why a session ended, for people.
+/// Describes why a session ended.
 #[must_use]
 pub const fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {

@@ -1,4 +1,4 @@
-//! The log of sessions on the disk: a file for each day, and what is asked of them.
+//! The session log on disk, one file per day, and queries of it.
 
 use super::audit::QueryAudit;
 use super::daily::{DailyFiles, days_before, read_lines, utc_day};
@@ -19,61 +19,62 @@ use usher_concentrator::track::{
 };
 use usher_core::WallTime;
 
-/// Where the log is, and what is set for it.
+/// The base folder of the log's path, and the settings of the log.
 pub type TrackingSource = (PathBuf, TrackingTable);
 
-/// What files of sessions are called, before the day.
+/// The prefix of the session files' names.
 const KIND: &str = "sessions";
 
-/// Addresses that hosts have had since the start; locked while nobody waits for the disk.
+/// The addresses that hosts have had since the start. The lock is never held during disk operations.
 type HostAddressSet = Arc<Mutex<BTreeSet<Ipv4Addr>>>;
 
 #[derive(Debug)]
 struct TrackWriter {
     folder: PathBuf,
     files: DailyFiles,
-    /// Other files that are kept as long.
+    /// Other files with the same retention.
     other_files: Vec<DailyFiles>,
     retention_days: u32,
     day: String,
     file: Arc<File>,
-    /// What the file has may not be on the disk though the disk was asked for it: it said so once, and forgets that.
+    /// True after a failed sync: the data may be lost, although a later sync would report success.
     unsure: bool,
-    /// Ends, and what was acknowledged of them, that could not be written yet.
+    /// Ends and acknowledgments that could not be written yet.
     unwritten_records: VecDeque<SessionLogRecord>,
-    /// Sessions that are open: the next day's file begins with them.
+    /// The open sessions. The next day's file starts with them.
     open: BTreeMap<String, SessionStart>,
     hosts: HostAddressSet,
-    /// Who else is told.
+    /// The IPFIX export.
     ipfix: Option<IpfixSender>,
-    /// The last line is not whole.
+    /// True if the last line is incomplete.
     torn: bool,
-    /// Records written.
+    /// The number of records written.
     written: u64,
-    /// The concentrator has begun.
+    /// True once the concentrator has started.
     started: bool,
 }
 
-/// What an earlier concentrator has left in a log.
+/// The state that an earlier concentrator left in the log.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct EarlierSessions {
-    /// Sessions that are open there.
+    /// Sessions that were open.
     pub(super) lost: Vec<LostSession>,
-    /// Sessions that have ended, and whose Stop is owed.
+    /// Ended sessions whose accounting Stop is not acknowledged.
     pub(super) unacknowledged_stops: Vec<UnacknowledgedStop>,
 }
 
-/// The log of sessions, for several threads.
+/// The session log, shared by threads.
 #[derive(Clone, Debug)]
 pub(super) struct TrackLog {
     writer: Arc<Mutex<TrackWriter>>,
-    /// So many records are on the disk for certain.
+    /// The number of records that are durable.
     synced: Arc<Mutex<u64>>,
     hosts: HostAddressSet,
 }
 
 impl TrackLog {
-    /// Opens a log, and says what an earlier concentrator has left in it. Of ends before `since` no Stop is owed any more.
+    /// Opens a log and returns the state that an earlier concentrator left in it. Sessions that ended before `since`
+    /// owe no Stop.
     pub(super) fn open(
         base: &Path,
         table: &TrackingTable,
@@ -87,7 +88,7 @@ impl TrackLog {
         let days = collect_days(&files, &today).map_err(&wrong)?;
         let (left, last) = earlier_sessions(&files, &days, since).map_err(&wrong)?;
         if last.is_some_and(|last| last != today) && !left.lost.is_empty() {
-            // Their ends come into today's file, which is to say whose they are.
+            // Their ends go into today's file, which must also tell the subscribers.
             let begins =
                 left.lost.iter().map(|lost| SessionLogRecord::session_started(lost.begin.clone()).to_line());
             files.rewrite_day(&today, &begins.collect::<Vec<_>>()).map_err(&wrong)?;
@@ -122,7 +123,7 @@ impl TrackLog {
         Ok((log, left))
     }
 
-    /// Reads what [`TrackLog::open`] reads, and writes nothing.
+    /// Reads the same as [`TrackLog::open`], and writes nothing.
     pub(super) fn check_log(
         base: &Path,
         table: &TrackingTable,
@@ -139,28 +140,28 @@ impl TrackLog {
         Ok(())
     }
 
-    /// Has collectors told of what is written, and that what was `lost` has ended.
+    /// Connects the IPFIX export, and reports the ends of `lost` sessions to it.
     pub(super) fn set_exporter(&self, ipfix: IpfixSender, lost: &[LostSession]) {
         let at = wall_time();
         lost.iter().for_each(|lost| ipfix.report_session(at, false, &lost.begin));
         self.lock_writer().ipfix = Some(ipfix);
     }
-    /// Where it is.
+    /// Returns the folder of the log.
     pub(super) fn folder(&self) -> PathBuf {
         self.lock_writer().folder.clone()
     }
-    /// Whether a host has had this address since the start.
+    /// True if a host has had this address since the start.
     pub(super) fn has_had(&self, address: Ipv4Addr) -> bool {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner).contains(&address)
     }
     fn lock_writer(&self) -> MutexGuard<'_, TrackWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Writes a record behind what is there.
+    /// Appends a record.
     pub(super) fn write_record(&self, record: &SessionLogRecord) -> io::Result<()> {
         self.lock_writer().write_record(record)
     }
-    /// The same, so that it is there after a loss of power. Those who come while the disk is busy wait for it together.
+    /// Appends a record durably. Writers that arrive while the disk is busy share the next sync.
     pub(super) fn write_durably(&self, record: &SessionLogRecord) -> io::Result<()> {
         let own = {
             let mut writer = self.lock_writer();
@@ -194,8 +195,8 @@ impl TrackWriter {
         self.started |= matches!(record, SessionLogRecord::Started(_));
         let done = self.write_pending_records().and_then(|()| self.append_record(record));
         let owed = match record {
-            // Those before the start are of sessions that others have begun. Behind it one without a begin is of nobody who was let in, of
-            // whom there may be many while nothing can be written.
+            // Before the start, ends belong to an earlier concentrator's sessions. After it, an end without a begin
+            // belongs to a rejected host. There may be many while the log cannot be written.
             SessionLogRecord::End(end) => !self.started || self.open.contains_key(&end.session),
             record => matches!(record, SessionLogRecord::StopAcknowledged { .. }),
         };
@@ -205,7 +206,7 @@ impl TrackWriter {
         done
     }
 
-    /// Does what could not be done before.
+    /// Writes the pending records.
     fn write_pending_records(&mut self) -> io::Result<()> {
         if self.unsure {
             self.rewrite_day(self.day.clone())?;
@@ -221,7 +222,7 @@ impl TrackWriter {
 
     fn append_record(&mut self, record: &SessionLogRecord) -> io::Result<()> {
         let today = utc_day(record.time());
-        // A clock that is set back by a little does not open a day again that is over; one that was days ahead does.
+        // A clock that steps back slightly does not reopen the previous day. A clock that was days ahead does.
         let ahead = days_before(&self.day, 1).is_some_and(|before| today < before);
         if today > self.day || ahead {
             self.start_day(today)?;
@@ -258,9 +259,9 @@ impl TrackWriter {
         Ok(())
     }
 
-    /// Begins a day's file with the sessions that are open, so that those of before can be deleted.
+    /// Begins a day's file with the open sessions, so that older files can be deleted.
     fn start_day(&mut self, today: String) -> io::Result<()> {
-        // Who waits for a line of the old file asks the disk for the new one.
+        // Writers waiting for the old file will sync only the new one.
         self.file.sync_data()?;
         let before = self.day.clone();
         self.rewrite_day(today)?;
@@ -268,7 +269,8 @@ impl TrackWriter {
         Ok(())
     }
 
-    /// Has a day's file begin anew, with what it has and the sessions that are open, and goes on there: all of that, or nothing.
+    /// Rewrites a day's file with its content and the open sessions, and continues there. On an error nothing
+    /// changes.
     fn rewrite_day(&mut self, day: String) -> io::Result<()> {
         let open: Vec<String> = self
             .open
@@ -280,8 +282,8 @@ impl TrackWriter {
         Ok(())
     }
 
-    /// Deletes what has been kept long enough. `last` is the last day of which there is something from before: where all of it would go
-    /// at once it is more likely that the clock is wrong, and it stays until there is something newer.
+    /// Deletes expired files. `last` is the last earlier day with content. If even that has expired, the clock is
+    /// probably wrong, so all files stay until there is newer content.
     fn delete_expired(&self, last: Option<&String>) {
         let oldest = days_before(&self.day, self.retention_days).filter(|_| self.retention_days > 0);
         let Some(oldest) = oldest else { return };
@@ -307,20 +309,21 @@ fn index_day(files: &DailyFiles, day: &str, index: &mut LogIndex) -> io::Result<
     Ok(())
 }
 
-/// What is said of a folder.
+/// Formats an error of a folder.
 fn folder_error(folder: &Path) -> impl Fn(io::Error) -> String + use<> {
     let shown = folder.display().to_string();
     move |error| format!("the folder {shown}: {error}")
 }
 
-/// What an earlier concentrator has left in the files of these days, and the last of them in which something is.
+/// Reads the state that an earlier concentrator left in the files of these days. Also returns the last day with
+/// content.
 fn earlier_sessions(
     files: &DailyFiles,
     days: &[String],
     since: Option<WallTime>,
 ) -> io::Result<(EarlierSessions, Option<String>)> {
     let (mut left, mut last) = (EarlierSessions::default(), None);
-    // Where a start came to nothing there is a file in which nothing is.
+    // A failed start leaves an empty file.
     for day in days.iter().rev() {
         let mut index = LogIndex::default();
         index_day(files, day, &mut index)?;
@@ -336,7 +339,7 @@ fn earlier_sessions(
     Ok((left, last))
 }
 
-/// Sessions that ended from then on, and whose Stop no AAA server has acknowledged.
+/// Finds the sessions that ended at or after this time without an acknowledged Stop.
 fn find_unacknowledged_stops(
     files: &DailyFiles,
     days: &[String],
@@ -350,8 +353,8 @@ fn find_unacknowledged_stops(
     Ok(index.unacknowledged_stops().filter(|owed| owed.end.ended_at >= since).collect())
 }
 
-/// The days up to today of which there are files, in their order. What a clock that was ahead has put into files of days to come goes
-/// behind today's.
+/// Returns the days with files in order, today last. Records that a wrong clock wrote to files of future days move to
+/// today's file.
 fn collect_days(files: &DailyFiles, today: &str) -> io::Result<Vec<String>> {
     let (mut days, ahead): (Vec<_>, Vec<_>) =
         files.existing_days()?.into_iter().partition(|day| day.as_str() <= today);
@@ -368,84 +371,85 @@ fn collect_days(files: &DailyFiles, today: &str) -> io::Result<Vec<String>> {
     Ok(days)
 }
 
-/// Who had an address?
+/// A query for the holders of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AddressQuery {
     /// The address.
     pub address: IpAddr,
-    /// Its port; `None`: any.
+    /// The port. `None`: any.
     pub port: Option<u16>,
-    /// When, as RFC 3339 has it; `None`: now.
+    /// The time in RFC 3339 format. `None`: now.
     pub at: Option<String>,
-    /// Who asks, for the audit.
+    /// The name of the asker, for the audit.
     pub by: String,
 }
 
-/// Who had it.
+/// The holders of an address.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AddressQueryReply {
-    /// At which second.
+    /// The second of the query.
     pub at: String,
-    /// In the order of time; none: nobody.
+    /// The holders in order of time. Empty: none.
     pub found: Vec<AddressHolder>,
-    /// Lines of the log that cannot be read.
+    /// The number of unreadable log lines.
     pub unreadable: u64,
-    /// Octets of the log that were read.
+    /// The octets of the log that were read.
     pub log_octets: u64,
-    /// Octets of the log for each subscriber and day.
+    /// The octets of the log per subscriber and day.
     pub log_octets_per_subscriber_and_day: f64,
 }
 
-/// One who had it.
+/// A holder of an address.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AddressHolder {
     /// The user.
     pub user: String,
-    /// Since when.
+    /// The start.
     pub since: String,
-    /// Until when; `None`: it still has it.
+    /// The end. `None`: the holder still has the address.
     pub until: Option<String>,
-    /// The host's address on the Ethernet.
+    /// The host's Ethernet address.
     pub station: String,
     /// The interface of the concentrator.
     pub port: String,
-    /// The line, where a switch has named it.
+    /// The circuit, if a switch has added it.
     pub circuit: Option<String>,
     /// Acct-Session-Id.
     pub session: String,
-    /// Why it ended.
+    /// Why the session ended.
     pub reason: Option<String>,
 }
 
-/// Why nobody can say who had it.
+/// Why a query has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressQueryError {
-    /// The time.
+    /// The time cannot be parsed.
     #[error("\"{0}\" is no time: write 2026-11-26T12:00:00Z, or with an offset 2026-11-26T21:00:00+09:00")]
     Time(String),
-    /// There is no log.
+    /// No log is configured.
     #[error("the configuration has no [tracking]: nothing is kept of who had an address")]
     Untracked,
-    /// The log.
+    /// The log cannot be read.
     #[error("the log of sessions in {folder}: {error}")]
     Log {
-        /// Its folder.
+        /// The folder of the log.
         folder: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The time is before what is kept.
+    /// The time is before the retention.
     #[error("the log of sessions begins on {first}: what was before is not kept")]
     Forgotten {
-        /// The first day.
+        /// The first day of the log.
         first: String,
     },
-    /// What is asked has to be in the audit.
+    /// The query cannot be recorded in the audit.
     #[error("the audit cannot be written, and without it nothing is told: {0}")]
     Audit(io::Error),
 }
 
-/// Looks for who had these in a second, in the files of some days. A day may have more lines than there is memory.
+/// Searches the files of some days for the holders in one second. A day's lines may exceed the memory, so they are
+/// streamed.
 fn search_days(
     files: &DailyFiles,
     days: &[String],
@@ -461,7 +465,7 @@ fn search_days(
     Ok(search)
 }
 
-/// Asks the files of a log. For the audit the user of the system says who asks, by number, beside what the one who asks says.
+/// Queries the files of a log. The audit records the caller's uid beside the claimed name.
 pub(super) fn look_up_holders(
     (base, table): &TrackingSource,
     audit: &QueryAudit,
@@ -478,7 +482,7 @@ pub(super) fn look_up_holders(
     let files = DailyFiles::new(&folder, KIND);
     let all = files.existing_days().map_err(log)?;
     let wanted = utc_day(at);
-    // The last file that begins before that time, with the sessions that were open then, and all behind it.
+    // The last file from before that time, since it starts with the open sessions, and all later files.
     let first = all.iter().rposition(|day| *day <= wanted);
     let Some(first) = first else {
         let first = all.into_iter().next().unwrap_or_else(|| "this day".to_owned());
@@ -494,7 +498,7 @@ pub(super) fn look_up_holders(
         let (inside, more) = translations::find_translated_hosts(&folder, outside, at).map_err(log)?;
         unreadable += more;
         if !inside.is_empty() {
-            // Who that was the files say when they are read once more.
+            // A second pass over the files finds the subscribers.
             let hosts = inside.into_iter().map(|host| (host.into(), None)).collect();
             search = search_days(&files, &all[first..], at, hosts).map_err(log)?;
         }
@@ -528,7 +532,7 @@ pub(super) fn look_up_holders(
     })
 }
 
-/// Asks the files of the log that a configuration names, for when no concentrator runs.
+/// Queries the log files of a configuration, for use without a running concentrator.
 ///
 /// # Errors
 /// [`AddressQueryError`].

@@ -1,5 +1,5 @@
-//! The log of translated connections on the disk, a file for each day beside that of sessions, as the kernel's table of connections
-//! tells of them.
+//! The log of translated connections on disk: one file per day, beside the session log. Its source is the kernel's
+//! connection tracking.
 
 use super::daily::{DailyFiles, days_after, days_before, read_lines, utc_day};
 use super::gate::{
@@ -23,26 +23,26 @@ use usher_core::WallTime;
 use usher_pppoe::netfilter::conntrack::ConntrackEntry;
 use usher_pppoe::netfilter::{ConntrackEvent, ConntrackMonitor};
 
-/// What files are called, before the day.
+/// The prefix of the files' names.
 pub(super) const KIND: &str = "translations";
 
-/// Records that wait for the disk, at most.
+/// The limit of records that wait for the disk.
 const WAITING: usize = 1 << 16;
-/// The kernel's whole table is read anew no more often than that: it may be long.
+/// The shortest interval between two complete reads of the kernel's table, which may be long.
 const RENEWAL: Duration = Duration::from_secs(60);
 
-/// Records on their way to the disk.
+/// The queue of records toward the disk.
 #[derive(Debug, Default)]
 struct RecordQueue {
     waiting: Mutex<QueuedRecords>,
-    /// There is a record, or room for one.
+    /// Signals a record, or room for one.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct QueuedRecords {
     records: VecDeque<TranslationRecord>,
-    /// What is in the log is not all: the kernel's table has to be read anew.
+    /// True if the log is incomplete: the kernel's table must be read again.
     lost: bool,
 }
 
@@ -50,7 +50,7 @@ impl RecordQueue {
     fn lock_records(&self) -> MutexGuard<'_, QueuedRecords> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Waits where there is no room; what the kernel tells meanwhile waits at its end.
+    /// Appends a record. Waits while the queue is full; the kernel's notifications wait in their socket meanwhile.
     fn push(&self, record: TranslationRecord) {
         let full = |waiting: &mut QueuedRecords| waiting.records.len() >= WAITING;
         let waiting = self.changed.wait_while(self.lock_records(), full);
@@ -67,11 +67,11 @@ impl RecordQueue {
     fn mark_lost(&self) {
         self.lock_records().lost = true;
     }
-    /// Whether something was lost since this was asked.
+    /// Returns and clears the flag that records were lost.
     fn take_lost(&self) -> bool {
         std::mem::take(&mut self.lock_records().lost)
     }
-    /// Waits until there is a record, but no longer than the next look at the disk.
+    /// Waits for a record until the next check of the disk.
     fn wait_for_record(&self) {
         let waiting = self.lock_records();
         if waiting.records.is_empty() {
@@ -84,15 +84,15 @@ struct TranslationLog {
     files: DailyFiles,
     day: String,
     file: File,
-    /// The last line is not whole.
+    /// True if the last line is incomplete.
     torn: bool,
-    /// The disk has not been asked yet for what the file has, and for the file itself.
+    /// True if the file's content, or the new file itself, is not synced yet.
     unsynced: bool,
     new: bool,
-    /// The file does not say all: the disk has not kept it, or the clock was days ahead.
+    /// True if the file is incomplete: the disk lost data, or the clock was days ahead.
     lost: bool,
     connection_counts: ConnectionCounts,
-    /// Connections that began, or ended, and are in the log.
+    /// The number of begins and ends of connections in the log.
     logged: Arc<AtomicU64>,
 }
 
@@ -114,20 +114,20 @@ impl TranslationLog {
     }
     fn write_record(&mut self, record: &TranslationRecord) -> io::Result<()> {
         let today = utc_day(record.time());
-        // A clock that is set back by a little does not open a day again that is over; one that was days ahead does.
+        // A clock that steps back slightly does not reopen the previous day. A clock that was days ahead does.
         let ahead = days_before(&self.day, 1).is_some_and(|before| today < before);
         if today > self.day || ahead {
             self.sync_to_disk()?;
             (self.file, self.day, self.torn, self.new) = (self.files.open_day(&today)?, today, false, true);
             self.connection_counts = ConnectionCounts::default();
-            // What had begun stands in the file of a day to come.
+            // The open connections are in the file of a future day.
             self.lost |= ahead;
         }
         if self.torn {
             self.file.write_all(b"\n")?;
         }
         self.torn = true;
-        // A whole line at once: nobody else writes here.
+        // One write for a whole line: this is the only writer.
         self.file.write_all(record.to_line().as_bytes())?;
         (self.torn, self.unsynced) = (false, true);
         if let TranslationRecord::Begin(_, one) = record {
@@ -136,10 +136,10 @@ impl TranslationLog {
         self.logged.fetch_add(u64::from(!matches!(record, TranslationRecord::Started(_))), Ordering::Relaxed);
         Ok(())
     }
-    /// Has all of it be there after a loss of power.
+    /// Makes the log durable.
     fn sync_to_disk(&mut self) -> io::Result<()> {
         if self.unsynced {
-            // The system forgets what the disk has not taken once it has said so.
+            // After it reports an error once, the system forgets unwritten data.
             self.file.sync_data().inspect_err(|_| self.lost = true)?;
             self.unsynced = false;
         }
@@ -151,22 +151,22 @@ impl TranslationLog {
     }
 }
 
-/// Whoever writes the log, and may have to wait for the disk.
+/// The thread that writes the log, and that may wait for the disk.
 struct TranslationLogWriter {
     log: TranslationLog,
     queue: Arc<RecordQueue>,
     health: Arc<LogHealth>,
     counts: TranslationCounters,
     folder: PathBuf,
-    /// Octets that are to be free there.
+    /// The octets that must stay free there.
     least: u64,
-    /// When it was looked last how things are.
+    /// The time of the last check.
     looked: Option<Instant>,
     low: LowSpace,
 }
 
 impl TranslationLogWriter {
-    /// Writes what waits, and once a second has it be there and looks how much is free.
+    /// Writes the pending records. Once a second, syncs the file and checks the free space.
     fn run_once(&mut self) -> io::Result<()> {
         let mut done = self.write_queued();
         let now = Instant::now();
@@ -207,13 +207,13 @@ impl TranslationLogWriter {
         }
         Ok(())
     }
-    /// Octets that are free where the log is.
+    /// Returns the free octets of the log's file system.
     fn free_octets(&self) -> io::Result<u64> {
         let of = rustix::fs::statvfs(&self.folder)?;
         Ok(of.f_bavail.saturating_mul(of.f_frsize))
     }
     fn run_thread(mut self, alone: EndNotice) {
-        // Says when this ends, however it does.
+        // Reports the end of this thread, whatever the cause.
         let _alone = alone;
         loop {
             match self.run_once() {
@@ -224,7 +224,7 @@ impl TranslationLogWriter {
     }
 }
 
-/// When the kernel's table is read anew.
+/// The schedule of complete reads of the kernel's table.
 #[derive(Debug, Default)]
 struct TableRefresh {
     last: Option<Instant>,
@@ -232,21 +232,21 @@ struct TableRefresh {
 }
 
 impl TableRefresh {
-    /// Whether it is time for what is wanted.
+    /// True if a wanted read may happen now.
     fn is_due(&self, now: Instant) -> bool {
         self.is_requested && self.last.is_none_or(|last| now.saturating_duration_since(last) >= RENEWAL)
     }
     fn mark_done(&mut self, now: Instant) {
         (self.last, self.is_requested) = (Some(now), false);
     }
-    /// Until it is time, what nobody knows of would become more.
+    /// Returns why connections must be dropped until the read: unknown connections would increase.
     fn hold_reason(&self, now: Instant) -> Option<String> {
         let late = self.is_requested && !self.is_due(now);
         late.then(|| "connections come faster than they can be logged".to_owned())
     }
 }
 
-/// Begins to log, and to tell collectors, whose connections are translated: those of hosts, by their pools or their sessions.
+/// Starts to log and export the translated connections of hosts, selected by their pools or sessions.
 pub(super) fn follow_translations(
     track: &TrackLog,
     gate: ConnectionGate,
@@ -272,7 +272,7 @@ pub(super) fn follow_translations(
         looked: None,
         low: LowSpace::default(),
     };
-    // Before there is a connection. Where the log cannot be written yet, the gate finds it so.
+    // Before the first connection. If the log cannot be written yet, the gate sees it.
     let _ = disk.run_once();
     gate.update_hold(health.hold_reason(Instant::now()).as_deref(), &counts);
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -283,7 +283,7 @@ pub(super) fn follow_translations(
     let (track, all) = (track.clone(), counts.clone());
     let alone = EndNotice(health.clone());
     let run = move || {
-        // Says when this ends, however it does.
+        // Reports the end of this thread, whatever the cause.
         let _alone = alone;
         let (mut follower, mut renewal) = (Some(follower), TableRefresh::default());
         let tell = |change| {
@@ -333,7 +333,7 @@ pub(super) fn follow_translations(
     Ok(counts)
 }
 
-/// Has the kernel tell anew which connections there are, where some are not known. Whether it tells.
+/// Requests the kernel's connections again if some are unknown. True if the kernel answers.
 fn follow_on<F>(
     follower: &mut Option<F>,
     renewal: &mut TableRefresh,
@@ -356,7 +356,7 @@ fn follow_on<F>(
                 if follower.is_none() {
                     counts.missed.fetch_add(1, Ordering::Relaxed);
                 }
-                // Which of the connections of before have ended is not known.
+                // The ends of earlier connections are unknown.
                 queue.push(TranslationRecord::Started(wall_time()));
                 *follower = Some(new);
                 renewal.mark_done(now);
@@ -372,7 +372,7 @@ fn follow_on<F>(
     true
 }
 
-/// What of a connection is translated: its begun end. `None`: it goes as it is.
+/// Returns the translation of a connection. `None`: its packets pass unchanged.
 fn find_translation(
     ConntrackEntry { original, reply }: &ConntrackEntry,
     protocol: u8,
@@ -383,7 +383,7 @@ fn find_translation(
     (inside != outside).then_some(TranslatedConnection { protocol, inside, outside })
 }
 
-/// Whether an address is of these ranges.
+/// True if one of these ranges contains the address.
 pub(super) fn of_pools(ranges: &[PoolRange], address: Ipv4Addr) -> bool {
     let address = IpAddr::V4(address);
     ranges.iter().any(|range| match range {
@@ -392,18 +392,18 @@ pub(super) fn of_pools(ranges: &[PoolRange], address: Ipv4Addr) -> bool {
     })
 }
 
-/// The hosts that stood behind an end outside in the second that begins then, and how many lines cannot be read.
+/// Finds the hosts behind an outside end in the second that starts at `at`, and counts unreadable lines.
 pub(super) fn find_translated_hosts(
     folder: &Path,
     outside: SocketAddrV4,
     at: WallTime,
 ) -> io::Result<(Vec<Ipv4Addr>, u64)> {
-    // Where the clock was set back by a little, lines of a day stand in the next one's file.
+    // If the clock stepped back slightly, lines of a day are in the next day's file.
     let last = days_after(&utc_day(at), 1).unwrap_or_default();
     let mut behind = TranslationSearch::new(outside, at);
     let files = DailyFiles::new(folder, KIND);
     for day in files.existing_days()?.iter().rev().filter(|day| **day <= last) {
-        // A day may have more lines than there is memory.
+        // A day's lines may exceed the memory, so they are streamed.
         behind.read_file(read_lines(&files.day_path(day))?)?;
         if behind.is_decided() {
             break;
@@ -430,11 +430,11 @@ mod tests {
         let expected = ("10.0.0.7:40000".to_owned(), "192.0.2.1:1025".to_owned());
         assert_eq!((one.inside.to_string(), one.outside.to_string()), expected);
         assert_eq!(find_translation(&connection(direction("203.0.113.2:80", "10.0.0.7:40000")), 6), None);
-        // Where the destination is translated, the source is not: as of an IDENT query that is led to us.
+        // If the destination is translated, the source is not, as with a redirected IDENT query.
         assert_eq!(find_translation(&connection(direction("10.0.0.1:1113", "10.0.0.7:40000")), 6), None);
     }
 
-    /// A folder of its own, and a log there on the day of [`at`] 0.
+    /// Creates a folder with a log on the day of [`at`] 0.
     fn test_log(name: &str) -> (PathBuf, TranslationLog) {
         let folder = std::env::temp_dir().join(format!("usher-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -495,7 +495,7 @@ mod tests {
             assert!(!write(record));
         }
         assert_eq!(hosts(10_001), [*test_translation(7).inside.ip()]);
-        // By days: it goes on in the file of the day that is, and the kernel's table is to be read anew.
+        // By days: it continues in the file of the current day, and the kernel's table must be read again.
         assert!(
             !write(End(test_time(86_401), test_translation(7)))
                 && !write(Begin(test_time(9 * 86_400), test_translation(8)))
@@ -545,7 +545,7 @@ mod tests {
             (vec![*test_translation(7).inside.ip()], (vec![*test_translation(8).inside.ip()], 0))
         );
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 5, "one of them is torn");
-        // Of more than may wait the last waits for room.
+        // One record beyond the limit waits for room.
         (0..WAITING).for_each(|_| push(&disk, TranslationRecord::Begin(test_time(9), test_translation(9))));
         let queue = disk.queue.clone();
         let last =
@@ -553,7 +553,7 @@ mod tests {
         disk.queue.pop();
         last.join().unwrap();
         assert_eq!(waiting(&disk), WAITING);
-        // What a disk has not kept is lost.
+        // Data that a failed sync dropped is lost.
         disk.log.unsynced = true;
         disk.log.file = File::from(std::os::fd::OwnedFd::from(std::io::pipe().unwrap().1));
         disk.queue.lock_records().records.clear();
@@ -605,7 +605,7 @@ mod tests {
         );
         queue.pop();
         assert!(go(&mut follower, true) && queue.first_record().is_none(), "nobody asks without need");
-        // The table was read just now: until it may be again, nobody begins what would not be known.
+        // The table was read just now: until the next read, new connections are dropped.
         queue.mark_lost();
         follower = Some(1);
         assert!(go(&mut follower, true) && follower == Some(1));

@@ -1,4 +1,4 @@
-//! Our ESP at both ends: what goes in at one comes out at the other.
+//! Our ESP at both ends: all traffic that enters at one end leaves at the other.
 
 use super::place::{NamespacePair, TEST_TIMEOUT, network_selector, test_pair, wait_until};
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn udp_socket(place: &NamespacePair, end: usize, address: &str) -> UdpSocket {
     })
 }
 
-/// Sends so many octets from end 0 to an address of end 1 by TCP, and says whether they came as they were.
+/// Sends `octets` octets by TCP from end 0 to an address of end 1. True if they arrive unchanged.
 pub(crate) fn transfer_stream(place: &NamespacePair, address: &str, octets: usize) -> bool {
     let address: SocketAddr = address.parse().expect("an address");
     let listener =
@@ -108,7 +108,7 @@ fn datagrams_of_all_sizes_arrive_and_are_answered() {
     let ours = udp_socket(&place, 0, "10.1.0.1:0");
     let theirs = udp_socket(&place, 1, "10.2.0.1:7000");
     let mut buf = vec![0; 65_536];
-    // Those above the device's 1400 octets go in fragments.
+    // Packets above the device's MTU of 1400 octets are fragmented.
     for size in [0, 1, 2, 3, 500, 1371, 1372, 1373, 4000, 30_000] {
         let data: Vec<u8> = (0..size).map(|n| n as u8).collect();
         ours.send_to(&data, "10.2.0.1:7000").expect("it is sent");
@@ -119,7 +119,7 @@ fn datagrams_of_all_sizes_arrive_and_are_answered() {
     }
 }
 
-/// As a ping does in the third founding study: its first packet brings the SA about, and arrives.
+/// Like a ping in the third founding study: its first packet acquires the SA, and arrives.
 #[test]
 fn the_first_packet_brings_its_sa_about_and_arrives() {
     let place = NamespacePair::new();
@@ -143,7 +143,7 @@ fn the_first_packet_brings_its_sa_about_and_arrives() {
     for word in [&b"first"[..], b"second"] {
         ours.send_to(word, "10.2.0.1:7000").expect("it is sent");
     }
-    // IPv6 has its own to say at first, and no policy is for that.
+    // IPv6 first sends packets of its own, which match no policy.
     let flow = match said.recv_timeout(TEST_TIMEOUT).expect("it asks for an SA") {
         TunnelEvent::Plane(EspEvent::Acquire { policy: PolicyId(2), flow }) => flow,
         other => panic!("{other:?}"),
@@ -164,7 +164,7 @@ fn the_first_packet_brings_its_sa_about_and_arrives() {
 fn what_a_policy_forwards_goes_past_the_device() {
     let place = NamespacePair::new();
     let (a, _) = place.start_tunnel(0, TunnelConfig { mark: Some(7), ..TunnelConfig::default() });
-    // What carries the mark goes by the cable: to the other end, which has an address there, too.
+    // Marked packets use the cable to the other end, which has an address there too.
     let name = &place.names[0];
     super::place::run_ip(&format!("-n {name} rule add fwmark 7 table 7"));
     super::place::run_ip(&format!("-n {name} route add default via 192.0.2.2 table 7"));
@@ -189,7 +189,7 @@ fn transport_mode_carries_what_two_hosts_say() {
     let place = NamespacePair::new();
     let [(a, _), (b, _)] = [0, 1].map(|end| {
         let tunnel = place.start_tunnel(end, TunnelConfig { mark: Some(7), ..TunnelConfig::default() });
-        // What is to be protected goes to the device, what is protected past it.
+        // Unprotected packets go to the device, and protected ones past it.
         let (name, other) = (&place.names[end], 2 - end);
         super::place::run_ip(&format!("-n {name} rule add fwmark 7 lookup main pref 10"));
         super::place::run_ip(&format!(
@@ -234,7 +234,7 @@ fn ike_beside_esp_gets_what_is_its_own() {
     let (a, said) = place.start_tunnel(0, v4);
     install_pair(&a, test_pair(0, gcm_transform(), 20, true));
     install_pair(&b, test_pair(1, gcm_transform(), 20, true));
-    // Messages of IKE to the one that shares its port, from the one that does not.
+    // IKE messages to the end that shares its port, from the end that does not.
     let outer: OuterPath = test_pair(0, gcm_transform(), 20, true).outer;
     for n in 0..20u8 {
         a.send_datagram(outer, [&[0, 0, 0, 0, n], &[7; 200][..]].concat());
@@ -247,7 +247,7 @@ fn ike_beside_esp_gets_what_is_its_own() {
     }
     assert_eq!(first.recv(&mut buf).expect("so does what is too short to be ESP"), 1);
     assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20), "and ESP goes to the tunnel");
-    // What comes where nobody else listens is handed over.
+    // Without an IKE socket, the tunnel passes the message on.
     first.send_to(&[0, 0, 0, 0, 42], outer.local).expect("it is sent");
     let ike = loop {
         match said.recv_timeout(TEST_TIMEOUT).expect("it is handed over") {
@@ -278,7 +278,7 @@ fn a_tunnel_goes_on_after_an_sa_was_replaced_and_moved() {
         assert_eq!(tunnel.apply_operation(IpsecOperation::Remove { inbound }), Ok(()));
     }
     assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20));
-    // To the addresses of IPv6.
+    // To the IPv6 addresses.
     for (tunnel, own, other) in [(&a, 1, 2), (&b, 2, 1)] {
         let address = |n| format!("[2001:db8::{n}]:4500").parse().expect("an address");
         let outer = OuterPath { local: address(own), remote: address(other), encapsulated: true };

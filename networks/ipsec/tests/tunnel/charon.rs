@@ -1,4 +1,4 @@
-//! Our ESP and strongSwan's in user space (kernel-libipsec), by keys that our IKE and its charon agree on.
+//! Our ESP and strongSwan's in user space (kernel-libipsec), with keys that our IKE and its charon negotiate.
 
 use super::carry::transfer_stream;
 use super::place::{NamespacePair, TEST_TIMEOUT, network_selector, run_ip, wait_until};
@@ -42,7 +42,7 @@ secrets { ike-1 { id-a = gw.test
                   secret = "a shared secret" } }
 "#;
 
-/// charon at end 1. It ends with whoever holds it.
+/// charon at end 1. Dropping it ends the process.
 struct CharonProcess {
     folder: PathBuf,
     process: Child,
@@ -63,7 +63,7 @@ impl CharonProcess {
         );
         fs::write(folder.join("strongswan.conf"), settings).expect("a file can be written");
         fs::write(folder.join("swanctl.conf"), CONNECTIONS).expect("a file can be written");
-        // An address of its traffic, without which it installs nothing.
+        // An address of its traffic selectors, without which it installs nothing.
         run_ip(&format!("-n {name} addr add 10.2.0.1/32 dev lo"));
         let script = format!("mount --bind {} /run && exec {CHARON}", path("run"));
         let process = Command::new("ip")
@@ -110,7 +110,7 @@ impl Drop for CharonProcess {
     }
 }
 
-/// An endpoint of ours at end 0: port 500 is a socket, port 4500 the tunnel's.
+/// Our IKE at end 0: port 500 is a socket, and port 4500 the tunnel's.
 struct IkeHost<'a> {
     endpoint: IkeEndpoint,
     socket: UdpSocket,
@@ -252,7 +252,7 @@ fn each_transform_carries_streams_to_strongswan_over_rekeying() {
         assert!(transfer_stream(&place, "10.2.0.1:0", 1 << 20), "{esp}\n{}", charon.charon_log());
         let (sa, spi) = (ike.sa.expect("it is established"), ike.installed[0].inbound);
         if n == 0 {
-            // Replaced by us, then by charon.
+            // Rekeyed by us, then by charon.
             ike.send_command(IkeCommand::RekeyChild { sa, spi });
             ike.wait_until("our rekeying", |ike| ike.removed == 1 && ike.installed.len() == 2);
             assert!(

@@ -1,5 +1,5 @@
-//! Tunnels between network namespaces: ours with ours, ours with strongSwan's, and what tshark says of our packets. Root may make
-//! them.
+//! Tunnels between network namespaces: ours with ours, ours with strongSwan's, and tshark's view of our packets. They
+//! need root.
 
 mod carry;
 mod charon;

@@ -13,10 +13,10 @@ use usher_esp::plane::{IpsecMode, OuterPath};
 use usher_esp::{EspKeys, EspTransform, SaLifetime, SaPair, TrafficSelector};
 use usher_ipsec::{EspTunnel, TunnelConfig, TunnelEvent};
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any step on a busy machine. Only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The two of them, 192.0.2.1 and 192.0.2.2, gone with whoever holds them.
+/// The two namespaces, 192.0.2.1 and 192.0.2.2, removed on drop.
 pub(crate) struct NamespacePair {
     pub(crate) names: [String; 2],
 }
@@ -45,7 +45,7 @@ impl NamespacePair {
             run_ip(&format!("-n {name} addr add 2001:db8::{n}/64 dev eth0 nodad"));
             run_ip(&format!("-n {name} link set eth0 up"));
         }
-        // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
+        // The kernel drops packets until some time after the carrier appears.
         let shown = |name: &str| {
             let said = Command::new("ip").args(["-n", name, "link", "show", "eth0"]).output();
             String::from_utf8(said.expect("ip is there").stdout).expect("text")
@@ -56,7 +56,7 @@ impl NamespacePair {
         }
         Self { names }
     }
-    /// Does something in one of them.
+    /// Runs a function in one of them.
     pub(crate) fn run_in_namespace<T: Send + 'static>(
         &self,
         end: usize,
@@ -71,7 +71,7 @@ impl NamespacePair {
         };
         std::thread::spawn(entered).join().expect("it is done")
     }
-    /// A tunnel at one end, with addresses 10.N.0.1 and 2001:db8:N::1 and routes to those of the other.
+    /// Starts a tunnel at one end, with addresses 10.N.0.1 and 2001:db8:N::1 and routes to those of the other end.
     #[track_caller]
     pub(crate) fn start_tunnel(
         &self,
@@ -112,7 +112,7 @@ pub(crate) fn network_selector(text: &str) -> TrafficSelector {
     network.expect("a network")
 }
 
-/// The pair of one end: keys are as long as the transform's.
+/// Returns the SA pair of one end, with keys of the transform's length.
 pub(crate) fn test_pair(
     end: usize,
     transform: EspTransform,
@@ -152,7 +152,7 @@ pub(crate) fn test_pair(
     }
 }
 
-/// The kernel has an IPv6 address in use some time after it was given: what is sent to it before is lost.
+/// Waits until an IPv6 address is usable: packets to it are lost before.
 #[track_caller]
 fn until_in_use(name: &str, address: &str) {
     wait_until("the address is in use", || {
@@ -161,7 +161,7 @@ fn until_in_use(name: &str, address: &str) {
     });
 }
 
-/// Waits for something.
+/// Waits for a condition.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut until: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What tshark says of our packets, when it is given the keys: what they hold, and whether the ICV is theirs.
+//! Has tshark decrypt our packets with their keys, and check their content and ICV.
 
 use std::fs;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use usher_crypto::mac::MacAlgorithm;
 use usher_esp::ip::write_header;
 use usher_esp::{EspKeys, EspTransform, IntegrityAlgorithm, OutboundSa, SaLifetime};
 
-/// A file of captured packets (pcap, link type 101: IP without a link).
+/// Makes a pcap file (link type 101: IP without a link layer).
 fn pcap_file(packets: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 101] {
@@ -28,7 +28,7 @@ fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// What tshark finds in these fields, packet by packet. Debian 12's knows no ChaCha20-Poly1305 in ESP.
+/// Returns tshark's values of these fields, packet by packet. Debian 12's tshark lacks ChaCha20-Poly1305 in ESP.
 fn dissect_fields(file: &str, sa: &str, fields: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-r", file, "-T", "fields", "-o", "esp.enable_encryption_decode:TRUE"]);
@@ -99,7 +99,7 @@ fn tshark_opens_our_packets_and_finds_their_icv_good() {
         let said =
             dissect_fields(&file, &sa, &["esp.sequence", "esp.icv_good", "esp.icv_bad", "udp.dstport"]);
         let _ = fs::remove_file(&path);
-        // Opened, with the ports of what they hold; the last one was altered.
+        // Decrypted packets with the ports of their content. The last one was altered.
         let want = "1\t1\t0\t7001\n2\t1\t0\t7001\n3\t1\t0\t4500,7001\n4\t0\t1\t4500,7001\n";
         assert_eq!(said, want, "{name}");
     }

@@ -1,4 +1,4 @@
-//! SCTP.
+//! SCTP on kernel sockets.
 
 use super::{EventSource, LabHosts, padded_octets, settings};
 use crate::error::{ErrorContext, LabError};
@@ -11,7 +11,7 @@ use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SendInfo};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{AppDelivery, Application, HostId, MessageDelivery, Payload, ReportObserver};
 
-/// A port at which associations are accepted.
+/// A port that accepts associations.
 #[derive(Debug)]
 pub(super) struct AssocListener {
     pub(super) socket: SctpListener,
@@ -19,7 +19,6 @@ pub(super) struct AssocListener {
     port: u16,
 }
 
-/// An association.
 #[derive(Debug)]
 pub(super) struct AssociationSource {
     pub(super) socket: SctpAssociation,
@@ -27,11 +26,11 @@ pub(super) struct AssociationSource {
     assoc: AssocId,
     remote: (HostId, u16),
     local_port: u16,
-    /// The streams on which may be sent; 0 until it is up.
+    /// The number of outbound streams. 0 until the association is up.
     streams: u16,
     /// Messages that the kernel has not taken.
     out: VecDeque<UserMessage>,
-    /// It is to be closed when they are gone.
+    /// True: close when they are sent.
     closes: bool,
     closed: bool,
 }
@@ -59,7 +58,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     continue;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // It would be tried again at once and for ever.
+                // A retry would repeat at once, without end.
                 Err(e) => {
                     let doing = format!("accept an association at port {port}");
                     self.failed = Some(LabError::Kernel { doing, source: e });
@@ -154,7 +153,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         found
     }
 
-    /// Whether this is one of the application's associations, and no connection.
+    /// True if this is an association of the application, not a TCP connection.
     pub(super) fn is_association(&self, app: u32, id: AssocId) -> bool {
         let source = self.apps[app as usize].conns.get(&id);
         source.is_some_and(|source| matches!(self.sources.get(source), Some(EventSource::Assoc(_))))
@@ -170,7 +169,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.flush_messages(source);
     }
 
-    /// Gives the kernel what it takes.
+    /// Passes as many messages to the kernel as it takes.
     fn flush_messages(&mut self, source: u64) {
         let Some(EventSource::Assoc(found)) = self.sources.get_mut(&source) else { return };
         if found.streams == 0 {
@@ -182,7 +181,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 Ok(()) => {}
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // A stream that was not negotiated, or the association is over, which the reading side tells.
+                // The stream was not negotiated, or the association is over, which the reading side reports.
                 Err(_) => self.counters.not_sent += 1,
             }
             found.out.pop_front();
@@ -199,7 +198,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.receive_messages(source);
     }
 
-    /// Takes all that there is.
+    /// Reads all pending messages.
     fn receive_messages(&mut self, source: u64) {
         let mut message = Vec::new();
         loop {
@@ -216,7 +215,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     MessageDelivery::Data { stream: how.stream, ppid: how.ppid, payload }
                 }
                 Ok(SctpEvent::End(reason)) => return self.end_association(source, reason),
-                // Nobody here uses half-closed associations: ours ends with the other side's.
+                // No role uses half-closed associations: this side closes with the peer.
                 Ok(SctpEvent::Finished) => {
                     found.closes = true;
                     self.flush_messages(source);
@@ -241,7 +240,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.flush_messages(source);
     }
 
-    /// Aborts an association, of which its application hears no more.
+    /// Aborts an association without an event to its application.
     pub(super) fn abort_association(&mut self, app: u32, assoc: AssocId) {
         let Some((source, _)) = self.find_association(app, assoc) else { return };
         self.apps[app as usize].conns.remove(&assoc);

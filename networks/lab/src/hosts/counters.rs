@@ -1,18 +1,18 @@
-//! What the kernel's TCP counted in the namespaces of all hosts (RFC 4022, and Linux's own counters beside those).
+//! The kernel's TCP counters in the namespaces of all hosts (RFC 4022, and Linux's own).
 
 use super::LabHosts;
 use crate::error::{ErrorContext, LabError};
 use std::collections::BTreeMap;
 use usher_sim::{Application, HostId, IpVersion, ReportObserver, SctpTotals, TcpTotals};
 
-/// Octets of a TCP header with the option of RFC 7323 and without.
+/// The octets of a TCP header without options, and with RFC 7323's timestamps.
 const HEADER: u64 = 20;
 const TIMESTAMPS: u64 = 12;
 
-/// The counters of a namespace by their names, such as `Tcp.RetransSegs`.
+/// The counters of a namespace by name, such as `Tcp.RetransSegs`.
 type NamespaceCounters = BTreeMap<String, u64>;
 
-/// Reads a file of pairs of lines: names, then numbers, both behind the name of the protocol.
+/// Parses pairs of lines: names, then numbers, each after the protocol's name.
 fn parse_paired_lines(text: &str, into: &mut NamespaceCounters) {
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.chunks_exact(2) {
@@ -27,7 +27,7 @@ fn parse_paired_lines(text: &str, into: &mut NamespaceCounters) {
     }
 }
 
-/// Reads a file of lines with a name and a number.
+/// Parses lines of a name and a number.
 fn parse_columns(text: &str, into: &mut NamespaceCounters) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -38,12 +38,13 @@ fn parse_columns(text: &str, into: &mut NamespaceCounters) {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
-    /// What TCP did on all hosts. Data that was sent again counts once in the octets, as the kernel has no counter for it.
+    /// Returns the TCP totals of all hosts. Retransmitted data count once in the octets, since the kernel has no
+    /// counter for them.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
     pub fn tcp_totals(&self) -> Result<TcpTotals, LabError> {
-        // To read all namespaces' counters takes time, in which packets wait.
+        // Reading all namespaces takes time, during which packets wait.
         if !self.connections {
             return Ok(TcpTotals::default());
         }
@@ -61,7 +62,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         Ok(self.totals_of(&all))
     }
 
-    /// What SCTP did on all hosts, as far as the kernel counts it as the simulator does: packets and timeouts.
+    /// Returns the SCTP totals of all hosts: packets and timeouts, which the kernel counts like the simulator.
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
@@ -86,7 +87,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         })
     }
 
-    /// The hosts on which something runs.
+    /// Returns the hosts with an application.
     fn app_hosts(&self) -> Vec<HostId> {
         let mut hosts: Vec<HostId> = self.apps.iter().map(|slot| slot.host).collect();
         hosts.sort_unstable();
@@ -96,7 +97,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
 
     fn totals_of(&self, all: &NamespaceCounters) -> TcpTotals {
         let get = |name: &str| all.get(name).copied().unwrap_or(0);
-        // A FIN counts among what was sent first, like data.
+        // A FIN counts as original data.
         let first = get("TcpExt.TCPOrigDataSent");
         let sent = get("Tcp.OutSegs");
         let opened = get("Tcp.ActiveOpens") + get("Tcp.PassiveOpens");

@@ -1,4 +1,4 @@
-//! UDP.
+//! UDP on kernel sockets.
 
 use super::{EventSource, LabHosts, padded_octets};
 use crate::error::{ErrorContext, LabError};
@@ -13,14 +13,14 @@ use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
 pub(super) struct BoundSocket {
     pub(super) socket: UdpSocket,
     pub(super) app: u32,
-    /// Its number.
+    /// Its number in the application.
     number: u32,
     /// Its address and port.
     address: (HostId, u16),
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
-    /// Binds a socket of an application to a port of an address of its host; port 0 is a free one.
+    /// Binds a socket of an application to a port of its host's address. Port 0 is a free one.
     pub(super) fn bind_udp(&mut self, app: u32, number: u32, at: HostId, port: u16) -> Result<u64, LabError> {
         let address = SocketAddr::new(self.addresses.address_of(at), port);
         let made = self.run_in_namespace(at, || {
@@ -55,7 +55,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                         AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload },
                     );
                 }
-                // What an ICMP message says of an earlier datagram is nothing that the application hears of.
+                // Applications get no event for an ICMP error about an earlier datagram.
                 Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) => {

@@ -1,4 +1,4 @@
-//! Frames between a station and its NAS: packet sockets on the network interfaces that are the ports of a host.
+//! Frames between a station and its NAS: packet sockets on the network interfaces that are a host's ports.
 
 use super::{EventSource, LabHosts};
 use crate::error::{ErrorContext, LabError};
@@ -12,7 +12,7 @@ use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver};
 /// The EtherType of EAPOL (IEEE 802.1X).
 pub(crate) const EAPOL: u16 = 0x888e;
 
-/// A port of a host by which its application has frames.
+/// A port of a host through which its application exchanges frames.
 #[derive(Debug)]
 pub(super) struct FramePort {
     pub(super) socket: Socket,

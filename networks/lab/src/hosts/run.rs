@@ -1,4 +1,4 @@
-//! The event loop: sockets, timers, applications and what they ask for.
+//! The event loop: sockets, timers, applications and their operations.
 
 use super::{DueEvent, EventSource, LabHosts};
 use crate::error::ErrorContext;
@@ -9,14 +9,14 @@ use usher_core::{Duration, Instant};
 use usher_live::{SystemClock, thread_cpu_time};
 use usher_sim::{AppContext, AppDelivery, AppOperation, Application, ReportObserver};
 
-/// How often it is looked whether a run is to end before its time.
+/// The interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// A turn before most others, and behind the relay (sched(7)).
+/// Priority over ordinary threads, and below the relay (sched(7)).
 const NICE: i32 = -15;
-/// Events taken from the kernel at a time.
+/// The events taken from the kernel per call.
 const EVENTS: usize = 256;
 
-/// When an application's turn began: by the thread's processor time, and where it is sampled by CLOCK_MONOTONIC.
+/// The start of an application's turn: the thread's processor time, and CLOCK_MONOTONIC if sampling.
 #[derive(Clone, Copy)]
 struct TurnStart {
     cpu: std::time::Duration,
@@ -29,7 +29,7 @@ fn monotonic_ns() -> u64 {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
-    /// Runs until `until`, until the observer is done, or until it is told to stop. May be called again with a later time.
+    /// Runs until `until`, until the observer is done, or until the stop flag. Can be called again with a later time.
     pub fn run_until(&mut self, until: Instant) {
         let clock = match self.clock {
             Some(clock) => clock,
@@ -59,7 +59,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 let (number, flags) = (event.data.u64(), event.flags);
                 let began = self.start_turn();
                 let app = self.sources.get(&number).map(EventSource::app_index);
-                // What an earlier event of the batch closed is gone.
+                // An earlier event of the batch may have closed it.
                 match self.sources.get(&number) {
                     Some(EventSource::Bound(_)) => self.receive_datagrams(number),
                     Some(EventSource::Listener(_)) => self.accept_connections(number),
@@ -78,10 +78,10 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
     }
 
     fn start_clock(&mut self) -> SystemClock {
-        // The kernel else lets a timer be 50 µs late, to wake up less often.
+        // By default the kernel delays timers by up to 50 µs to save wake-ups.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // No real-time turn: this thread and those that it starts also make namespaces and links, in which the kernel waits
-        // for threads of its own that have none.
+        // No real-time priority: this thread and its children also create namespaces and links, in which the kernel
+        // waits for threads without it.
         let before = rustix::process::getpriority_process(None).ok();
         self.precision.preferred = rustix::process::setpriority_process(None, NICE).is_ok();
         self.nice = before.filter(|_| self.precision.preferred);
@@ -105,7 +105,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         clock
     }
 
-    /// Tells everybody whose time has come.
+    /// Fires all due timers.
     fn fire_due_events(&mut self, clock: SystemClock) {
         while let Some(&(at, due)) = self.due.first()
             && at <= self.now
@@ -132,12 +132,12 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// An application's turn begins.
+    /// Starts an application's turn.
     fn start_turn(&self) -> TurnStart {
         TurnStart { cpu: thread_cpu_time(), at_ns: if self.sampler.is_some() { monotonic_ns() } else { 0 } }
     }
 
-    /// Notes processor time that was an application's.
+    /// Charges an application for the processor time of its turn.
     fn charge_turn(&mut self, app: Option<u32>, began: TurnStart) {
         let Some(app) = app else { return };
         if let Some(slot) = self.apps.get_mut(app as usize) {
@@ -148,8 +148,8 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// Hands something to an application and carries out what it asks for. What comes of that for an application waits until
-    /// it is carried out, so that a later wish is not overtaken by an earlier one.
+    /// Delivers input to an application and carries out its operations. Resulting deliveries wait until all are
+    /// carried out, so that operations keep their order.
     pub(super) fn deliver_to_app(&mut self, app: u32, delivery: AppDelivery) {
         self.later.push_back((app, delivery));
         if std::mem::replace(&mut self.delivering, true) {
@@ -166,7 +166,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         let slot = &mut self.apps[app as usize];
         slot.app
             .handle_delivery(&mut AppContext::new(self.now, self.epoch, &mut ops, &mut self.work), delivery);
-        // What labels say that it costs is the simulator's affair: here it costs what it costs.
+        // Work labels are for the simulator: here processor time is real.
         self.work.clear();
         for op in ops.drain(..) {
             self.execute_op(app, op);
@@ -197,11 +197,11 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             }
             AppOperation::Abort { conn } => self.abort_stream(app, conn.into()),
             AppOperation::Frame { port, payload } => self.send_frame(app, port, &payload),
-            // There is no radio whose link could do anything.
+            // A lab has no radio links.
             AppOperation::Link { .. } => self.counters.stale_operation += 1,
-            // Packets go as they are: a study that protects them is refused before.
+            // Packets are not protected: a study that protects them is rejected earlier.
             AppOperation::Protection(_) | AppOperation::Protect(_) => self.counters.stale_operation += 1,
-            // The kernel forwards by itself: a study whose roles do is refused before.
+            // The kernel forwards by itself: a study with forwarding roles is rejected earlier.
             AppOperation::Forward(_) | AppOperation::Session { .. } => self.counters.stale_operation += 1,
             AppOperation::Owner { token, local, remote } => {
                 let owner = self.connection_owner(app, local, remote);

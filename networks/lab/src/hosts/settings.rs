@@ -1,4 +1,4 @@
-//! The study's transport settings on the kernel: what it has them by, and what it does otherwise.
+//! The study's transport settings on the kernel: the sysctls and options for them, and the differences.
 //!
 //! `docs/lab-studies.md` has the same as a table.
 
@@ -21,29 +21,29 @@ use usher_sim::tcp::{
     WindowUnit,
 };
 
-/// The kernel's own retransmission timeout before a measurement (`TCP_TIMEOUT_INIT`).
+/// The kernel's initial retransmission timeout (`TCP_TIMEOUT_INIT`).
 const INITIAL_RTO: Duration = Duration::from_secs(1);
-/// The kernel's own smallest timeout (`TCP_RTO_MIN`).
+/// The kernel's minimum timeout (`TCP_RTO_MIN`).
 const MIN_RTO: Duration = Duration::from_millis(200);
-/// What the kernel's largest timeout may be (`net.ipv4.tcp_rto_max_ms`).
+/// The range of the kernel's maximum timeout (`net.ipv4.tcp_rto_max_ms`).
 const MAX_RTO: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(120)];
-/// What TCP_MAXSEG takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
+/// The range of TCP_MAXSEG (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
 const SEGMENT: [u32; 2] = [88, 32_767];
-/// As good as for ever, in milliseconds: the most that TCP_USER_TIMEOUT takes.
+/// Practically unlimited: the maximum of TCP_USER_TIMEOUT in milliseconds.
 const FOR_EVER: StdDuration = StdDuration::from_millis(i32::MAX as u64);
 
-/// Settings of the kernel beyond the study's: sysctls of every host's namespace, by their names.
+/// Kernel settings beyond the study's: sysctls of every host's namespace by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KernelSettings {
-    /// Name and value, `net.ipv4.tcp_recovery` and `0`.
+    /// Name and value, such as `net.ipv4.tcp_recovery` and `0`.
     pub sysctls: BTreeMap<String, String>,
 }
 
 impl KernelSettings {
-    /// Takes `net.ipv4.tcp_recovery=0`.
+    /// Parses and adds `net.ipv4.tcp_recovery=0`.
     ///
     /// # Errors
-    /// It is no name and value, or not of a namespace.
+    /// It is not a name and value, or not a sysctl of a network namespace.
     pub fn add_argument(&mut self, argument: &str) -> Result<(), String> {
         let (name, value) = argument
             .split_once('=')
@@ -61,25 +61,25 @@ impl KernelSettings {
     }
 }
 
-/// A sysctl that a study's settings ask for.
+/// A sysctl for a study's settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SysctlSetting {
     /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: String,
-    /// Whether a kernel may lack it, which then does what it does by itself.
+    /// The first kernel version with it. An older kernel keeps its built-in behavior.
     pub since: Option<&'static str>,
 }
 
-/// A setting of a study that the kernel does not have.
+/// A study's setting that the kernel lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnsupportedSetting {
     /// Its path in a study.
     pub setting: String,
-    /// What the study has.
+    /// The study's value.
     pub study: String,
-    /// What the kernel does.
+    /// The kernel's behavior.
     pub kernel: &'static str,
 }
 
@@ -89,14 +89,14 @@ impl Display for UnsupportedSetting {
     }
 }
 
-/// The sysctls of a namespace that has these settings.
+/// Returns the sysctls of a namespace for these settings.
 pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
     let always = |name, value: String| SysctlSetting { name, value, since: None };
     let flag = |on: bool| u32::from(on).to_string();
     let [least, most] = MAX_RTO;
-    // A limit of the table is 255 for both; without end is TCP_USER_TIMEOUT's affair.
+    // Both sysctls are limited to 255. TCP_USER_TIMEOUT covers unlimited retries.
     let retries = |n: Option<u32>, most: u32| n.map_or(most, |n| n.clamp(1, most)).to_string();
-    // Half of a buffer is what the kernel announces.
+    // The kernel announces half of a buffer.
     let doubled = |bytes: u32| bytes.min(i32::MAX as u32 / 2) * 2;
     let rmem = tcp.receive_buffer_max.map(|most| {
         let value = format!("4096 {} {}", doubled(tcp.receive_buffer), doubled(most));
@@ -106,7 +106,7 @@ pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
         always("net.ipv4.tcp_sack", flag(tcp.recovery == RecoveryAlgorithm::Sack)),
         always("net.ipv4.tcp_dsack", flag(tcp.variants.duplicate_sack)),
         always("net.ipv4.tcp_recovery", flag(tcp.rack)),
-        // 3 is the kernel's own value: probes, and no early retransmit, which there is no more.
+        // 3 is the kernel's default: probes, without early retransmit, which no longer exists.
         always("net.ipv4.tcp_early_retrans", if tcp.tail_loss_probe { "3" } else { "0" }.to_owned()),
         always("net.ipv4.tcp_retrans_collapse", flag(tcp.retransmit_collapse)),
         always("net.ipv4.tcp_timestamps", flag(tcp.timestamps)),
@@ -115,7 +115,7 @@ pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
         always("net.ipv4.tcp_retries2", retries(tcp.max_retransmissions, 255)),
         always("net.ipv4.tcp_syn_retries", retries(tcp.max_syn_retransmissions, 127)),
         always("net.ipv4.tcp_synack_retries", retries(tcp.max_syn_retransmissions, 127)),
-        // A connection is to begin as the study says, not as an earlier one ended.
+        // A connection must start with the study's settings, not with metrics of an earlier one.
         always("net.ipv4.tcp_no_metrics_save", flag(true)),
         SysctlSetting {
             name: "net.ipv4.tcp_rto_min_us",
@@ -132,12 +132,12 @@ pub fn sysctl_settings(tcp: &TcpConfig) -> Vec<SysctlSetting> {
     all
 }
 
-/// Sets what is a socket's own affair, before it connects or listens.
+/// Sets the options of a socket before it connects or listens.
 pub(super) fn apply_to_socket(socket: &Socket, tcp: &TcpConfig) -> io::Result<()> {
     socket.set_tcp_nodelay(!tcp.nagle)?;
     socket.set_tcp_mss(u32::from(tcp.mss).clamp(SEGMENT[0], SEGMENT[1]))?;
     if tcp.receive_buffer_max.is_none() {
-        // The kernel leaves such a buffer as it is.
+        // The kernel does not resize such a buffer.
         socket.set_recv_buffer_size(tcp.receive_buffer as usize)?;
     }
     if tcp.max_retransmissions.is_none() {
@@ -146,7 +146,7 @@ pub(super) fn apply_to_socket(socket: &Socket, tcp: &TcpConfig) -> io::Result<()
     socket.set_tcp_congestion(congestion_name(tcp.congestion).as_bytes())
 }
 
-/// Segments with which connections begin, where the kernel would begin otherwise (`TCP_INIT_CWND` is 10).
+/// Returns the initial window in segments, if it differs from the kernel's (`TCP_INIT_CWND` is 10).
 pub(super) fn initial_window(tcp: &TcpConfig) -> Option<u32> {
     match tcp.initial_window {
         InitialWindow::Rfc6928 => None,
@@ -167,7 +167,7 @@ const fn congestion_name(congestion: CongestionControl) -> &'static str {
     }
 }
 
-/// What of these settings the kernel does otherwise.
+/// Lists the settings that the kernel implements differently.
 pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let mut all = Vec::new();
     let mut tell = |differs: bool, setting: &str, study: String, kernel| {
@@ -351,7 +351,7 @@ pub fn unsupported_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     all
 }
 
-/// What this machine's kernel cannot have of these settings, though others can.
+/// Lists the settings that this machine's kernel lacks, though newer ones have them.
 pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     let lacks = |name: &str| !Path::new("/proc/sys").join(name.replace('.', "/")).exists();
     let time = |t: Duration| format!("\"{t}\"");
@@ -384,7 +384,8 @@ pub fn missing_settings(tcp: &TcpConfig) -> Vec<UnsupportedSetting> {
     all
 }
 
-/// The settings of a namespace, by their paths below `/proc/sys/net`: the study's where the kernel has them, and the others.
+/// Returns the settings of a namespace by path below `/proc/sys/net`: the study's that the kernel has, and the
+/// additional ones.
 pub(super) fn of_namespace(
     of: &TransportConfig,
     sctp: bool,

@@ -1,4 +1,4 @@
-//! TCP.
+//! TCP on kernel sockets.
 
 use super::{DueEvent, EventSource, LabHosts, settings};
 use crate::error::{ErrorContext, LabError};
@@ -11,12 +11,12 @@ use std::time::Duration as StdDuration;
 use usher_core::{CloseReason, ConnId, Duration};
 use usher_sim::{AppDelivery, Application, HostId, Payload, ReportObserver, StreamDelivery};
 
-/// Connections that may wait to be accepted.
+/// The listen backlog.
 const BACKLOG: i32 = 1024;
-/// What the bytes are that nobody reads.
+/// Octets without a value.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// A port at which connections are accepted.
+/// A port that accepts connections.
 #[derive(Debug)]
 pub(super) struct StreamListener {
     pub(super) socket: Socket,
@@ -25,7 +25,6 @@ pub(super) struct StreamListener {
     port: u16,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(super) struct StreamConnection {
     pub(super) socket: Socket,
@@ -34,19 +33,19 @@ pub(super) struct StreamConnection {
     local: (HostId, u16),
     remote: (HostId, u16),
     connecting: bool,
-    /// Writes that the kernel has not taken whole, and how much it has of the first.
+    /// Writes that the kernel has not fully taken, and the octets that it has of the first.
     out: VecDeque<Payload>,
     written: usize,
-    /// Its sending side is to be closed when they are gone.
+    /// True: close the sending side when they are sent.
     closes: bool,
-    /// Bytes that may be read; `None` all.
+    /// The bytes that may be read. `None`: all.
     credit: Option<u64>,
-    /// Bytes that a slow application is reading.
+    /// The bytes that a slow application is reading.
     reading: u32,
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
-    /// A socket with the settings of an application's transport, bound in its host.
+    /// Creates a socket with the settings of an application's transport, bound in its host.
     fn tcp_socket(&self, app: u32, at: HostId, port: u16) -> Result<Socket, LabError> {
         let address = SocketAddr::new(self.addresses.address_of(at), port);
         let tcp = &self.apps[app as usize].transports.tcp;
@@ -82,7 +81,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                     continue;
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // It would be tried again at once and for ever.
+                // A retry would repeat at once, without end.
                 Err(e) => {
                     let doing = format!("accept a connection at port {port}");
                     self.failed = Some(LabError::Kernel { doing, source: e });
@@ -96,7 +95,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
             let slot = &mut self.apps[app as usize];
             let conn = ConnId::new_accepted(slot.accepted);
             slot.accepted += 1;
-            // What the listener's socket had set, this one has.
+            // It inherits the listener's options.
             if socket.set_nonblocking(true).is_err() {
                 self.counters.no_socket += 1;
                 continue;
@@ -203,7 +202,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// Gives the kernel what it takes; a write is one call where it takes it whole.
+    /// Passes as much data to the kernel as it takes, with one call per write if possible.
     fn flush_stream(&mut self, source: u64) {
         let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         while let Some(first) = stream.out.front() {
@@ -223,7 +222,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                // The reading side tells what has become of it.
+                // The reading side reports the outcome.
                 Err(_) => stream.out.clear(),
             }
         }
@@ -258,7 +257,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.deliver_to_app(app, AppDelivery::Stream { conn, event });
     }
 
-    /// Reads what may be read.
+    /// Reads as much as the credit allows.
     fn read_stream(&mut self, source: u64) {
         loop {
             let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
@@ -280,12 +279,12 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// Reads once; false when there is nothing more to read.
+    /// Reads once. False if nothing more is pending.
     fn read_once(&mut self, source: u64, most: usize) -> bool {
         let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return false };
         match (&stream.socket).read(&mut self.buffer[..most]) {
             Ok(0) => {
-                // Nobody here uses half-closed connections: ours ends with the other side's.
+                // No role uses half-closed connections: this side closes with the peer.
                 self.close_stream(source, CloseReason::Closed);
                 false
             }
@@ -307,14 +306,14 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// A slow application begins to read what there is, a piece at most; it has it, and its room is free, when the time that it
-    /// reads is over, as in the simulator.
+    /// Starts a slow application's read of at most `piece` bytes. As in the simulator, the data are delivered and
+    /// their buffer space is freed when the reading time is over.
     fn begin_slow_read(&mut self, source: u64, rate: u64, piece: u32) {
         let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let waiting = rustix::io::ioctl_fionread(&stream.socket).unwrap_or(0);
         let reading = waiting.min(u64::from(piece)) as u32;
         if reading == 0 {
-            // Nothing, or the end.
+            // No data, or the end.
             self.read_once(source, 1);
             return;
         }
@@ -323,7 +322,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.due.insert((self.now + time, DueEvent::Read(source)));
     }
 
-    /// A slow application has read a piece.
+    /// Ends a slow application's read of a piece.
     pub(super) fn slow_read(&mut self, source: u64) {
         let Some(EventSource::Stream(stream)) = self.sources.get_mut(&source) else { return };
         let reading = std::mem::take(&mut stream.reading);
@@ -346,7 +345,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         }
     }
 
-    /// Resets a connection, of which its application hears no more.
+    /// Resets a connection without an event to its application.
     pub(super) fn abort_stream(&mut self, app: u32, conn: ConnId) {
         let Some((source, stream)) = self.find_stream(app, conn) else { return };
         let _ = stream.socket.set_linger(Some(StdDuration::ZERO));
@@ -354,7 +353,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         self.sources.remove(&source);
     }
 
-    /// Whose a connection of the application's host is.
+    /// Returns the owner of a connection of the application's host.
     pub(super) fn connection_owner(
         &self,
         app: u32,
@@ -368,7 +367,7 @@ impl<A: Application, O: ReportObserver<A::Report>> LabHosts<A, O> {
         })
     }
 
-    /// Tells an application that a connection is over. What the kernel still has to send, it sends.
+    /// Reports the end of a connection to its application. The kernel still sends its pending data.
     fn close_stream(&mut self, source: u64, why: CloseReason) {
         let Some(EventSource::Stream(stream)) = self.sources.remove(&source) else { return };
         let (app, conn) = (stream.app, stream.conn);

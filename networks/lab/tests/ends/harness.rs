@@ -1,6 +1,6 @@
-//! The command line of libtest for a program that has `harness = false`: it lists its tests and runs those that are named.
+//! libtest's command line for a program with `harness = false`: it lists its tests, or runs those that are named.
 
-/// Options of libtest that have a value.
+/// The options of libtest that take a value.
 const VALUED: [&str; 6] = ["--test-threads", "--skip", "--format", "--color", "--logfile", "-Z"];
 
 /// Lists or runs tests, by the arguments of this program.

@@ -1,9 +1,9 @@
-//! How labs end: killed at random moments, they leave nothing behind that the next one does not remove; and who may build
-//! one. The program starts itself as the lab that is killed, and as another user's.
+//! The end of labs: a lab killed at a random moment leaves nothing behind that the next one does not remove. Also the
+//! right to build one. The program starts itself as the lab to kill, and as another user's.
 //!
-//! What is held against each other before and after: network namespaces, interfaces, processes, mounts, rules of nftables and
-//! the list of labs. A network namespace can be there without anybody who has a way into it, so the kernel's own count is asked:
-//! labs are killed in a user namespace, and in the end one network namespace can be made where no more than one may be.
+//! The tests compare network namespaces, interfaces, processes, mounts, nftables rules and the list of labs, before
+//! and after. A leaked network namespace may be unreachable, so the kernel's own count decides. Labs are killed in a
+//! user namespace. At the end, one network namespace can be created with a limit of one.
 
 mod harness;
 mod nftables;
@@ -28,13 +28,13 @@ use usher_sim::LinkConfig;
 
 const HOSTS: usize = 6;
 
-/// How often a lab is killed.
+/// The number of times that a lab is killed.
 const KILLS: u64 = 30;
 
-/// What a lab prints when it stands.
+/// The line that a lab prints when it is built.
 const READY_LINE: &str = "stands";
 
-/// How long the system may take to put away what nobody has any more, and packets to cross a lab, on a busy machine.
+/// The time limit for the system's cleanup, and for packets to cross a lab, on a busy machine.
 const TEST_TIMEOUT: Elapsed = Elapsed::from_secs(180);
 
 const TESTS: [(&str, fn()); 2] = [
@@ -82,7 +82,7 @@ fn chain_topology() -> LabTopology {
     }
 }
 
-/// A lab with traffic from its first host to its last, and the socket to which that comes.
+/// Builds a lab with traffic from its first host to its last, and the socket that receives it.
 fn busy_lab(registry: &LabRegistry) -> (Lab, UdpSocket) {
     let mut lab = Lab::build(chain_topology(), registry).unwrap();
     lab.start_relay(SystemClock::start(), None).unwrap();
@@ -114,7 +114,7 @@ fn run_victim(list: &Path) {
     }
 }
 
-/// What somebody who is not root does: says whether he could, and by what right.
+/// Runs as a user without root. Prints whether it could build a lab, and with which right.
 fn run_as_user(list: &Path) {
     match acquire_rights() {
         Ok(rights) => {
@@ -134,7 +134,7 @@ fn run_as_user(list: &Path) {
     }
 }
 
-/// A folder that is gone with this.
+/// A folder, removed on drop.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -157,10 +157,10 @@ fn self_command(mode: &str, list: &Path) -> Command {
     command
 }
 
-/// A user without rights builds a lab in a user namespace, or is told what stands in the way.
+/// A user without rights builds a lab in a user namespace, or gets an error that names the obstacle.
 fn another_user_builds_a_lab() {
     const NOBODY_UID: u32 = 65_534;
-    // A place that everybody may enter, with a copy of this program and a list that is the user's.
+    // A folder open to all users, with a copy of this program and the user's list.
     let place = TempDir::new("user");
     let (program, list) = (place.0.join("ends"), place.0.join("list"));
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -190,8 +190,8 @@ fn another_user_builds_a_lab() {
     assert_eq!(said.trim(), READY_LINE);
 }
 
-/// Moves this process to where other programs neither mount anything nor make interfaces or rules. Without the right to it
-/// the process stays where it is.
+/// Moves this process into namespaces in which no other program mounts anything or creates interfaces or rules.
+/// Without the right the process stays.
 fn enter_private_namespaces() {
     if unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET).is_ok() {
         let private = Command::new("mount").args(["--make-rprivate", "/"]).status();
@@ -199,7 +199,7 @@ fn enter_private_namespaces() {
     }
 }
 
-/// Labs are killed at random moments while they are built and while they run.
+/// Labs are killed at random moments, during the build and the run.
 fn killed_labs_leave_nothing() {
     enter_private_namespaces();
     let list = TempDir::new("list");
@@ -214,7 +214,7 @@ fn killed_labs_leave_nothing() {
     loop {
         let after = SystemRemains::take_snapshot(&list.0, &labs);
         let mounts_after = list_mounts();
-        // A mount of another program's goes with the folder that it is at.
+        // Another program's mount disappears with its folder.
         if after == before && mounts_after.is_subset(&mounts_before) {
             break;
         }
@@ -227,7 +227,7 @@ fn killed_labs_leave_nothing() {
     println!("{summary}");
 }
 
-/// Kills labs, in a user namespace where one can be made, and prints the numbers of their processes.
+/// Kills labs, in a user namespace if possible, and prints their process ids.
 fn run_killer(list: &Path) {
     let counted = enter_user_namespace();
     let mut labs = BTreeSet::new();
@@ -237,7 +237,7 @@ fn run_killer(list: &Path) {
     for n in 0..KILLS {
         let mut lab = self_command("victim", list).stdout(Stdio::piped()).spawn().unwrap();
         labs.insert(lab.id().to_string());
-        // Every second one stands; the others are killed somewhere on the way.
+        // Half of them are killed after the build, the others at some moment during it.
         let program = (n % 2 == 0).then(|| wait_until_built(&mut lab));
         std::thread::sleep(Elapsed::from_micros(rng.sample_below(60_000)));
         lab.kill().unwrap();
@@ -245,14 +245,14 @@ fn run_killer(list: &Path) {
         lab.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
         lab.wait().unwrap();
         killed_early += u32::from(program.is_none() && !rest.contains(READY_LINE));
-        // Now and then the next lab does not come for long.
+        // Sometimes the next lab comes much later.
         if n % 3 == 0 {
             let left = clean();
             assert!(n > 0 || left.labs == ["killed"], "{left:?}");
             found += left.labs.len();
         }
     }
-    // The next lab removes what the last ones left.
+    // The next lab removes the remains of the last ones.
     let mut last = self_command("victim", list).stdout(Stdio::piped()).spawn().unwrap();
     labs.insert(last.id().to_string());
     wait_until_built(&mut last);
@@ -270,7 +270,7 @@ fn run_killer(list: &Path) {
     );
 }
 
-/// Waits until a lab stands; the number of the program that it started.
+/// Waits until a lab is built. Returns the process id of the program that it started.
 fn wait_until_built(lab: &mut Child) -> u32 {
     let mut line = String::new();
     let mut out = BufReader::new(lab.stdout.take().unwrap());
@@ -284,12 +284,12 @@ fn wait_until_built(lab: &mut Child) -> u32 {
         .unwrap()
 }
 
-/// A number that differs from run to run, since the moments should.
+/// Returns a number that differs between runs, since the moments should.
 fn fresh_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos().into()
 }
 
-/// Moves this process into a user namespace, in which the kernel counts its network namespaces alone.
+/// Moves this process into a user namespace, for which the kernel counts network namespaces separately.
 fn enter_user_namespace() -> bool {
     if unshare(CloneFlags::CLONE_NEWUSER).is_err() {
         return false;
@@ -300,7 +300,7 @@ fn enter_user_namespace() -> bool {
     true
 }
 
-/// Waits until the kernel has no network namespace of this user namespace, which it puts away in its own time.
+/// Waits until the kernel has removed all network namespaces of this user namespace.
 fn wait_for_cleanup() {
     fs::write("/proc/sys/user/max_net_namespaces", "1").unwrap();
     let begun = Instant::now();
@@ -311,13 +311,13 @@ fn wait_for_cleanup() {
     }
 }
 
-/// The mounts of this process, each by its number, what it is under and where.
+/// Lists the mounts of this process: id, parent and path.
 fn list_mounts() -> BTreeSet<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();
     all.lines().map(|line| line.split(' ').take(5).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// What somebody who looks for remains can see beside mounts.
+/// The visible remains except mounts.
 #[derive(PartialEq, Eq, Debug)]
 struct SystemRemains {
     namespaces: BTreeSet<PathBuf>,
@@ -328,7 +328,7 @@ struct SystemRemains {
 }
 
 impl SystemRemains {
-    /// Of these labs, by the numbers of their processes: others may run on this machine.
+    /// Takes a snapshot for these labs, by process id: others may run on this machine.
     fn take_snapshot(list: &Path, labs: &BTreeSet<u32>) -> Self {
         let processes: Vec<PathBuf> =
             fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).collect();

@@ -1,20 +1,20 @@
-//! How many rules nftables has here, by its netlink: the programs that would say so are not on every machine.
+//! Counts nftables rules by netlink, since not every machine has its tools.
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use std::io;
 
-/// `NFT_MSG_GETRULE` of nfnetlink's subsystem `NFNL_SUBSYS_NFTABLES`, a request for all.
+/// `NFT_MSG_GETRULE` of nfnetlink's subsystem `NFNL_SUBSYS_NFTABLES`: a dump of all rules.
 const GET_RULES: u16 = 10 << 8 | 7;
 const REQUEST_ALL: u16 = 0x301;
 
 const DONE: u16 = 3;
 const ERROR: u16 = 2;
 
-/// Octets of a netlink message's header, and of nfnetlink's own.
+/// The octets of a netlink message's header, and of nfnetlink's.
 const HEADER: usize = 16;
 const OWN: usize = 4;
 
-/// How many rules there are, in the calling thread's namespace.
+/// Counts the rules in the calling thread's namespace.
 pub(crate) fn count_rules() -> io::Result<usize> {
     let socket = Socket::new(NETLINK_NETFILTER)?;
     socket.connect(&SocketAddr::new(0, 0))?;

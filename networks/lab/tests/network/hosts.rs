@@ -1,5 +1,4 @@
-//! Applications of the simulator on the lab's hosts: the same code on both, told apart by nothing but the time that a real
-//! kernel takes.
+//! Applications of the simulator on the lab's hosts: the same code on both. Only the timing of a real kernel differs.
 
 use crate::support::{TEST_TIMEOUT, TestRegistry};
 use std::sync::Arc;
@@ -14,29 +13,29 @@ use usher_sim::{
 };
 
 const PORT: u16 = 700;
-/// A frame of EAPOL from one port to whoever hears it.
+/// An EAPOL frame to the group address.
 const FRAME: [u8; 20] = [0x01, 0x80, 0xc2, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0x88, 0x8e, 1, 2, 3, 4, 5, 6];
 
-/// What a node does at the start; whatever it hears, it reports.
+/// A node's action at the start. It reports all its events.
 #[derive(Clone, Copy, Debug)]
 enum TestApp {
-    /// Answers datagrams, streams and frames with what has come.
+    /// Echoes datagrams, streams and frames.
     Echo,
     /// Sends a datagram.
     Datagram(HostId),
-    /// Opens a connection, writes that much, and closes it when as much is back.
+    /// Opens a connection, writes this many bytes, and closes it when as many have returned.
     Stream(HostId, u32),
     /// Sends a frame by its first port.
     Frame,
-    /// Waits this long, then asks whose a connection is that there is not.
+    /// Waits this long, then asks for the owner of a connection that does not exist.
     Timer(Duration),
-    /// Connects where nobody listens.
+    /// Connects to a port without a listener.
     Refused(HostId),
-    /// Speaks SCTP.
+    /// Uses SCTP.
     Sctp(HostId),
 }
 
-/// What a node heard.
+/// An event that a node received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum AppEvent {
     Datagram(Vec<u8>),
@@ -113,11 +112,11 @@ impl Application for TestApp {
     }
 }
 
-/// What was heard, when and by whom.
+/// All events, with time and application.
 #[derive(Debug, Default)]
 struct EventLog {
     reports: Vec<(Instant, u32, AppEvent)>,
-    /// What each application is to hear; the run ends when both have.
+    /// The expected events of each application. The run ends when both have them.
     expected_reports: Option<[Vec<AppEvent>; 2]>,
 }
 
@@ -131,7 +130,7 @@ impl ReportObserver<AppEvent> for EventLog {
 }
 
 impl EventLog {
-    /// What an application heard; octets that came in pieces together.
+    /// Returns the events of an application, with consecutive pieces of a stream joined.
     fn events_of(&self, app: u32) -> Vec<AppEvent> {
         let mut all: Vec<AppEvent> = Vec::new();
         for (_, _, heard) in self.reports.iter().filter(|(_, by, _)| *by == app) {
@@ -147,7 +146,7 @@ impl EventLog {
     }
 }
 
-/// Two hosts and a router between them, a node on the first and an echo on the last.
+/// Builds two hosts and a router between them, with a node on the first and an echo on the last.
 fn test_builder(node: impl Fn(HostId) -> TestApp, delay: Duration) -> SimulationBuilder<TestApp> {
     let mut builder = SimulationBuilder::new(IpVersion::V6, Seed::new(3));
     let [a, router, b] = [(); 3].map(|()| builder.add_host(None).unwrap());
@@ -158,7 +157,7 @@ fn test_builder(node: impl Fn(HostId) -> TestApp, delay: Duration) -> Simulation
         framing: LinkFraming::Ethernet,
         ..LinkConfig::default()
     };
-    // Frames go no further than a link, so it is that between the two.
+    // Frames stay on one link, so the two hosts share one.
     match node(b) {
         TestApp::Frame => builder.add_link(a, b, &link),
         _ => {
@@ -195,7 +194,7 @@ fn lab_hosts(
     (LabHosts::new(builder.into_parts(), &setup, &scratch.0, EventLog::default(), None, stop), scratch)
 }
 
-/// Runs until both applications have heard what they are to hear, and a while longer, in which they hear nothing more.
+/// Runs until both applications have their expected events, and a while longer, in which no more may arrive.
 fn on_lab(builder: SimulationBuilder<TestApp>, wanted: [Vec<AppEvent>; 2]) -> EventLog {
     const LONGEST: Duration = Duration::from_millis(TEST_TIMEOUT.as_millis() as u64);
     const AFTERWARDS: Duration = Duration::from_millis(100);
@@ -222,7 +221,7 @@ fn applications_get_the_same_events_on_a_lab_as_simulated() {
     for node in nodes {
         let sim = run_simulated(test_builder(node, far));
         let expected = [0, 1].map(|app| {
-            // Bytes that nobody reads are bytes on a kernel's socket.
+            // Octets without a value still cross a kernel's socket.
             let mut expected = sim.events_of(app);
             for heard in &mut expected {
                 if let AppEvent::Datagram(bytes) = heard {
@@ -244,8 +243,8 @@ fn an_answer_takes_the_links_delays_and_little_more() {
     payload.resize(100, 0);
     let heard = AppEvent::Datagram(payload);
     let least = far + far + far + far;
-    // A machine that others keep busy may be late with one answer, and not with each. In half as much again another network
-    // would answer.
+    // A busy machine may delay one reply, but not each. A delay longer by half would be
+    // that of another network.
     let begun = std::time::Instant::now();
     loop {
         let log = on_lab(test_builder(TestApp::Datagram, far), [vec![heard.clone()], vec![heard.clone()]]);
@@ -287,7 +286,7 @@ fn what_a_lab_has_not_is_refused_with_its_reason() {
     }
     let told = made.map(|_| ()).unwrap_err().to_string();
     assert!(told.contains("has no SCTP: load its module"), "{told}");
-    // An application that speaks it although nobody listens ends the run.
+    // An application that uses SCTP without a listener ends the run.
     let (made, _scratch) = lab_hosts(test_builder(TestApp::Sctp, Duration::ZERO), Arc::default());
     let mut hosts = made.unwrap();
     hosts.run_until(END);

@@ -1,4 +1,4 @@
-//! What links do to packets, held against their channels in virtual time.
+//! Compares the relay's treatment of packets with the channels in virtual time.
 
 use crate::support::{
     CapturedPacket, RunningLab, TEST_TIMEOUT, in_virtual_time, test_link, test_topology, v4_address,
@@ -10,15 +10,15 @@ use std::time::{Duration as Elapsed, Instant as Moment};
 use usher_core::Duration;
 use usher_core::impair::{ChannelConfig, LossModel, QueueLimit, TimedStates};
 
-/// The outer point is where packets leave the first host, the inner one where they come to the second.
+/// The outer capture point is where packets leave the first host, the inner one where they reach the second.
 const LEAVES: u16 = 1;
 const ARRIVES: u16 = 2;
 
-/// How much later than an ordinary thread's timers the relay may be.
+/// The allowed ratio of the relay's lateness to that of an ordinary thread's timers.
 const LATER_THAN_TIMERS: f64 = 4.0;
 
-/// Sends datagrams of these sizes with these pauses between them over a link, and gives what its channel does in virtual time
-/// beside what the relay did.
+/// Sends datagrams of these sizes with these pauses over a link. Returns the channel's results in virtual time and
+/// the relay's.
 fn compare_channel(
     channel: &ChannelConfig,
     sizes: &[usize],
@@ -59,7 +59,7 @@ fn compare_channel(
     (offered, RelayedTraffic { stats, delays: outcome.relay.delays, arrived, received })
 }
 
-/// What comes to a socket, which is so many datagrams and no more.
+/// Receives exactly `count` datagrams.
 fn receive_all(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
     let mut buffer = [0; 2000];
     let mut next = || socket.recv(&mut buffer).map(|length| buffer[..length].to_vec());
@@ -69,11 +69,11 @@ fn receive_all(socket: &UdpSocket, count: usize) -> Vec<Vec<u8>> {
     received
 }
 
-/// How late an ordinary thread's timers are until the end: half of them are later, seconds.
+/// Returns the median lateness of an ordinary thread's timers until the end, in seconds.
 fn timer_lateness(ended: &AtomicBool) -> f64 {
     let pause = Elapsed::from_millis(1);
     let (first, mut late) = (Moment::now(), Vec::new());
-    // A test that fails does not say so.
+    // A failing test does not set the flag.
     while late.is_empty() || !ended.load(Ordering::Relaxed) && first.elapsed() < TEST_TIMEOUT {
         let begun = Moment::now();
         std::thread::sleep(pause);
@@ -91,8 +91,8 @@ struct RelayedTraffic {
 }
 
 impl RelayedTraffic {
-    /// Holds what arrived against the channel in virtual time: the same packets, in the same order, damaged the same, none
-    /// before its time.
+    /// True if the arrivals match the channel in virtual time: the same packets in the same order, with the same
+    /// damage, and none early.
     fn is_as_in_virtual_time(&self, channel: &ChannelConfig, offered: &[CapturedPacket]) {
         let expected = in_virtual_time(channel, 0, &offered.iter().collect::<Vec<_>>());
         assert_eq!(self.arrived.len(), expected.len());
@@ -111,7 +111,7 @@ impl RelayedTraffic {
         }
         let damaged = expected.iter().filter(|(.., damaged)| *damaged).count();
         assert_eq!(self.stats.corrupted, damaged as u64);
-        // A damaged datagram's checksum does not hold, so the kernel drops it.
+        // The kernel drops a damaged datagram because of its checksum.
         let whole = expected
             .iter()
             .filter(|(.., damaged)| !*damaged)
@@ -120,7 +120,7 @@ impl RelayedTraffic {
     }
 }
 
-/// A datagram's number.
+/// Returns a datagram's number.
 fn datagram_number(text: &[u8]) -> u32 {
     u32::from_be_bytes(text[..4].try_into().unwrap())
 }
@@ -137,7 +137,7 @@ fn the_delay_is_the_links_and_hardly_more() {
     });
     relayed.is_as_in_virtual_time(&channel, &offered);
     println!("{:?}, timers {timers}", relayed.delays);
-    // The relay has its turn before ordinary threads, and sends what has come.
+    // The relay has priority over ordinary threads, and forwards packets when due.
     assert!(relayed.delays.median < LATER_THAN_TIMERS * timers, "{:?}, timers {timers}", relayed.delays);
 }
 
@@ -154,7 +154,7 @@ fn rate_and_queue_are_those_of_virtual_time() {
         let (offered, relayed) = compare_channel(&channel, &sizes, Elapsed::ZERO);
         relayed.is_as_in_virtual_time(&channel, &offered);
         assert_eq!(relayed.stats.queue_full > 0, queue != QueueLimit::Unlimited);
-        // What lies between two arrivals is what the second takes on the link, as all came at once.
+        // All packets were sent at once, so the gap between two arrivals is the second one's transmission time.
         let last = relayed.arrived.last().unwrap().captured_at.duration_since(offered[0].captured_at);
         let bytes: u32 = relayed.arrived.iter().map(CapturedPacket::link_bytes).sum();
         let least = Duration::from_nanos(u64::from(bytes) * 8000) + Duration::from_millis(1);
@@ -211,7 +211,7 @@ fn everything_at_once_is_as_in_virtual_time() {
 
 #[test]
 fn impairments_wait_for_their_time_by_the_clock_of_the_run() {
-    // A machine that sends nothing in time gets another run with more of it.
+    // A machine that does not send in time gets another run with a longer duration.
     let seen = [300, 1_200, 4_800, 19_200].into_iter().any(|millis| {
         let impaired_from = usher_core::Instant::ZERO + Duration::from_millis(millis);
         let channel = ChannelConfig { loss: LossModel::Bernoulli(1.0), impaired_from, ..Default::default() };

@@ -1,4 +1,4 @@
-//! The lab over real namespaces; needs its rights, as root has them.
+//! The lab on real namespaces. It needs its rights, for instance as root.
 
 mod support;
 

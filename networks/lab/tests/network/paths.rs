@@ -1,4 +1,4 @@
-//! Ways through networks: routers, interfaces, cables, and what the kernel says on its own.
+//! Paths through networks: routers, interfaces, cables, and the kernel's own traffic.
 
 use crate::support::{RunningLab, TEST_TIMEOUT, test_link, test_topology, v4_address, v6_address};
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn routers_forward_both_ip_versions_and_the_links_stay_quiet() {
         for link in &outcome.links {
             assert_eq!([link[0].offered, link[1].offered], [10, 10], "{}", address(0));
         }
-        // IPv4 says nothing on its own; IPv6 reports the multicast groups that it is in, which nobody gets.
+        // IPv4 has no traffic of its own. IPv6 reports its multicast groups, and these reports are dropped.
         assert!(address(0).is_ipv6() || outcome.relay.ignored == 0, "{:?}", outcome.relay);
         assert_eq!(crossed.len(), 40);
     }
@@ -121,7 +121,7 @@ fn a_cable_is_pulled_out_and_plugged_in_again() {
         let out = running.lab.spawn_program(0, &mut ip).unwrap().wait_with_output().unwrap();
         String::from_utf8(out.stdout).unwrap()
     };
-    // The kernel makes of a carrier in its own time that the interface works.
+    // The kernel marks an interface as running some time after its carrier.
     let works = |wanted: bool| {
         let begun = Moment::now();
         while (state().split_whitespace().nth(1) == Some("UP")) != wanted {
@@ -133,7 +133,7 @@ fn a_cable_is_pulled_out_and_plugged_in_again() {
     running.lab.set_carrier(0, 0, false).unwrap();
     works(false);
     assert!(state().contains("NO-CARRIER"), "{}", state());
-    // Nothing leaves without a carrier.
+    // No packet leaves without a carrier.
     a.send_to(b"lost", (v4_address(1), 9000)).unwrap();
     running.lab.set_carrier(0, 0, true).unwrap();
     works(true);
@@ -144,7 +144,7 @@ fn a_cable_is_pulled_out_and_plugged_in_again() {
     assert!(running.lab.set_carrier(1, 0, true).is_err());
 }
 
-/// A host with links to so many others, and the processor time that building them took this process.
+/// Builds a host with links to `leaves` others. Returns the processor time of this process for it.
 fn star_lab(leaves: usize) -> (RunningLab, Elapsed) {
     let addresses: Vec<IpAddr> = (0..=leaves).map(v4_address).collect();
     let links = (1..=leaves).map(|n| test_link(0, n, delayed_channel(5))).collect();
@@ -176,7 +176,7 @@ fn a_hundred_hosts_are_there_at_once_and_reach_each_other() {
         let before = (n + LEAVES - 1) % LEAVES;
         assert_eq!((from.ip(), buffer[3]), (v4_address(before + 1), before as u8));
     }
-    // Each host costs about the same. Where each had to do with each other one, the ratio would be the square.
+    // Each host costs about the same. If each pair of hosts cost something, the ratio would be the square.
     let most = took_few * (FEWER * FEWER * 3 / 4) as u32;
     assert!(took < most, "{took:?}, of which {took_few:?} is for a part of {FEWER}");
 }

@@ -12,10 +12,10 @@ use usher_sim::{LinkConfig, LinkFraming, PacketTap};
 
 pub(crate) const SEED: Seed = Seed::new(7);
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any step on a busy machine. Only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Elapsed = Elapsed::from_secs(120);
 
-/// Octets of an Ethernet header, which a captured frame has, and of what Ethernet costs.
+/// The octets of an Ethernet header, which a captured frame has, and of Ethernet's overhead.
 const ETHERNET: usize = 14;
 
 pub(crate) fn v4_address(n: usize) -> IpAddr {
@@ -49,7 +49,7 @@ pub(crate) fn test_topology(addresses: &[IpAddr], links: Vec<LinkSpec>) -> LabTo
     LabTopology { name: "test".to_owned(), seed: SEED, hosts, links }
 }
 
-/// A list of labs that is one test's alone, and gone with it.
+/// A list of labs for one test, removed on drop.
 #[derive(Debug)]
 pub(crate) struct TestRegistry(pub(crate) LabRegistry);
 
@@ -68,7 +68,7 @@ impl Drop for TestRegistry {
     }
 }
 
-/// A lab that relays, with a list of labs that is its alone.
+/// A lab with a running relay and its own list of labs.
 #[derive(Debug)]
 pub(crate) struct RunningLab {
     pub(crate) lab: Lab,
@@ -83,13 +83,13 @@ impl RunningLab {
         Self { lab, list }
     }
 
-    /// A socket of UDP on a host, at one of its addresses.
+    /// Opens a UDP socket on a host, at one of its addresses.
     pub(crate) fn udp_at(&self, host: usize, address: usize, port: u16) -> UdpSocket {
         let address = self.lab.topology().hosts[host].addresses[address];
         let socket =
             self.lab.namespace(host).run_inside(|| UdpSocket::bind((address, port)).unwrap()).unwrap();
         socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        // Tests read after they have sent, and what a socket holds by itself is 256 small datagrams.
+        // Tests read after they have sent, and the default buffer holds only 256 small datagrams.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 8 << 20).unwrap();
         socket
     }
@@ -98,14 +98,14 @@ impl RunningLab {
         self.udp_at(host, 0, port)
     }
 
-    /// Ends relaying, and gives what was captured. The hosts stay until this is dropped.
+    /// Stops the relay and returns the captured packets. The hosts stay until this is dropped.
     pub(crate) fn stop(&mut self) -> (RelayOutcome, Vec<CapturedPacket>) {
         let mut outcome = self.lab.stop_relay().unwrap().unwrap();
         let seen: Box<RecordingTap> = outcome.tap.take().unwrap().into_any().downcast().unwrap();
         (outcome, seen.0)
     }
 
-    /// Waits until the relay has taken so many frames, and each has arrived or was lost.
+    /// Waits until the relay has taken this many frames, and each has arrived or was lost.
     pub(crate) fn wait_until_idle(&self, frames: usize) {
         let begun = Moment::now();
         loop {
@@ -119,7 +119,7 @@ impl RunningLab {
     }
 }
 
-/// A packet that crossed a capture point.
+/// A packet at a capture point.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CapturedPacket {
     pub(crate) captured_at: Instant,
@@ -129,17 +129,17 @@ pub(crate) struct CapturedPacket {
 }
 
 impl CapturedPacket {
-    /// Its IP packet, on a link with Ethernet.
+    /// Returns its IP packet, on a link with Ethernet.
     pub(crate) fn ip_packet(&self) -> &[u8] {
         &self.octets[ETHERNET..]
     }
-    /// What it costs on such a link.
+    /// Returns its length on such a link.
     pub(crate) fn link_bytes(&self) -> u32 {
         self.ip_packet().len() as u32 + LinkFraming::Ethernet.overhead()
     }
 }
 
-/// Keeps all that is captured.
+/// Keeps all captured packets.
 #[derive(Debug, Default)]
 struct RecordingTap(Vec<CapturedPacket>);
 
@@ -152,8 +152,8 @@ impl PacketTap for RecordingTap {
     }
 }
 
-/// What the channel of one direction does, in virtual time, with the packets that were captured before it: each arrival with
-/// its time, in the order of arrival, and whether it is damaged.
+/// Returns the results of one direction's channel in virtual time, for the packets captured before it: each arrival
+/// with its time and damage, in order.
 pub(crate) fn in_virtual_time(
     config: &ChannelConfig,
     direction: u64,

@@ -1,4 +1,4 @@
-//! A machine that echoes, a node around it that tells the test what it hears, and drivers on loopback.
+//! An echo machine, a role that reports its events to the test, and drivers on loopback.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use usher_live::{
     SystemClock, spawn_shard,
 };
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any step takes on a busy machine. Only a failing test waits for it.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Nobody is to connect from here.
+/// Connections from this address are refused.
 pub(crate) const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 66, 6));
 
-/// Settings whose time limits a busy machine does not reach.
+/// Settings with timeouts that a busy machine does not reach.
 pub(crate) fn patient_settings() -> DriverConfig {
     DriverConfig {
         connect_timeout: TEST_TIMEOUT,
@@ -29,13 +29,14 @@ pub(crate) fn patient_settings() -> DriverConfig {
     }
 }
 
-/// A loopback address of this process alone. Sockets with `SO_REUSEPORT` may get a port that another test has at 127.0.0.1.
+/// A loopback address of this process alone. A socket with `SO_REUSEPORT` may get the port of another test at
+/// 127.0.0.1.
 pub(crate) fn own_loopback() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | (high & 63), middle, low)
 }
 
-/// What the machine is asked, and the node told.
+/// A command of the test to the machine or the role.
 #[derive(Debug)]
 pub(crate) enum TestCommand {
     Send {
@@ -54,12 +55,12 @@ pub(crate) enum TestCommand {
     Abort(ConnId),
     /// A timeout after this many milliseconds.
     TimeoutAfter(u64),
-    /// Whether what comes is sent back.
+    /// True to echo received data.
     Echo(bool),
     Stop,
 }
 
-/// What the test hears.
+/// An event for the test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TestEvent {
     Datagram(DatagramPath, Vec<u8>),
@@ -73,7 +74,7 @@ pub(crate) enum TestEvent {
     TimedOut { is_early: bool },
 }
 
-/// Sends back what it gets.
+/// Echoes received data.
 pub(crate) struct TestEchoMachine {
     outputs: OutputQueue<TestEvent>,
     timeout: Option<Instant>,
@@ -166,7 +167,7 @@ impl Machine for TestEchoMachine {
     }
 }
 
-/// The machine, and the test's ear.
+/// The machine, with a channel of events to the test.
 pub(crate) struct RecordingRole {
     machine: TestEchoMachine,
     event_sender: Sender<TestEvent>,
@@ -237,7 +238,7 @@ impl LiveDriver {
         self.event_receiver.recv_timeout(TEST_TIMEOUT).expect("the driver tells something")
     }
 
-    /// Waits until the driver's counters are as the test wants them.
+    /// Waits until the driver's counters satisfy the test.
     #[track_caller]
     pub(crate) fn wait_for_counters(&self, wanted: impl Fn(&DriverCounts) -> bool) {
         let end = std::time::Instant::now() + TEST_TIMEOUT;
@@ -247,7 +248,7 @@ impl LiveDriver {
         }
     }
 
-    /// The next of what is heard that `wanted` takes; other things are passed over.
+    /// Returns the next event that `wanted` accepts; skips others.
     pub(crate) fn wait_for<T>(&self, wanted: impl Fn(&TestEvent) -> Option<T>) -> T {
         loop {
             if let Some(found) = wanted(&self.next_event()) {
@@ -256,7 +257,7 @@ impl LiveDriver {
         }
     }
 
-    /// All octets of a connection until there are `count`.
+    /// Reads `count` octets of a connection.
     pub(crate) fn read_octets(&self, conn: ConnId, count: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -268,7 +269,7 @@ impl LiveDriver {
         all
     }
 
-    /// Ends the driver.
+    /// Stops the driver.
     pub(crate) fn stop(mut self) {
         self.send_command(TestCommand::Stop);
         let shard = self.shard.take().expect("it runs until now");

@@ -1,4 +1,4 @@
-//! Drivers on loopback sockets: datagrams, connections, TLS, and a RADIUS server that a real client asks.
+//! Drivers on loopback sockets: datagrams, connections, TLS, and a RADIUS server with a real client.
 
 mod common;
 mod radius;

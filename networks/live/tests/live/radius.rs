@@ -1,4 +1,4 @@
-//! A RADIUS server behind the driver, asked by a client that others wrote.
+//! A RADIUS server on the driver, with an independent client.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use usher_radius::auth::SharedSecret;
 use usher_radius::packet::PacketCode;
 use usher_radius::server::{self, ClientConfig, RadiusServer, RadiusServerConfig, RadiusServerEvent};
 
-/// Lets in who has the password.
+/// Accepts users with the right password.
 struct RadiusServerRole {
     server: RadiusServer,
     stopped: bool,
@@ -55,8 +55,7 @@ impl DriverRole for RadiusServerRole {
     }
 }
 
-/// What radclient says of one request to `address`; whether it took the answer for an Access-Accept is its
-/// success.
+/// Runs radclient with a request to `address`. Returns its output, and true if it got an Access-Accept.
 fn run_radclient(address: &str, what: &str, request: &str, count: u32) -> (bool, String) {
     let mut child = Command::new("radclient")
         .args(["-x", "-c", &count.to_string(), "-r", "5", "-t", "30", address, what, "shared secret"])

@@ -43,7 +43,7 @@ fn close_reason(live: &LiveDriver, conn: ConnId) -> CloseReason {
     })
 }
 
-/// A driver that has connected to the test's listener.
+/// A driver connected to the test's listener.
 fn connected_driver() -> (LiveDriver, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port can be had");
     let remote = listener.local_addr().expect("it is bound");
@@ -65,7 +65,7 @@ fn an_accepted_connection_is_told_of_and_echoes_to_its_end() {
     stream.write_all(b"half ").expect("it takes a few octets");
     assert_eq!(live.read_octets(FIRST, 5), b"half ");
     stream.write_all(b"and half").expect("it takes a few octets");
-    // The end comes at once after the data: what the machine answers to it is sent still.
+    // The end follows the data at once: the machine's reply is still sent.
     stream.shutdown(Shutdown::Write).expect("it is open");
     let mut all = String::new();
     stream.read_to_string(&mut all).expect("it ends in good order");
@@ -86,7 +86,7 @@ fn who_sends_no_more_is_answered_where_the_machine_owes_it() {
         stream.shutdown(Shutdown::Write).expect("it is open");
         assert_eq!(live.read_octets(conn, 5), b"asked");
         live.wait_for(|heard| (*heard == TestEvent::Finished(conn)).then_some(()));
-        // The driver has nothing more to hear, and the connection is there.
+        // The driver has no pending events, and the connection is established.
         live.send_command(TestCommand::Write(conn, b"answered".to_vec()));
         let mut answer = [0; 8];
         stream.read_exact(&mut answer).expect("it is open still");
@@ -129,7 +129,7 @@ fn megabytes_pass_both_ways_at_once() {
 fn a_peer_that_does_not_read_is_reset_and_counted() {
     let (live, address) = serving_driver(DriverConfig { stream_queue: 100_000, ..patient_settings() });
     let mut stream = connect_to(address);
-    // It writes until nobody listens to it any more, and reads nothing.
+    // It writes until the connection closes, and reads nothing.
     let chunk = [1; 10_000];
     while stream.write_all(&chunk).is_ok() {}
     assert_eq!(close_reason(&live, FIRST), CloseReason::Reset);
@@ -142,7 +142,7 @@ fn a_peer_that_does_not_read_is_reset_and_counted() {
 fn who_is_told_to_wait_hears_when_all_is_sent() {
     let (live, mut stream) = connected_driver();
     let settings = DriverConfig::default();
-    // More than half of what may wait, and more than the sockets' buffers take.
+    // More than half of the queue limit, and more than the sockets' buffers.
     let sent = vec![3; settings.stream_queue - 1];
     live.send_command(TestCommand::Write(OURS, sent.clone()));
     let mut back = vec![0; sent.len()];
@@ -157,7 +157,7 @@ fn a_slow_reader_grants_credit() {
     let (live, mut stream) = connected_driver();
     live.send_command(TestCommand::Credit(OURS, 3));
     live.send_command(TestCommand::Echo(false));
-    // The order has arrived when this has.
+    // When this arrives, the command has arrived.
     live.send_command(TestCommand::Write(OURS, vec![9]));
     stream.read_exact(&mut [0]).expect("an octet comes");
     stream.write_all(b"abcdef").expect("it takes a few octets");
@@ -166,7 +166,7 @@ fn a_slow_reader_grants_credit() {
     assert_eq!(live.next_event(), TestEvent::Data(OURS, b"de".to_vec()));
     live.send_command(TestCommand::Credit(OURS, 100));
     assert_eq!(live.next_event(), TestEvent::Data(OURS, b"f".to_vec()));
-    // The driver's end waits for the other side's.
+    // The driver's close waits for the peer's.
     drop(stream);
     live.stop();
 }
@@ -265,7 +265,7 @@ fn who_may_not_connect_is_reset_before_anything_is_said() {
     live.stop();
 }
 
-/// Whoever opens connections and says nothing takes room from himself: who was answered stays, and who comes next gets in.
+/// A network of silent connections displaces its own: an answered one stays, and a new one is accepted.
 #[test]
 fn connections_that_say_nothing_leave_room_for_others() {
     const CAPACITY: usize = 64;
@@ -286,7 +286,7 @@ fn connections_that_say_nothing_leave_room_for_others() {
         stream.read_exact(&mut echo).expect("it echoes");
         assert_eq!(&echo, b"again");
     }
-    // Of each connection that the machine has heard of it hears the end.
+    // The machine gets the close of each connection that it knew.
     drop(silent);
     let (mut connected, mut ended, mut said) = (0, 0, 0);
     while said < 2 || ended + 2 < connected {

@@ -83,7 +83,7 @@ fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
             TlsOutcome::Up(shown) => Ok(shown.map(<[u8]>::to_vec)),
             TlsOutcome::Failed(error) => Err(error.fault().name()),
         };
-        // Who looked has gone.
+        // The test may have ended.
         let _ = tell.lock().unwrap().send((to, said));
     });
     for (roots, said) in [
@@ -99,7 +99,7 @@ fn whoever_looks_hears_what_becomes_of_connections_by_tls() {
     server.stop();
 }
 
-/// Connections from these addresses that say nothing, or only how a handshake begins.
+/// Opens connections from these addresses that send nothing, or only the start of a handshake.
 fn unfinished_handshakes(address: SocketAddr, from: impl Iterator<Item = [u8; 4]>) -> Vec<TcpStream> {
     let open = |(n, ip): (usize, [u8; 4])| {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
@@ -108,7 +108,7 @@ fn unfinished_handshakes(address: SocketAddr, from: impl Iterator<Item = [u8; 4]
         socket.connect(&address.into()).expect("it listens");
         let mut stream = TcpStream::from(socket);
         if n % 2 == 0 {
-            // It may have been displaced already.
+            // It may be displaced already.
             let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0]);
         }
         stream
@@ -119,7 +119,7 @@ fn unfinished_handshakes(address: SocketAddr, from: impl Iterator<Item = [u8; 4]
 #[test]
 fn unfinished_handshakes_leave_room_for_who_means_it() {
     const CAPACITY: usize = 64;
-    // Without a bound of their own they would take all that the listener has, and keep it for the test's time.
+    // Without a limit of their own they would fill the listener for the whole test.
     let settings = DriverConfig {
         connections: 300,
         handshakes: CAPACITY,
@@ -136,7 +136,7 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
             counts.tls_displaced == 400 - CAPACITY as u64 && counts.connections_open == CAPACITY as u64
         });
         assert_eq!(server.counters.read().refused_listener, 0);
-        // By an address of the flood, too: who means it is done before it is the oldest.
+        // Also from an address of the flood: a real handshake ends before it is the oldest.
         let config = client_config(
             TlsVersion::Tls13,
             Some(fixtures::client_credentials(2)),
@@ -145,7 +145,7 @@ fn unfinished_handshakes_leave_room_for_who_means_it() {
         let client = connecting_driver(config, address);
         client.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
         server.wait_for(|heard| matches!(heard, TestEvent::Connected(..)).then_some(()));
-        // And who is in stays, however many come.
+        // An established connection stays, however many arrive.
         let more = unfinished_handshakes(address, (0..200).map(from));
         server.wait_for_counters(|counts| counts.tls_displaced >= 600 - CAPACITY as u64);
         client.send_command(TestCommand::Write(OURS, b"still here".to_vec()));
@@ -232,7 +232,7 @@ fn a_client_of_another_authority_is_refused() {
         let foreign = Some(fixtures::foreign_client());
         let client =
             connecting_driver(client_config(version, foreign, fixtures::root_certificate()), address);
-        // In TLS 1.3 the client is up before the server has looked at its certificate.
+        // In TLS 1.3 the client is up before the server has verified its certificate.
         let reason = client.wait_for(|heard| match heard {
             TestEvent::Closed(OURS, reason) => Some(*reason),
             _ => None,
@@ -262,7 +262,7 @@ fn a_client_without_certificate_is_refused() {
 fn a_server_of_another_authority_is_refused() {
     let (server, address) =
         serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
-    // A certificate that signed nothing is no authority for the server's.
+    // A certificate of no authority for the server's.
     let foreign = fixtures::foreign_client();
     let client =
         connecting_driver(client_config(TlsVersion::Tls13, None, foreign.leaf_certificate()), address);
@@ -353,7 +353,7 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     let config =
         |roots: &[u8]| client_config(TlsVersion::Tls13, Some(fixtures::client_credentials(1)), roots);
 
-    // Accepted ones.
+    // Accepted connections.
     let server_tls = TlsServer::new(accepting(fixtures::root_certificate()));
     let (server, address) = serving_driver(&server_tls, patient_settings());
     let client = connecting_driver(config(fixtures::root_certificate()), address);
@@ -368,7 +368,7 @@ fn connections_whose_peers_are_not_trusted_any_more_are_reset() {
     client.stop();
     server.stop();
 
-    // Those that were opened here.
+    // Opened connections.
     let (server, address) =
         serving_driver(&TlsServer::new(server_config(TlsVersion::Tls13, 1)), patient_settings());
     let client_tls = TlsClient::new(config(fixtures::root_certificate()));

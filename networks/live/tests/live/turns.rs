@@ -1,4 +1,4 @@
-//! A machine that is due again and again, as one is that puts off what costs much.
+//! A machine that is due again and again, like one that defers costly work.
 
 use crate::common::{TEST_TIMEOUT, own_loopback};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,23 +10,24 @@ use usher_live::{
     Driver, DriverRole, DriverSockets, SocketOptions, SystemClock, bind_udp, number_sockets, spawn_shard,
 };
 
-/// Does a step whenever it may. It sends itself a datagram at the beginning and at the end of each step, with the step's number.
+/// Does a step at each timeout. It sends itself a datagram at the start and the end of each step, with the step's
+/// number.
 struct BusyRole {
-    /// How long each step takes it.
+    /// Duration of a step.
     step: Duration,
     letters: Option<(UdpSocket, SocketAddr)>,
     counts: Arc<BusyCounts>,
     stopped: bool,
 }
 
-/// What a busy machine and its driver have done.
+/// Counts of a busy machine and its driver.
 #[derive(Default)]
 struct BusyCounts {
     steps: AtomicU64,
-    /// How often the driver has looked at its sockets.
+    /// Number of polls of the driver's sockets.
     looks: AtomicU64,
     datagrams: AtomicU64,
-    /// The most steps that began between a datagram's arrival and its handling.
+    /// Maximum steps that began between a datagram's arrival and its handling.
     longest_wait: AtomicU64,
 }
 
@@ -91,7 +92,7 @@ impl DriverRole for BusyRole {
     }
 }
 
-/// Runs a busy machine until its counts are as wanted, and gives them.
+/// Runs a busy machine until its counts satisfy `wanted`, and returns them.
 fn run_busy(step: Duration, sends: bool, wanted: impl Fn(&BusyCounts) -> bool) -> Arc<BusyCounts> {
     let socket = bind_udp((own_loopback(), 0).into(), &SocketOptions::default()).expect("a port can be had");
     let to = socket.local_addr().expect("it is bound");
@@ -113,7 +114,7 @@ fn run_busy(step: Duration, sends: bool, wanted: impl Fn(&BusyCounts) -> bool) -
 
 #[test]
 fn what_comes_waits_for_one_step_of_a_machine_that_has_many() {
-    // Each step takes longer than the driver's time slice. No datagram waits for a second one, however busy the machine is:
+    // Each step exceeds the driver's time slice. No datagram waits for a second step, however busy the machine is:
     // the driver's own thread sends them.
     let counts = run_busy(Duration::from_millis(5), true, |counts| {
         counts.datagrams.load(Ordering::SeqCst) >= 80 && counts.steps.load(Ordering::SeqCst) >= 40
@@ -124,7 +125,7 @@ fn what_comes_waits_for_one_step_of_a_machine_that_has_many() {
 
 #[test]
 fn short_steps_share_what_a_look_at_the_sockets_costs() {
-    // They take no time. Where each takes some, a thread that is held up during one needs a look for each.
+    // Steps take no time. If they did, a thread interrupted during one would need a poll for each.
     let counts = run_busy(Duration::ZERO, false, |counts| counts.steps.load(Ordering::SeqCst) >= 200);
     let (looks, steps) = (counts.looks.load(Ordering::SeqCst), counts.steps.load(Ordering::SeqCst));
     assert!(looks * 2 < steps, "{looks} looks for {steps} steps");

@@ -4,7 +4,7 @@ use crate::common::{LiveDriver, TEST_TIMEOUT, TestCommand, TestEvent, own_loopba
 use std::net::{SocketAddr, UdpSocket};
 use usher_live::{DriverSockets, SocketOptions, bind_udp, number_sockets};
 
-/// A socket of a port that no other test gets, whatever that test allows.
+/// Binds a socket to a port that no other test gets.
 fn bind_socket(address: &str) -> (UdpSocket, u16) {
     let address = address.parse().expect("an address");
     let options = SocketOptions { shared: false, ..SocketOptions::default() };
@@ -56,7 +56,7 @@ fn a_reply_leaves_from_the_address_that_was_asked() {
 fn more_than_a_batch_comes_back_whole_and_in_order() {
     let (socket, port) = bind_socket("127.0.0.1:0");
     let here = connect_client("127.0.0.1:0");
-    // They wait in the socket before the driver is there, so that its batches are full.
+    // They wait in the socket before the driver starts, so that its batches are full.
     for i in 0..200_u16 {
         here.send_to(&i.to_be_bytes(), ("127.0.0.1", port)).expect("loopback takes it");
     }
@@ -96,7 +96,7 @@ fn an_unused_socket_gets_its_own_port_and_receives_replies() {
         server.send_to(b"answer", from).expect("loopback takes it");
         let TestEvent::Datagram(path, data) = live.next_event() else { panic!("a datagram came") };
         assert_eq!((path.socket.n, path.local, data.as_slice()), (socket, from, b"answer".as_slice()));
-        // The machine sends the answer back.
+        // The machine sends the reply.
         assert_eq!(receive_datagram(&server), (b"answer".to_vec(), from));
         ports.push(from.port());
     }
@@ -118,14 +118,14 @@ fn an_ephemeral_socket_is_of_the_family_of_its_peer() {
 fn what_nobody_listens_for_ends_nothing() {
     let (socket, port) = bind_socket("127.0.0.1:0");
     let live = LiveDriver::new(own_sockets([socket]));
-    // A socket with a peer hears nobody else, and its port is no other program's.
+    // A connected socket receives only from its peer, and no other program gets its port.
     let deaf = connect_client("127.0.0.1:0");
     deaf.connect("127.0.0.9:9").expect("a peer can be named");
     let gone = deaf.local_addr().expect("it is bound");
     for _ in 0..3 {
         live.send_command(TestCommand::Send { socket: 0, remote: gone, data: vec![1] });
     }
-    // Port 0 can be sent to by nobody.
+    // No datagram can be sent to port 0.
     live.send_command(TestCommand::Send {
         socket: 0,
         remote: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -160,7 +160,7 @@ fn the_mailbox_wakes_a_driver_that_sleeps_and_so_does_its_timer() {
         live.send_command(TestCommand::TimeoutAfter(millis));
         assert_eq!(live.next_event(), TestEvent::TimedOut { is_early: false });
     }
-    // A later time takes the place of an earlier one, and an earlier that of a later.
+    // A later time replaces an earlier one, and the reverse.
     live.send_command(TestCommand::TimeoutAfter(3_600_000));
     live.send_command(TestCommand::TimeoutAfter(10));
     assert_eq!(live.next_event(), TestEvent::TimedOut { is_early: false });

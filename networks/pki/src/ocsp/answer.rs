@@ -1,4 +1,4 @@
-//! Reading an answer: who signed it, what it is about, of when it is (RFC 6960 §3.2).
+//! Verifies a response: its signer, its certificate and its time (RFC 6960 §3.2).
 
 use super::{NONCE, OcspQuery, OcspStatus, SentRequest, StatusResponse};
 use crate::{PkiError, format_error};
@@ -18,12 +18,12 @@ use x509_parser::x509::AlgorithmIdentifier;
 
 /// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
 const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
-/// How far clocks may differ, seconds.
+/// The allowed difference of clocks, seconds.
 const SKEW: u64 = 300;
-/// The oldest answer that does not say until when it can be relied on, seconds: newer information is always there
-/// (RFC 6960 §4.2.2.1), so that an old answer is one that somebody repeats.
+/// The age limit of a response without nextUpdate, seconds. Newer information is always available (RFC 6960
+/// §4.2.2.1), so an old response is a replay.
 const MAX_AGE: u64 = 3600;
-/// Certificates of an answer that are tried as its signer's.
+/// The certificates of a response that are tried as its signer.
 const MAX_SIGNERS: usize = 8;
 
 fn response_error(cause: impl Display) -> PkiError {
@@ -50,7 +50,7 @@ pub(super) fn read_response(
     let data = &basic.tbs_response_data;
     for extension in data.response_extensions.iter().flatten() {
         if extension.extn_id == NONCE {
-            // Who leaves it out has made the answer before it was asked (RFC 8954 §3.1).
+            // A response without a nonce was signed in advance (RFC 8954 §3.1).
             if asked.nonce.as_ref().is_some_and(|nonce| extension.extn_value.as_bytes() != nonce) {
                 return Err(response_error(
                     "it is for another question: the nonce is not the one that was sent",
@@ -67,7 +67,7 @@ pub(super) fn read_response(
     let mut answer = None;
     for single in data.responses.iter().filter(|single| is_about(&single.cert_id, &asked.id)) {
         let said = certificate_status(single, now)?;
-        // Of two that contradict each other the certificate's holder does not get to choose.
+        // Of two contradictory statuses, the holder must not choose: revoked wins.
         if answer.is_none() || said.status == OcspStatus::Revoked {
             answer = Some(said);
         }
@@ -75,8 +75,8 @@ pub(super) fn read_response(
     answer.ok_or_else(|| response_error("it is about other certificates"))
 }
 
-/// Whether an answer is about the certificate that was asked about. The digest's parameters, which some leave out, say
-/// nothing.
+/// True if a response is about the queried certificate. The hash parameters do not count, since some responders omit
+/// them.
 fn is_about(answered: &CertId, asked: &CertId) -> bool {
     answered.hash_algorithm.oid == asked.hash_algorithm.oid
         && answered.issuer_name_hash == asked.issuer_name_hash
@@ -106,14 +106,14 @@ fn unix_seconds(time: &x509_ocsp::OcspGeneralizedTime) -> u64 {
     time.0.to_unix_duration().as_secs()
 }
 
-/// The octets that are signed, as they came: encoded again they may be others.
+/// Returns the signed octets as received: re-encoding could change them.
 fn signed_part(basic: &[u8]) -> der::Result<&[u8]> {
     let mut reader = SliceReader::new(basic)?;
     Header::decode(&mut reader)?;
     reader.tlv_bytes()
 }
 
-/// Whether the issuer signed an answer, or one that it appointed, and the answer names the one who did (RFC 6960
+/// True if the issuer or its appointed responder signed the response, and the response names that signer (RFC 6960
 /// §4.2.2.2, §4.2.2.3).
 fn is_signed(basic: &BasicOcspResponse, octets: &[u8], question: &OcspQuery<'_>) -> Result<bool, PkiError> {
     let algorithm = basic.signature_algorithm.to_der().map_err(response_error)?;
@@ -137,7 +137,7 @@ fn is_signed(basic: &BasicOcspResponse, octets: &[u8], question: &OcspQuery<'_>)
     }))
 }
 
-/// Whether the issuer itself gave a certificate to a responder, with the key that signed the one in question.
+/// True if the issuer itself issued a responder's certificate, with the key that signed the queried certificate.
 fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> bool {
     let (key, octets) = (issuer.public_key(), signer.tbs_certificate.as_ref());
     signer.extended_key_usage().ok().flatten().is_some_and(|usage| usage.value.ocsp_signing)
@@ -145,7 +145,7 @@ fn is_appointed(signer: &X509Certificate<'_>, issuer: &X509Certificate<'_>) -> b
         && is_signature_valid(key, &signer.signature_algorithm, &signer.signature_value, octets)
 }
 
-/// Whether a certificate is of the responder that an answer names.
+/// True if a certificate belongs to the responder that a response names.
 fn names_signer(responder: &ResponderId, signer: &X509Certificate<'_>) -> bool {
     match responder {
         ResponderId::ByName(name) => name.to_der().is_ok_and(|name| name == signer.subject().as_raw()),

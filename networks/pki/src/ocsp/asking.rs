@@ -1,4 +1,5 @@
-//! Asking for many: what issuers said of certificates is kept for as long as they say, and nobody waits for who said nothing.
+//! OCSP for many certificates. Responses are cached for their validity, and an unresponsive responder delays few
+//! callers.
 
 use super::{NONCE_LEN, OcspError, OcspQuery, OcspStatus, StatusResponse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,36 +8,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use usher_core::{Duration, WallTime};
 use usher_crypto::x509::CertificateInfo;
 
-/// Responders of one certificate that are asked, one after the other, while they say nothing.
+/// The responders of one certificate that are queried in turn while they do not respond.
 const MAX_RESPONDERS: usize = 3;
-/// Certificates whose status is kept.
+/// The limit of cached statuses.
 const MOST: usize = 4096;
-/// The longest time for which an answer is kept, whatever it says itself.
+/// The longest time that a response is cached, whatever its nextUpdate.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How long it is kept that nothing was said that can be believed, and that a responder said nothing at all.
+/// The time that an invalid response, or an unresponsive responder, is cached.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Certificates of one's own about which answers are kept.
+/// The limit of own certificates with cached responses.
 const OWN: usize = 64;
-/// Responders of which silence is remembered.
+/// The limit of responders that are remembered as unresponsive.
 const RESPONDERS: usize = 256;
 
-/// Of which kind it is that nobody says how a certificate stands.
+/// The kind of reason why a status is unavailable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OcspFailure {
-    /// The responder does not answer.
+    /// The responder does not respond.
     Silent,
-    /// What the responder says cannot be believed.
+    /// The response is not valid.
     Unbelievable,
-    /// Nobody knows whom to ask.
+    /// There is no responder.
     NoResponder,
 }
 
-/// Why nobody says how a certificate stands.
+/// Why a status is unavailable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OcspUnavailable {
-    /// Of its kind.
+    /// The kind.
     pub fault: OcspFailure,
-    /// For people.
+    /// The description for people.
     pub why: String,
 }
 
@@ -46,23 +47,23 @@ impl OcspUnavailable {
     }
 }
 
-/// Makes what nobody can guess.
+/// Makes an unpredictable nonce.
 pub type NonceSource<'a> = &'a dyn Fn() -> io::Result<[u8; NONCE_LEN]>;
 
-/// One certificate that is asked about.
+/// A query for the status of a certificate.
 #[derive(Clone, Copy)]
 pub struct StatusQuery<'a> {
-    /// Its path, DER, as it was verified: itself first, up to a root.
+    /// The verified path, DER: the certificate itself first, then up to a root.
     pub path: &'a [Vec<u8>],
-    /// Who is asked, in place of whom it names.
+    /// The responder, instead of those that the certificate names.
     pub url: Option<&'a str>,
-    /// How long a responder may take.
+    /// The timeout per responder.
     pub timeout: std::time::Duration,
-    /// Now.
+    /// The current time.
     pub now: WallTime,
-    /// Makes the question's nonce.
+    /// Makes the nonce.
     pub nonce: NonceSource<'a>,
-    /// Whether a chain, DER, of a responder's certificate and those from its issuer up is valid for whatever it is for.
+    /// Verifies a responder's chain, DER, for any purpose: its certificate first, then its issuers.
     pub appointed: &'a dyn Fn(&[&[u8]]) -> bool,
 }
 
@@ -79,7 +80,7 @@ impl std::fmt::Debug for StatusQuery<'_> {
     }
 }
 
-/// Asks, and remembers what was said and who said nothing. Clones remember the same.
+/// An OCSP client with caches of responses and of unresponsive responders. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct OcspClient {
     answers: Arc<Mutex<ResponseCache>>,
@@ -87,7 +88,8 @@ pub struct OcspClient {
     own: Arc<Mutex<OwnResponses>>,
 }
 
-/// Answers about one's own certificates, by those, with until when each is shown, or why there is none.
+/// Responses about own certificates by certificate: the time until which each is used, and the response or why there
+/// is none.
 type OwnResponses = BTreeMap<Vec<u8>, (WallTime, Result<Vec<u8>, OcspUnavailable>)>;
 
 fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,18 +97,18 @@ fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl OcspClient {
-    /// What was said before of a path's first certificate and is still true, or is said now. Blocks while a responder is asked.
+    /// Returns the status of a path's first certificate, cached or queried. Blocks during a query.
     ///
     /// # Errors
-    /// Nobody says anything that can be believed; whether the certificate is then taken is the caller's policy.
+    /// No valid response. The caller's policy then decides on the certificate.
     pub fn status(&self, asked: &StatusQuery<'_>) -> Result<OcspStatus, OcspUnavailable> {
         self.query_status(asked).map(|answer| answer.status)
     }
 
-    /// The same, with until when it can be relied on.
+    /// Like [`status`](Self::status), with the validity.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`status`](Self::status).
     pub fn query_status(&self, asked: &StatusQuery<'_>) -> Result<StatusResponse, OcspUnavailable> {
         let nobody = |why: &str| OcspUnavailable::new(OcspFailure::NoResponder, why);
         let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
@@ -119,7 +121,7 @@ impl OcspClient {
         let mut last = Err(nobody("it does not say where to ask by HTTP; see ocsp_url"));
         for url in responder_urls(asked.url, &said.ocsp) {
             last = self.query_responder(url, asked, (leaf, issuer, above));
-            // Another may know what this one did not say.
+            // Another responder may answer if this one does not.
             if !matches!(&last, Err(OcspUnavailable { fault: OcspFailure::Silent, .. })) {
                 break;
             }
@@ -127,11 +129,11 @@ impl OcspClient {
         last
     }
 
-    /// What an answer says of a path's first certificate that its holder shows (RFC 4806 §3.2), DER. It is not kept, since the holder has
-    /// chosen it; that the certificate was revoked is known better by who was asked.
+    /// Verifies a stapled response about a path's first certificate (RFC 4806 §3.2), DER. The result is not cached:
+    /// the holder chose the response, and a direct query knows better whether the certificate was revoked.
     ///
     /// # Errors
-    /// Why it cannot be believed.
+    /// Why the response is not valid.
     pub fn check_stapled_response(
         &self,
         asked: &StatusQuery<'_>,
@@ -149,11 +151,11 @@ impl OcspClient {
         }
     }
 
-    /// An answer about a path's first certificate, DER, to be shown to others: one that says that it holds. It is kept until half of its
-    /// time is over. Blocks while a responder is asked.
+    /// Returns a response about a path's first certificate for stapling, DER, with status good. It is cached for half
+    /// of its validity. Blocks during a query.
     ///
     /// # Errors
-    /// There is none to show.
+    /// There is no such response.
     pub fn to_show(&self, asked: &StatusQuery<'_>) -> Result<Vec<u8>, OcspUnavailable> {
         let nobody = |why: &str| OcspUnavailable::new(OcspFailure::NoResponder, why);
         let [leaf, above @ ..] = asked.path else { return Err(nobody("no certificate")) };
@@ -194,7 +196,7 @@ impl OcspClient {
         answer
     }
 
-    /// What one responder says of a certificate, its issuer and the path from there; [`OcspFailure::Silent`] where it says nothing.
+    /// Queries one responder for the status of a certificate. [`OcspFailure::Silent`] if it does not respond.
     fn query_responder(
         &self,
         url: &str,
@@ -225,8 +227,8 @@ impl OcspClient {
     }
 }
 
-/// Who is asked, in order: whom the configuration names, or those that the certificate names and that are asked by HTTP
-/// (RFC 6960 §A.1). A certificate may name many, and a login waits for each that is silent.
+/// Returns the responders to query, in order: the configured one, or the certificate's HTTP URLs (RFC 6960 §A.1).
+/// Their number is limited, since a login waits for each unresponsive one.
 fn responder_urls<'a>(configured: Option<&'a str>, named: &'a [String]) -> Vec<&'a str> {
     let by_http = |url: &&str| url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
     match configured {
@@ -238,26 +240,26 @@ fn responder_urls<'a>(configured: Option<&'a str>, named: &'a [String]) -> Vec<&
 /// A status, or why there is none.
 type CachedStatus = Result<OcspStatus, OcspUnavailable>;
 
-/// Answers by certificate, DER.
+/// Responses by certificate, DER.
 #[derive(Debug, Default)]
 struct ResponseCache {
     responses: BTreeMap<Arc<[u8]>, (WallTime, CachedStatus)>,
-    /// By when their time is over.
+    /// The order of expiry.
     order: BTreeSet<(WallTime, Arc<[u8]>)>,
 }
 
 impl ResponseCache {
-    /// What is known of a certificate now.
+    /// Returns the cached status of a certificate.
     fn find(&self, now: WallTime, certificate: &[u8]) -> Option<Result<StatusResponse, OcspUnavailable>> {
         let (until, said) = self.responses.get(certificate)?;
         let next_update = Some(*until);
-        // A clock that was set back does not make an answer last; it shows whole seconds.
+        // A clock that is set back must not prolong an entry. It shows whole seconds.
         let holds = now < *until && *until <= now + LONGEST + Duration::from_secs(1);
         holds.then(|| said.clone().map(|status| StatusResponse { status, next_update }))
     }
 
-    /// Keeps an answer until it says, for an hour at most; one that says nothing of that is not kept (RFC 6960 §4.2.2.1:
-    /// newer ones are always there).
+    /// Caches a response until its nextUpdate, for an hour at most. Without nextUpdate it is not cached (RFC 6960
+    /// §4.2.2.1: newer information is always available).
     fn store_response(
         &mut self,
         now: WallTime,
@@ -283,17 +285,17 @@ impl ResponseCache {
     }
 }
 
-/// Responders that said nothing when they were last asked. While one is away nobody waits for it but the one who asks
-/// again whether it is back.
+/// The unresponsive responders. While a responder is unresponsive, only one caller at a time waits for it to see if
+/// it is back.
 #[derive(Debug, Default)]
 struct SilentResponders(BTreeMap<String, WallTime>);
 
 impl SilentResponders {
-    /// Whether a responder is to be asked now. Of those who want to know after its time of silence one asks; until that
-    /// one has heard something, or the time is over again, the others need not.
+    /// True if the caller may query a responder. After its time of silence one caller may. The others may not until
+    /// that caller has a response, or the time has passed again.
     fn may_query(&mut self, now: WallTime, url: &str) -> bool {
         match self.0.get_mut(url) {
-            // A clock that was set back does not make silence last; it shows whole seconds, and threads differ.
+            // A clock that is set back must not prolong the silence. It shows whole seconds, and threads differ.
             Some(until) if now < *until && *until <= now + SILENCE + SILENCE => false,
             Some(until) => {
                 *until = now + SILENCE;
@@ -303,7 +305,7 @@ impl SilentResponders {
         }
     }
 
-    /// A responder said nothing.
+    /// Records that a responder did not respond.
     fn mark_silent(&mut self, now: WallTime, url: &str) {
         if self.0.len() >= RESPONDERS && !self.0.contains_key(url) {
             let first = self.0.iter().min_by_key(|(_, until)| **until).map(|(url, _)| url.clone());
@@ -312,7 +314,7 @@ impl SilentResponders {
         self.0.insert(url.to_owned(), now + SILENCE);
     }
 
-    /// A responder said something.
+    /// Records that a responder responded.
     fn clear_silent(&mut self, url: &str) {
         self.0.remove(url);
     }
@@ -401,7 +403,7 @@ mod tests {
         assert_eq!(silent.0.len(), RESPONDERS);
     }
 
-    /// RFC 6960 §A.1: by HTTP. A certificate may name several responders, and others than those.
+    /// RFC 6960 §A.1: by HTTP. A certificate may name several responders, and locations of other kinds.
     #[test]
     fn requests_go_to_http_responders_or_the_configured_one() {
         let named = |urls: &[&str]| urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Answers that a responder, or somebody in its place, may give.
+//! The responses of a responder or an attacker.
 
 use super::*;
 use rcgen::{
@@ -16,7 +16,7 @@ const UNKNOWN: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.4.1.9999
 const NOW: u64 = 1_800_000_000;
 const HOUR: u64 = 3600;
 
-/// Somebody with a certificate and its key.
+/// A holder of a certificate and its key.
 struct CertificateHolder {
     der: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
@@ -59,7 +59,7 @@ fn revoked_status() -> CertStatus {
     CertStatus::Revoked(RevokedInfo { revocation_time: ocsp_time(NOW - HOUR), revocation_reason: None })
 }
 
-/// An authority, a user, and what was asked about the user.
+/// An authority, a user, and a query about the user.
 struct OcspFixture {
     authority: CertificateHolder,
     user: CertificateHolder,
@@ -84,7 +84,7 @@ impl OcspFixture {
         }
     }
 
-    /// A good answer of now by `signer`, after `change`, signed.
+    /// Makes a current response with status good, changes it by `change`, and signs it by `signer`.
     fn signed_response(
         &self,
         signer: &CertificateHolder,
@@ -128,7 +128,7 @@ impl OcspFixture {
             .map_err(|e| e.to_string())
     }
 
-    /// What is made of an answer that the authority itself signed.
+    /// Returns the result of a changed response that the authority itself signed.
     fn status_from(&self, change: impl FnOnce(&mut ResponseData)) -> Result<OcspStatus, String> {
         self.read_response(&self.signed_response(&self.authority, &[], change), &|_| false)
             .map(|answer| answer.status)
@@ -225,7 +225,7 @@ fn an_answer_must_fit_the_certificate_and_the_worst_status_wins() {
         "other certificates",
     );
     assert_refused(scene.status_from(|data| data.responses.clear()), "other certificates");
-    // Another certificate's status beside it says nothing.
+    // The status of another certificate in the response does not count.
     let beside = scene.status_from(|data| {
         let mut other = data.responses[0].clone();
         other.cert_id.serial_number = Decode::from_der(&[2, 1, 1]).unwrap();
@@ -247,18 +247,18 @@ fn who_signs_is_the_issuer_or_one_that_it_appointed_and_named() {
     assert_eq!(by(&delegate, &[&delegate], true), Ok(OcspStatus::Good));
     assert_refused(by(&delegate, &[&delegate], false), "signed");
     assert_refused(by(&delegate, &[], true), "signed");
-    // A user's certificate of the same authority, and one that another authority of the same name gave.
+    // A user's certificate of the same authority, and one of another authority with the same name.
     assert_refused(by(&scene.user, &[&scene.user], true), "signed");
     let other = CertificateHolder::new("Root", &[], None);
     assert_refused(by(&other, &[&other], true), "signed");
     let forged = CertificateHolder::new("responder", &signing, Some(&other));
     assert_refused(by(&forged, &[&forged, &other], true), "signed");
-    // One that an appointed one appointed: RFC 6960 §4.2.2.2 wants the issuer itself to do so.
+    // A delegate of a delegate: RFC 6960 §4.2.2.2 requires the issuer itself.
     let deeper = CertificateHolder::new("deeper", &signing, Some(&delegate));
     assert_refused(by(&deeper, &[&deeper, &delegate], true), "signed");
     let many: Vec<&CertificateHolder> = vec![&scene.user; 8].into_iter().chain([&delegate]).collect();
     assert_refused(by(&delegate, &many, true), "signed");
-    // The answer names its signer, by key or by name (RFC 6960 §4.2.2.3).
+    // The response names its signer by key or by name (RFC 6960 §4.2.2.3).
     let named = |responder: ResponderId| scene.status_from(|data| data.responder_id = responder);
     let name = |holder: &CertificateHolder| {
         let (_, certificate) = X509Certificate::from_der(&holder.der).unwrap();
@@ -281,7 +281,7 @@ fn what_is_no_signed_basic_answer_is_refused() {
     let empty = OcspResponse { response_status: OcspResponseStatus::Successful, response_bytes: None };
     assert_refused(read(&empty.to_der().unwrap()), "empty");
     for at in 0..good.len() {
-        // No octet of it is of no account.
+        // A change of any octet invalidates it.
         let mut changed = good.clone();
         changed[at] ^= 1;
         assert!(read(&changed).is_err(), "octet {at} changed");

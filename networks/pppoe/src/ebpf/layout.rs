@@ -1,30 +1,31 @@
-//! What stands in the maps, as the programs have it (`program.c`): octets, since the two share no types.
+//! The layout of map entries, as in `program.c`. They are octets, since Rust and C share no types.
 
 use crate::forward::RateLimiter;
 use crate::session::{DataPlaneCounters, DataPlaneSession, DataPlaneUsage, SessionError};
 use std::net::IpAddr;
 
-/// Networks of each version of IP that a session has room for.
+/// Maximum networks of each IP version per session.
 pub(super) const NETWORKS: usize = 8;
 /// Octets of `struct session`.
 pub(super) const SESSION: usize = 408;
-/// Where the state of a session's limits stands in it: cost and until, from the host and to it.
+/// Offsets of the rate limits' state in it: cost and until, from the host and to the host.
 const LIMITS: [usize; 2] = [0, 24];
-/// Where its counts of networks stand: without them nothing is its host's.
+/// Offset of the network counts. While they are zero, no packet belongs to the session.
 pub(super) const COUNTS: usize = 404;
 /// Octets of `struct usage`.
 pub(super) const USAGE: usize = 48;
-/// How many counters there are.
+/// Number of counters.
 pub(super) const COUNTERS: usize = DataPlaneCounters::DECLARED.len();
 
-/// Octets of TCP's header and IP's.
+/// Octets of the TCP and IP headers.
 const TCP_IPV4: u16 = 40;
 const TCP_IPV6: u16 = 60;
 
-/// A session, at a port with this index and address. `before`: as it was, whose limits go on where they stay.
+/// Encodes a session at a port with this interface index and address. `before` is the earlier entry: unchanged rate
+/// limits keep its state.
 ///
 /// # Errors
-/// It has more networks than there is room for.
+/// The session has more than [`NETWORKS`] networks of an IP version.
 pub(super) fn encode_session(
     session: &DataPlaneSession,
     index: u32,
@@ -74,7 +75,7 @@ pub(super) fn encode_session(
     Ok(octets)
 }
 
-/// A network's first address and its mask.
+/// Returns a network's first address and its mask.
 fn network_and_mask(network: IpAddr, bits: u8) -> (Vec<u8>, Vec<u8>) {
     let octets = match network {
         IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -96,13 +97,13 @@ fn read_words<const N: usize>(octets: &[u8]) -> [u64; N] {
     all
 }
 
-/// What one processor has counted of a session.
+/// Decodes one processor's usage of a session.
 pub(super) fn decode_usage(octets: &[u8; USAGE]) -> DataPlaneUsage {
     let [octets_in, octets_out, packets_in, packets_out, spoofed, limited] = read_words(octets);
     DataPlaneUsage { octets_in, octets_out, packets_in, packets_out, spoofed, limited }
 }
 
-/// The counters in their order.
+/// Decodes the counters in their order.
 pub(super) fn decode_counters(n: [u64; COUNTERS]) -> DataPlaneCounters {
     DataPlaneCounters {
         frames_in: n[0],

@@ -1,24 +1,24 @@
-//! Rate limits: the generic cell rate algorithm (ITU-T I.371), a token bucket that needs one number of state.
+//! Rate limits by the generic cell rate algorithm (ITU-T I.371): a token bucket whose state is a single number.
 
 use usher_core::Instant;
 
-/// Fractions of a nanosecond in which an octet's time is kept: 100 Gbit/s are 0.08 ns an octet.
+/// Fractional bits of a nanosecond in an octet's time: at 100 Gbit/s an octet takes 0.08 ns.
 const FRACTION: u32 = 16;
-/// What may come at once: as much as the rate gives in this time,
+/// The burst in nanoseconds at the rate.
 const BURST: u64 = 100_000_000;
-/// and at least so many octets, so that a packet that the kernel has joined passes.
+/// The minimum burst in octets, so that a packet joined by the kernel passes.
 const LEAST_BURST: u64 = 1 << 17;
-/// Bits a second of the slowest limit: arithmetic stays within 64 bits down to it.
+/// The slowest limit in bit/s, at which the arithmetic still fits 64 bits.
 const SLOWEST: u64 = 1000;
 
-/// Octets of IP packets at a rate.
+/// A rate limit in octets of IP packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RateLimiter {
-    /// Time of an octet, in parts of a nanosecond.
+    /// Time of an octet, in units of 2^-16 ns.
     pub(crate) cost: u64,
-    /// By how many nanoseconds what passes may be ahead of the rate.
+    /// Nanoseconds by which traffic may be ahead of the rate.
     pub(crate) burst: u64,
-    /// Until when the rate is used up, in nanoseconds.
+    /// The time until which the rate is used up, in nanoseconds.
     until: u64,
 }
 
@@ -31,7 +31,7 @@ impl RateLimiter {
     const fn octets_to_nanos(cost: u64, octets: u64) -> u64 {
         ((cost as u128 * octets as u128) >> FRACTION) as u64
     }
-    /// Whether so many octets may pass now; if so they have.
+    /// Takes the octets if they may pass now; false if they exceed the limit.
     pub(crate) fn take_octets(&mut self, now: Instant, octets: u64) -> bool {
         let now = now.as_nanos();
         let until = self.until.max(now).saturating_add(Self::octets_to_nanos(self.cost, octets));

@@ -1,17 +1,17 @@
-//! The maximum segment size that TCP announces (RFC 9293 §3.7.1), lowered to what a session's MTU leaves: hosts behind a router
-//! whose own links are wider would otherwise rely on path MTU discovery, which firewalls break (RFC 4638 §1, RFC 2923 §2.1).
+//! Clamps the maximum segment size of TCP (RFC 9293 §3.7.1) to a session's MTU. Hosts behind a router with a larger MTU
+//! would otherwise depend on path MTU discovery, which firewalls break (RFC 4638 §1, RFC 2923 §2.1).
 
 use usher_esp::ip::{IPV4_HEADER, IPV6_HEADER, protocol};
 
-/// Octets of TCP's header without options.
+/// Octets of a TCP header without options.
 const TCP_HEADER: usize = 20;
 const SYN: u8 = 0x02;
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const MAXIMUM_SEGMENT_SIZE: u8 = 2;
 
-/// Where TCP begins in an IP packet that is whole or the first fragment, without IPv6's extension headers: a SYN has none in
-/// practice, and one with them keeps what it announces.
+/// Returns the offset of TCP in a whole IP packet or first fragment. Packets with IPv6 extension headers are left
+/// alone: a SYN has none in practice.
 fn tcp_offset(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
         4 => {
@@ -24,7 +24,7 @@ fn tcp_offset(packet: &[u8]) -> Option<usize> {
     }
 }
 
-/// Lowers what a SYN announces; whether it did. `partial`: the checksum's place has the sum of the pseudo-header alone.
+/// Lowers the MSS of a SYN; true if it did. `partial`: the checksum field has only the sum of the pseudo-header.
 pub(crate) fn clamp_mss(packet: &mut [u8], mtu: u16, partial: bool) -> bool {
     let Some(at) = tcp_offset(packet) else { return false };
     let fixed = if packet[0] >> 4 == 4 { IPV4_HEADER } else { IPV6_HEADER } + TCP_HEADER;
@@ -61,7 +61,7 @@ fn lower_mss(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
     let new = most.to_be_bytes();
     segment[at..at + 2].copy_from_slice(&new);
     if !partial {
-        // At an odd place its octets count in the other order (RFC 1071 §2 B).
+        // RFC 1071 §2 B: at an odd offset the octets count in swapped order.
         let of = |octets: [u8; 2]| {
             if at.is_multiple_of(2) { u16::from_be_bytes(octets) } else { u16::from_le_bytes(octets) }
         };
@@ -71,7 +71,7 @@ fn lower_mss(segment: &mut [u8], at: usize, most: u16, partial: bool) -> bool {
     true
 }
 
-/// A checksum after a word has changed (RFC 1624 §3, equation 3).
+/// Updates a checksum after a word has changed (RFC 1624 §3, equation 3).
 fn update_checksum(code: u16, old: u16, new: u16) -> u16 {
     let mut sum = u32::from(!code) + u32::from(!old) + u32::from(new);
     while sum >> 16 != 0 {
@@ -87,7 +87,7 @@ pub(super) mod tests {
     use std::net::IpAddr;
     use usher_esp::ip::{fold_checksum, pseudo_sum, sum_octets, write_header};
 
-    /// A TCP segment with these flags and options.
+    /// Builds a TCP segment with these flags and options.
     pub(crate) fn tcp_segment(
         source: IpAddr,
         destination: IpAddr,
@@ -161,7 +161,7 @@ pub(super) mod tests {
             let mut after = packet.clone();
             assert!(!clamp_mss(&mut after, 1400, false) && after == packet, "{flags} {options:?}");
         }
-        // The sum of the pseudo-header knows nothing of options.
+        // The sum of the pseudo-header does not include options.
         let mut packet = tcp_segment(a, b, SYN, &mss, b"");
         let code = [packet[36], packet[37]];
         assert!(clamp_mss(&mut packet, 1400, true));

@@ -1,4 +1,4 @@
-//! Entry points for fuzzers. Each answers false where it has found a defect.
+//! Entry points for fuzzers. Each returns false on a defect.
 
 use super::{ForwardingTable, HEADROOM, UpstreamVerdict};
 use crate::session::DataPlaneSession;
@@ -9,8 +9,8 @@ const PORT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// Gives octets to a table with one session as a frame of its host, with headers that lead to the session in front and without.
-/// What passes has to be from the session's own address, and no longer than its MTU; everything is counted.
+/// Gives a table with one session octets as a frame of its host, with and without valid headers in front. Packets that
+/// pass must have the session's source address and fit its MTU. Every frame must be counted.
 pub fn check_forwarding(octets: &[u8]) -> bool {
     let mut forwarder = ForwardingTable::new(vec![PORT], 1);
     let session = DataPlaneSession {

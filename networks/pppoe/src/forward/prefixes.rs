@@ -1,17 +1,17 @@
-//! Whose an address is: the longest prefix decides.
+//! The sessions of prefixes, by longest prefix match.
 
 use std::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
-/// Prefixes of addresses of one family, which stand in the upper bits of 128.
+/// A table of prefixes of one address family, in the upper bits of 128.
 #[derive(Debug)]
 pub(crate) struct PrefixTable {
     seed: u64,
-    /// Of each length that there is, the longest first.
+    /// The prefixes of each length in use, the longest first.
     lengths: Vec<(u8, HashMap<u128, u16>)>,
 }
 
-/// Where an address of either family stands.
+/// Returns the bits of an address of either family, in the upper bits of 128.
 pub(super) fn address_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(ip) => u128::from(u32::from(ip)) << 96,
@@ -27,11 +27,11 @@ const fn mask_address(address: u128, bits: u8) -> u128 {
 }
 
 impl PrefixTable {
-    /// Addresses are chosen by others, the seed is not.
+    /// Creates a table. Others choose the addresses, so the hash has a secret seed.
     pub(crate) const fn new(seed: u64) -> Self {
         Self { seed, lengths: Vec::new() }
     }
-    /// Whose just this prefix is.
+    /// Returns the session of exactly this prefix.
     pub(crate) fn owner_of(&self, network: IpAddr, bits: u8) -> Option<u16> {
         self.exact_owner(address_bits(network), bits)
     }
@@ -61,7 +61,7 @@ impl PrefixTable {
         }
         self.lengths.retain(|(_, of)| !of.is_empty());
     }
-    /// Whose an address is.
+    /// Returns the session of an address.
     pub(crate) fn find_of(&self, address: IpAddr) -> Option<u16> {
         self.find_longest(address_bits(address))
     }

@@ -34,7 +34,7 @@ fn test_packet(source: &str, destination: &str) -> Vec<u8> {
     tcp_segment(source.parse().unwrap(), destination.parse().unwrap(), 0x10, &[], b"twelve bytes")
 }
 
-/// A frame of a host, as it comes at a port.
+/// Builds a frame of a host as it arrives at a port.
 fn session_frame(to: [u8; 6], from: [u8; 6], number: u16, protocol: u16, packet: &[u8]) -> Vec<u8> {
     let mut all = [&to[..], &from, &[0x88, 0x64, 0x11, 0], &number.to_be_bytes()].concat();
     all.extend((packet.len() as u16 + 2).to_be_bytes());
@@ -152,7 +152,7 @@ fn what_hosts_and_concentrator_say_to_each_other_is_handed_up() {
     let mut table = test_table();
     let lcp = session_frame(PORTS[0], HOST, 77, 0xc021, &[1, 1, 0, 4]);
     let discovery = [&[0xff; 6][..], &HOST, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0]].concat();
-    // What a router is asked, from the address that IPv6CP gave or from none, and by an address of the session's.
+    // Link-scope packets: from a link-local address, from the unspecified one, and to a link-local address.
     let asked = [
         test_packet("fe80::200:0:0:9", "ff02::2"),
         test_packet("::", "ff02::1:ff00:1"),
@@ -238,7 +238,7 @@ fn a_session_that_cannot_be_changes_nothing() {
     }
     assert!(route_packet(&mut table, test_packet("203.0.113.1", "192.168.1.1")).is_some());
     assert_eq!(table.usage(3), None);
-    // An address that an update leaves out is the session's no more.
+    // An address that is missing in an update no longer belongs to the session.
     table.install(DataPlaneSession { networks: Vec::new(), ..test_session(1) }).unwrap();
     assert!(route_packet(&mut table, test_packet("203.0.113.1", "192.168.1.1")).is_none());
     assert!(route_packet(&mut table, test_packet("203.0.113.1", "10.0.0.1")).is_some());

@@ -1,10 +1,10 @@
-//! Programs of the classic packet filter (BPF) that say which of a session's frames the kernel's PPPoE takes, and which of a host's
-//! packets are its own. Its conditional jumps reach 255 steps, and so each condition is followed by what it leads to.
+//! Classic BPF programs: they select the frames for the kernel's PPPoE, and a host's valid packets. Conditional jumps
+//! reach only 255 steps, so the code for each condition follows it.
 
 use crate::session::DataPlaneSession;
 use std::net::IpAddr;
 
-/// A step: code, jumps, operand (linux/filter.h).
+/// An instruction: code, jumps, operand (linux/filter.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BpfInstruction {
     pub(super) code: u16,
@@ -13,11 +13,11 @@ pub(super) struct BpfInstruction {
     pub(super) k: u32,
 }
 
-/// What a program answers to keep a packet, or to say that it is meant.
+/// The return value that keeps the whole packet, or that means a match.
 pub(super) const ALL: u32 = u32::MAX;
-/// Where the Ethernet header begins, wherever the packet itself does.
+/// The offset of the Ethernet header, wherever the packet itself begins.
 const ETHERNET: u32 = libc::SKF_LL_OFF as u32;
-/// Octets from there to PPP's protocol.
+/// Octets from the Ethernet header to PPP's protocol field.
 pub(super) const PPP: u32 = 20;
 
 const IPV4: u32 = 0x0021;
@@ -39,17 +39,17 @@ impl BpfProgram {
     fn push_return(&mut self, what: u32) {
         self.push_instruction(libc::BPF_RET | libc::BPF_K, (0, 0), what);
     }
-    /// Goes on if what was loaded is this; otherwise this is the answer.
+    /// Returns `otherwise` unless the loaded field equals `value`.
     fn return_unless(&mut self, value: u32, otherwise: u32) {
         self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (1, 0), value);
         self.push_return(otherwise);
     }
-    /// This is the answer if what was loaded is this; otherwise it goes on.
+    /// Returns `answer` if the loaded field equals `value`.
     fn return_if(&mut self, value: u32, answer: u32) {
         self.push_instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), value);
         self.push_return(answer);
     }
-    /// A part that is gone through only if what was loaded is this.
+    /// Runs `part` only if the loaded field equals `value`.
     fn only_if(&mut self, value: u32, part: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         part(&mut inner);
@@ -57,7 +57,7 @@ impl BpfProgram {
         self.push_instruction(libc::BPF_JMP | libc::BPF_JA, (0, 0), inner.0.len() as u32);
         self.0.append(&mut inner.0);
     }
-    /// The answer is `answer` where the packet of IPv6 that begins at `at` stays on the link (RFC 4291 §2.5.6, §2.7).
+    /// Returns `answer` if the IPv6 packet at offset `at` has link scope (RFC 4291 §2.5.6, §2.7).
     fn on_link(&mut self, at: u32, answer: u32) {
         for address in [at + 8, at + 24] {
             self.load_field(libc::BPF_H, address);
@@ -69,7 +69,7 @@ impl BpfProgram {
         for scope in [0xff00, 0xff01, 0xff02] {
             self.return_if(scope, answer);
         }
-        // From nobody yet.
+        // The unspecified source address.
         let mut inner = Self::default();
         for word in (4..16).step_by(4) {
             inner.load_field(libc::BPF_W, at + 8 + word);
@@ -82,17 +82,17 @@ impl BpfProgram {
     }
 }
 
-/// Which frames are packets that the kernel's PPPoE is to have: `taken` is answered for those, `other` for what is for whoever speaks
-/// PPP, and for what cannot be. `ppp`: where PPP's protocol stands in what the program sees.
+/// Selects packets for the kernel's PPPoE. Returns `taken` for those, and `other` for control frames and malformed
+/// ones. `ppp` is the offset of PPP's protocol field in the program's packet.
 fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.load_field(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
     program.return_unless(u32::from(libc::PACKET_HOST), other);
-    // Version and type 1, code 0 (RFC 2516 §6).
+    // RFC 2516 §6: version and type 1, code 0.
     program.load_field(libc::BPF_H, ETHERNET.wrapping_add(14));
     program.return_unless(0x1100, other);
     let ip = ppp + 2;
-    // LENGTH counts PPP's protocol, too; what IP says of its length has to fit.
+    // LENGTH includes PPP's protocol field. IP's length must fit.
     let fits = |program: &mut BpfProgram, field: u32, beside: u32| {
         program.load_field(libc::BPF_H, field);
         program.push_instruction(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, (0, 0), beside);
@@ -122,16 +122,16 @@ fn packet_filter(ppp: u32, taken: u32, other: u32) -> Vec<BpfInstruction> {
     program.0
 }
 
-/// Of a session's own socket, whose packets begin with PPP's protocol.
+/// The filter of a session's socket, whose packets begin with PPP's protocol field.
 pub(super) fn of_session() -> Vec<BpfInstruction> {
     packet_filter(0, ALL, 0)
 }
 
-/// Of the socket by which whoever speaks PPP hears frames: those that no session's socket has.
+/// The filter of the control socket: frames that no session socket takes.
 pub(super) fn of_control() -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.load_field(libc::BPF_B, (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32);
-    // For this station, or for all.
+    // Frames for this station or for all.
     program.push_instruction(
         libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K,
         (0, 1),
@@ -142,7 +142,7 @@ pub(super) fn of_control() -> Vec<BpfInstruction> {
     program.0
 }
 
-/// Which packets of IP are from a session's own addresses.
+/// Matches IP packets from a session's own addresses.
 pub(super) fn own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
     let (mut ipv4, mut ipv6) = (BpfProgram::default(), BpfProgram::default());
     for (network, bits) in session.all_networks() {
@@ -180,7 +180,7 @@ pub(super) fn own_sources(session: &DataPlaneSession) -> Vec<BpfInstruction> {
     program.0
 }
 
-/// Of packets to a host: what the system itself would say on the link is dropped, everything else goes on.
+/// Returns `drop` for the system's own link-scope packets to a host, and `on` for all others.
 pub(super) fn link_message_filter(drop: u32, on: u32) -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.load_field(libc::BPF_B, 0);
@@ -191,7 +191,7 @@ pub(super) fn link_message_filter(drop: u32, on: u32) -> Vec<BpfInstruction> {
     program.0
 }
 
-/// Everything.
+/// Matches every packet.
 pub(super) fn match_all() -> Vec<BpfInstruction> {
     let mut program = BpfProgram::default();
     program.push_return(ALL);
@@ -207,7 +207,7 @@ mod tests {
     use socket2::{Domain, SockFilter, Socket, Type};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-    /// The kernel runs the programs, at a socket whose packets are octets as they are.
+    /// Runs a program in the kernel, at a socket whose packets are the given octets.
     fn passes_filter(program: &[BpfInstruction], packet: &[u8]) -> bool {
         let (from, to) = Socket::pair(Domain::UNIX, Type::DGRAM, None).unwrap();
         let steps: Vec<SockFilter> =
@@ -272,7 +272,7 @@ mod tests {
             let prefixes = prefixes.into_iter().map(|(ip, bits)| (Ipv6Addr::from(ip), bits)).collect();
             let session = test_session(own.into(), networks, prefixes);
             let all: Vec<_> = session.all_networks().collect();
-            // An address of one of them, or one that is so in all bits but one.
+            // An address of one of the networks, or one with a flipped bit.
             let source = match which.get(&all).0 {
                 IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from(ip.to_bits() ^ 1_u32.checked_shl(flipped).unwrap_or(0))),
                 IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(ip.to_bits() ^ 1 << flipped)),

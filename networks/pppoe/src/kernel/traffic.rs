@@ -1,4 +1,4 @@
-//! What the kernel's traffic control (tc(8)) does at a session's interface: sources, rates, and counts of both.
+//! Traffic control (tc(8)) at a session's interface: source checks, rates, and their counts.
 
 use super::filter::{self, BpfInstruction};
 use crate::interface::{INGRESS, Netlink, TC_ACT_SHOT, TC_ACT_UNSPEC, push_attribute};
@@ -11,23 +11,23 @@ use netlink_packet_route::link::{InfoData, InfoKind, LinkAttribute, LinkFlags, L
 use netlink_packet_route::tc::{TcAttribute, TcFilterBpfOption, TcOption};
 use std::io;
 
-/// Where filters of what goes to hosts stand (linux/pkt_sched.h).
+/// The parent of egress filters, to hosts (linux/pkt_sched.h).
 const EGRESS: u32 = 0xffff_fff3;
 
-/// Attributes of a filter by a program (linux/pkt_cls.h).
+/// Attributes of a BPF filter (linux/pkt_cls.h).
 const TCA_BPF_ACT: u16 = 1;
 const TCA_BPF_OPS_LEN: u16 = 4;
 const TCA_BPF_OPS: u16 = 5;
 const TCA_BPF_FLAGS: u16 = 8;
 const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
-/// Those of an action, and of its counts (linux/pkt_cls.h, linux/gen_stats.h).
+/// Attributes of an action and its counts (linux/pkt_cls.h, linux/gen_stats.h).
 const TCA_ACT_KIND: u16 = 1;
 const TCA_ACT_OPTIONS: u16 = 2;
 const TCA_ACT_STATS: u16 = 4;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
-/// Those of the two actions (linux/tc_act/tc_gact.h, linux/pkt_cls.h).
+/// Attributes of the two actions (linux/tc_act/tc_gact.h, linux/pkt_cls.h).
 const TCA_GACT_PARMS: u16 = 2;
 const TCA_POLICE_TBF: u16 = 1;
 const TCA_POLICE_RATE: u16 = 2;
@@ -36,37 +36,37 @@ const TCA_POLICE_RATE64: u16 = 8;
 const TC_ACT_OK: u32 = 0;
 const TC_ACT_PIPE: u32 = 3;
 
-/// Most steps of a program (linux/bpf_common.h, `BPF_MAXINSNS`).
+/// Maximum instructions of a program (linux/bpf_common.h, `BPF_MAXINSNS`).
 const STEPS: usize = 4096;
 
-/// Of a limiter: what is let through at once, in nanoseconds of the rate, and in octets at least. As in other modes.
+/// The burst of a rate limit: nanoseconds at the rate, and the minimum octets. The same as in other modes.
 const BURST: u64 = 100_000_000;
 const LEAST_BURST: u64 = 128 << 10;
-/// Nanoseconds of traffic control's unit of time (linux/pkt_sched.h, `PSCHED_SHIFT`).
+/// Nanoseconds of traffic control's time unit (linux/pkt_sched.h, `PSCHED_SHIFT`).
 const TICK: u64 = 64;
-/// Octets of a table of times that the kernel asks for, and reads no more.
+/// Octets of a rate table, which the kernel requires but no longer reads.
 const RATE_TABLE: usize = 1024;
 
-/// What traffic control has counted at an interface.
+/// The counts of traffic control at an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct TrafficCounts {
-    /// Octets and packets from the host that were let through.
+    /// Octets and packets from the host that passed.
     pub(super) octets_in: u64,
     pub(super) packets_in: u64,
     pub(super) spoofed: u64,
     pub(super) limited: u64,
 }
 
-/// What each filter is for; the lower goes first.
+/// The filters' priorities. The lower runs first.
 #[derive(Clone, Copy)]
 enum FilterPriority {
-    /// From the host: what is its own.
+    /// From the host: its own source addresses.
     Own = 1,
-    /// From the host: everything else.
+    /// From the host: all others.
     Other = 2,
-    /// To the host: what the system would say on the link.
+    /// To the host: the system's own link-scope packets.
     Link = 3,
-    /// To the host: all that is left.
+    /// To the host: all others.
     Rate = 4,
 }
 
@@ -81,7 +81,7 @@ fn encode_words(all: &[u32]) -> Vec<u8> {
     all.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// An action, as the `order`th of its filter.
+/// Encodes an action, the `order`th of its filter.
 fn encode_action(order: u16, kind: &str, options: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     nested_attribute(order, |out| {
         push_attribute(TCA_ACT_KIND, format!("{kind}\0").as_bytes(), out);
@@ -89,7 +89,7 @@ fn encode_action(order: u16, kind: &str, options: impl FnOnce(&mut Vec<u8>)) -> 
     })
 }
 
-/// What matches is let through or dropped.
+/// Encodes an action that passes or drops.
 fn verdict_action(order: u16, what: u32) -> Vec<u8> {
     // struct tc_gact: index, capab, action, refcnt, bindcnt.
     encode_action(order, "gact", |out| {
@@ -97,7 +97,7 @@ fn verdict_action(order: u16, what: u32) -> Vec<u8> {
     })
 }
 
-/// What is beyond a rate in bits a second is dropped, the rest goes on to the next action.
+/// Encodes an action that drops packets beyond a rate in bit/s, and passes others to the next action.
 fn police_action(order: u16, rate: u64) -> Vec<u8> {
     let octets = (rate / 8).max(1);
     let burst = BURST.max(LEAST_BURST * 1_000_000_000 / octets) / TICK;
@@ -123,7 +123,7 @@ fn police_action(order: u16, rate: u64) -> Vec<u8> {
     })
 }
 
-/// Options of a filter: its program and what is done to what matches.
+/// Encodes a filter's options: its program and actions.
 fn filter_options(program: &[BpfInstruction], flags: Option<u32>, actions: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut steps = Vec::new();
@@ -144,7 +144,7 @@ fn filter_options(program: &[BpfInstruction], flags: Option<u32>, actions: &[Vec
 }
 
 impl Netlink {
-    /// Has a session's interface let pass what is its host's, at its rates. What it has counted begins anew.
+    /// Sets the source filter and the rates of a session's interface. Its counts restart.
     pub(super) fn shape_interface(&self, index: u32, session: &DataPlaneSession) -> io::Result<()> {
         let own = filter::own_sources(session);
         if own.len() > STEPS {
@@ -165,7 +165,7 @@ impl Netlink {
         let mut up: Vec<Vec<u8>> = limited(1, session.rate_up).into_iter().collect();
         up.push(verdict_action(up.len() as u16 + 1, TC_ACT_OK));
         let down: Vec<Vec<u8>> = limited(1, session.rate_down).into_iter().collect();
-        // What is let through stands behind what is dropped, so that nothing passes meanwhile.
+        // Create the passing filters after the dropping ones, so that nothing passes meanwhile.
         let link = filter::link_message_filter(TC_ACT_SHOT, TC_ACT_UNSPEC);
         for (parent, priority, options) in [
             (
@@ -185,7 +185,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// What was counted since the filters were made.
+    /// Returns the counts since the filters were created.
     pub(super) fn traffic_counts(&self, index: u32) -> io::Result<TrafficCounts> {
         let mut counts = TrafficCounts::default();
         for parent in [INGRESS, EGRESS] {
@@ -216,7 +216,7 @@ impl Netlink {
     }
 }
 
-/// Adds what the actions of a filter have counted.
+/// Adds the counts of a filter's actions.
 fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
     for action in NlasIterator::new(actions).flatten() {
         let (mut kind, mut octets, mut packets, mut dropped) = (Vec::new(), 0, 0, 0);
@@ -237,7 +237,7 @@ fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
                                 octets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
                                 packets = word(8).into();
                             }
-                            // Where there are more than the other has room for.
+                            // The 64-bit count, if the packets exceed the 32-bit one.
                             TCA_STATS_PKT64 => {
                                 packets = value.first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
                             }
@@ -261,11 +261,11 @@ fn add_action_stats(actions: &[u8], other: bool, counts: &mut TrafficCounts) {
     }
 }
 
-/// A network interface of PPP's (linux/if_link.h).
+/// Attributes of a PPP interface (linux/if_link.h).
 const IFLA_PPP_DEV_FD: u16 = 1;
 
 impl Netlink {
-    /// Makes an interface of what is open at /dev/ppp; it is down.
+    /// Creates the interface of an open /dev/ppp descriptor. It is down.
     pub(super) fn add_unit(&self, name: &str, descriptor: i32, mtu: u16, group: u32) -> io::Result<()> {
         let mut data = Vec::new();
         push_attribute(IFLA_PPP_DEV_FD, &descriptor.to_ne_bytes(), &mut data);
@@ -282,7 +282,7 @@ impl Netlink {
         let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
         self.send_request(flags, RouteNetlinkMessage::NewLink(message)).map(drop)
     }
-    /// Switches an interface on.
+    /// Sets an interface up.
     pub(super) fn set_up(&self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -296,7 +296,7 @@ impl Netlink {
         message.attributes = vec![LinkAttribute::Mtu(mtu.into()), LinkAttribute::Group(group)];
         self.send_request(NLM_F_ACK, RouteNetlinkMessage::SetLink(message)).map(drop)
     }
-    /// Octets and packets that an interface has sent.
+    /// Returns the octets and packets that an interface has sent.
     pub(super) fn transmit_stats(&self, index: u32) -> io::Result<(u64, u64)> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -306,7 +306,7 @@ impl Netlink {
         });
         Ok(stats.unwrap_or_default())
     }
-    /// Takes all interfaces of a group away.
+    /// Removes all interfaces of a group.
     pub(super) fn remove_group(&self, group: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.attributes = vec![LinkAttribute::Group(group)];

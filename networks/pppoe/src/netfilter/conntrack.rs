@@ -1,12 +1,12 @@
-//! The kernel's table of connections (nf_conntrack), asked by netlink (linux/netfilter/nfnetlink_conntrack.h): of what source a
-//! connection has that comes from elsewhere to a translated address, and the reverse; and those of hosts that are gone taken away.
+//! The kernel's connection table (nf_conntrack), by netlink (linux/netfilter/nfnetlink_conntrack.h): looks up
+//! translated connections in both directions, and deletes connections of removed hosts.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr as Netlink};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// The subsystem, and what it is asked (linux/netfilter/nfnetlink.h).
+/// The subsystem and its message types (linux/netfilter/nfnetlink.h).
 pub(super) const CTNETLINK_GET: u16 = 1 << 8 | 1;
 pub(super) const CTNETLINK_DELETE: u16 = 1 << 8 | 2;
 const CTNETLINK_NEW: u16 = 1 << 8;
@@ -15,7 +15,7 @@ const NLM_F_ACK: u16 = 4;
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 pub(super) const NLMSG_ERROR: u16 = 2;
 pub(super) const NLMSG_DONE: u16 = 3;
-/// Attributes, by what they are within.
+/// Attributes, by their container.
 pub(super) const TUPLE_ORIG: u16 = 1;
 pub(super) const TUPLE_REPLY: u16 = 2;
 const ID: u16 = 12;
@@ -32,40 +32,40 @@ const PROTO_DST_PORT: u16 = 3;
 const PROTO_ICMP_ID: u16 = 4;
 const NESTED: u16 = 0x8000;
 const KIND: u16 = 0x3fff;
-/// Octets of a message's header, and of what stands behind it in messages of netfilter.
+/// Octets of a message's header, and of netfilter's header after it.
 pub(super) const HEADER: usize = 16;
 pub(super) const GENERAL: usize = 4;
 
-/// ICMP's number as a protocol of IP. What it has in place of ports is the identifier of its queries.
+/// The protocol number of ICMP. The identifier of its queries takes the place of ports.
 pub const ICMP: u8 = 1;
-/// TCP's.
+/// The protocol number of TCP.
 pub const TCP: u8 = 6;
-/// UDP's.
+/// The protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// From where packets of a connection go to where.
+/// Source and destination of packets of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConntrackTuple {
-    /// From where.
+    /// The source.
     pub source: SocketAddr,
-    /// To where.
+    /// The destination.
     pub destination: SocketAddr,
 }
 
-/// A connection as the kernel has it.
+/// An entry of the connection table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConntrackEntry {
-    /// Packets of whoever began it, before anything is translated.
+    /// The packets of the initiator, before translation.
     pub original: ConntrackTuple,
-    /// Packets of the other, which tell how the first ones are translated.
+    /// The packets of the responder. They show the translation of the initiator's.
     pub reply: ConntrackTuple,
 }
 
-/// The connection between an address of ours that may be translated and one elsewhere, as that one sees it: a query by IDENT names
-/// just these. `None`: there is none.
+/// Looks up a connection by the addresses that the remote end sees, as an IDENT query names them. The local one may be
+/// translated. `None`: there is none.
 ///
 /// # Errors
-/// What the kernel says: it needs CAP_NET_ADMIN.
+/// The kernel's error. It needs CAP_NET_ADMIN.
 pub fn look_up_by_reply(
     ours: SocketAddr,
     theirs: SocketAddr,
@@ -74,10 +74,10 @@ pub fn look_up_by_reply(
     look_up(TUPLE_REPLY, ConntrackTuple { source: theirs, destination: ours }, protocol)
 }
 
-/// The connection that an end began with these addresses, before they are translated. `None`: there is none.
+/// Looks up a connection by the initiator's addresses before translation. `None`: there is none.
 ///
 /// # Errors
-/// What the kernel says: it needs CAP_NET_ADMIN.
+/// The kernel's error. It needs CAP_NET_ADMIN.
 pub fn look_up_by_original(original: ConntrackTuple, protocol: u8) -> io::Result<Option<ConntrackEntry>> {
     look_up(TUPLE_ORIG, original, protocol)
 }
@@ -114,7 +114,7 @@ pub(super) fn lookup_request(tuple: u16, direction: ConntrackTuple, protocol: u8
     Some(ctnetlink_message(CTNETLINK_GET, 0, family as u8, &all))
 }
 
-/// A message to the kernel, of a kind and with these flags besides that of a request.
+/// Encodes a request of this type, with further flags.
 pub(super) fn ctnetlink_message(kind: u16, flags: u16, family: u8, attributes: &[u8]) -> Vec<u8> {
     let mut all = Vec::with_capacity(HEADER + GENERAL + attributes.len());
     all.extend_from_slice(&((HEADER + GENERAL + attributes.len()) as u32).to_ne_bytes());
@@ -133,11 +133,11 @@ fn open_socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Has the kernel forget connections that hosts have begun, of any protocol, whose sources are `gone`; gives how many they were.
-/// One look at the whole table, however many hosts are gone.
+/// Deletes connections of any protocol whose initiator is `gone`. Returns their number. It reads the table once,
+/// whatever the number of hosts.
 ///
 /// # Errors
-/// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
+/// The kernel's error. It needs CAP_NET_ADMIN, and nf_conntrack_netlink.
 pub fn delete_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
     let socket = open_socket()?;
     socket.send(&ctnetlink_message(CTNETLINK_GET, NLM_F_DUMP, libc::AF_UNSPEC as u8, &[]), 0)?;
@@ -148,14 +148,15 @@ pub fn delete_by_source(gone: impl Fn(IpAddr) -> bool) -> io::Result<u64> {
         socket.send(&ctnetlink_message(CTNETLINK_DELETE, NLM_F_ACK, family, &one), 0)?;
         match parse_reply(&socket.recv_from_full()?.0)? {
             ConntrackReply::Done => forgotten += 1,
-            // It has ended meanwhile.
+            // The connection has ended meanwhile.
             ConntrackReply::Unknown | ConntrackReply::Connection(_) => {}
         }
     }
     Ok(forgotten)
 }
 
-/// Reads a part of the table, and takes of each connection whose source is gone its family and what names it. Whether that was the last part.
+/// Parses a part of the table. Collects family and key of each connection with a `gone` source. True if it was the last
+/// part.
 fn collect_matching(
     mut octets: &[u8],
     gone: &impl Fn(IpAddr) -> bool,
@@ -191,7 +192,7 @@ fn collect_matching(
     Ok(false)
 }
 
-/// The next of messages that stand one behind another: its kind, and what is behind its header. What is none ends them.
+/// Returns the next message's type and body. Stops at the first malformed one.
 pub(super) fn next_message<'a>(octets: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
     let head = octets.first_chunk::<HEADER>()?;
     let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
@@ -201,14 +202,14 @@ pub(super) fn next_message<'a>(octets: &mut &'a [u8]) -> Option<(u16, &'a [u8])>
     Some((kind, body))
 }
 
-/// Why the kernel refuses something, by the body of its message; `None`: it does not.
+/// Returns the kernel's error of an error message; `None`: success.
 pub(super) fn netlink_error(body: &[u8]) -> Option<io::Error> {
     let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
     (code != 0).then(|| io::Error::from_raw_os_error(-code))
 }
 
 fn look_up(tuple: u16, direction: ConntrackTuple, protocol: u8) -> io::Result<Option<ConntrackEntry>> {
-    // Addresses of two families have no connection.
+    // There is no connection between addresses of different families.
     let Some(request) = lookup_request(tuple, direction, protocol) else { return Ok(None) };
     let socket = open_socket()?;
     socket.send(&request, 0)?;
@@ -218,12 +219,12 @@ fn look_up(tuple: u16, direction: ConntrackTuple, protocol: u8) -> io::Result<Op
     }
 }
 
-/// What the kernel answers.
+/// The kernel's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ConntrackReply {
-    /// This is it.
+    /// The connection.
     Connection(ConntrackEntry),
-    /// It is done.
+    /// Success.
     Done,
     /// There is no such connection.
     Unknown,
@@ -243,7 +244,7 @@ fn parse_reply(mut octets: &[u8]) -> io::Result<ConntrackReply> {
     Ok(ConntrackReply::Connection(found.0))
 }
 
-/// The connection of these attributes, and its protocol.
+/// Parses the attributes of a connection. Returns it with its protocol.
 pub(super) fn parse_entry(octets: &[u8]) -> Option<(ConntrackEntry, u8)> {
     let (mut original, mut reply) = (None, None);
     for (kind, value) in parse_attributes(octets) {
@@ -257,7 +258,7 @@ pub(super) fn parse_entry(octets: &[u8]) -> Option<(ConntrackEntry, u8)> {
     Some((ConntrackEntry { original, reply }, protocol))
 }
 
-/// Attributes one behind another; what is none ends them.
+/// Iterates over attributes up to the first malformed one.
 fn parse_attributes(mut octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let head = octets.first_chunk::<4>()?;
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn an_answer_has_both_directions() {
         for (a, b) in [("10.0.0.1:40000", "203.0.113.2:80"), ("[2001:db8::1]:40000", "[2001:db8:1::2]:80")] {
-            // A request holds one direction as an answer does.
+            // A request encodes a direction like a reply.
             let one = lookup_request(TUPLE_ORIG, test_tuple(a, b), TCP).unwrap();
             let other = lookup_request(TUPLE_REPLY, test_tuple(b, a), TCP).unwrap();
             let mut octets = [&one[..], &other[HEADER + GENERAL..]].concat();

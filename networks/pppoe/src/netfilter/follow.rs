@@ -1,4 +1,4 @@
-//! What becomes of connections, as the kernel tells those who follow its table.
+//! The events of the kernel's connection table.
 
 use super::conntrack::{
     CTNETLINK_DELETE, CTNETLINK_GET, ConntrackEntry, GENERAL, ICMP, NLM_F_DUMP, NLMSG_ERROR, TCP, UDP,
@@ -11,26 +11,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::Duration;
 
-/// Groups of those who are told (linux/netfilter/nfnetlink_compat.h).
+/// Multicast groups of events (linux/netfilter/nfnetlink_compat.h).
 const NEW_CONNECTIONS: u32 = 1;
 const DESTROYED_CONNECTIONS: u32 = 3;
-/// What is told.
+/// Message types of events.
 const CTNETLINK_NEW: u16 = 1 << 8;
-/// Octets that wait to be read, as the kernel counts them; it gives twice as many. On Linux 6.18 13,103 connections of IPv4 had room that began at once.
+/// Receive buffer in octets. The kernel doubles it. On Linux 6.18 it takes the events of 13,103 IPv4 connections in a
+/// burst.
 const WAITING: libc::c_int = 8 << 20;
 
-/// What became of a connection.
+/// An event of the connection table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConntrackEvent {
-    /// It is there.
+    /// A connection exists.
     Started(ConntrackEntry, u8),
-    /// It is no more.
+    /// A connection has ended.
     Ended(ConntrackEntry, u8),
-    /// More came than could wait: some changes are not known.
+    /// The buffer overflowed and events are lost.
     Missed,
 }
 
-/// Who is told of connections of TCP and UDP and of ICMP's queries, each with the protocol's number.
+/// Follows connections of TCP, UDP and ICMP queries. Each event has the protocol's number.
 pub struct ConntrackMonitor {
     socket: Socket,
     ready: std::collections::VecDeque<ConntrackEvent>,
@@ -43,14 +44,14 @@ impl std::fmt::Debug for ConntrackMonitor {
 }
 
 impl ConntrackMonitor {
-    /// Follows the table; what it has is told first.
+    /// Starts to follow the table. The existing connections come first.
     ///
     /// # Errors
-    /// What the kernel says: it needs CAP_NET_ADMIN, and nf_conntrack_netlink.
+    /// The kernel's error. It needs CAP_NET_ADMIN, and nf_conntrack_netlink.
     pub fn new() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_NETFILTER)?;
         socket.bind_auto()?;
-        // Without CAP_NET_ADMIN here the kernel gives what anybody may have (net.core.rmem_max).
+        // Without CAP_NET_ADMIN in this namespace the buffer is limited to net.core.rmem_max.
         if sys::force_receive_buffer(&socket, WAITING).is_err() {
             socket.set_rx_buf_sz(WAITING)?;
         }
@@ -61,10 +62,10 @@ impl ConntrackMonitor {
         Ok(Self { socket, ready: std::collections::VecDeque::new() })
     }
 
-    /// The next change, for which it waits so long at most; `None`: there was none.
+    /// Waits up to `patience` for the next event; `None`: there was none.
     ///
     /// # Errors
-    /// What the kernel says. Changes may be missed from then on: another has to follow.
+    /// The kernel's error. Events may be lost from then on: create a new monitor.
     pub fn next_event(&mut self, patience: Duration) -> io::Result<Option<ConntrackEvent>> {
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         loop {
@@ -90,7 +91,7 @@ impl ConntrackMonitor {
     }
 }
 
-/// Reads messages one behind another; what is none ends them.
+/// Parses consecutive messages up to the first malformed one.
 fn parse_events(mut octets: &[u8], out: &mut impl Extend<ConntrackEvent>) -> io::Result<()> {
     while let Some((kind, body)) = next_message(&mut octets) {
         let change =

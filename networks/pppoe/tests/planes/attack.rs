@@ -1,4 +1,4 @@
-//! What a host tries that has no session, or is not content with its own.
+//! Attacks by hosts without a session, and by hosts beyond their session's rights.
 
 use super::place::{
     CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, PlanePair, SERVER, SERVER_END,
@@ -14,8 +14,8 @@ use usher_pppoe::{
 
 const PORT: u16 = 7000;
 
-/// Sends what must not arrive, and then, by the session's own rights, what must: that the first is not there then means that it
-/// was dropped, since they go one way.
+/// Sends packets that must be dropped, and then a valid one. Packets keep their order, so the arrival of the last alone
+/// proves that the others were dropped.
 #[track_caller]
 fn only_the_last_arrives(ends: &PlanePair, socket: &UdpSocket, tried: &[(&str, Vec<u8>)], last: &[u8]) {
     for (_, frame) in tried {
@@ -28,7 +28,7 @@ fn only_the_last_arrives(ends: &PlanePair, socket: &UdpSocket, tried: &[(&str, V
     assert_eq!(said, "last", "tried: {:?}", tried.iter().map(|(what, _)| what).collect::<Vec<_>>());
 }
 
-/// A clean end is no way in: until the next plane is there the interface takes nothing.
+/// A clean end leaves the interface closed until the next plane starts.
 #[test]
 fn what_a_plane_leaves_behind_stays_closed() {
     for mode in tested_modes() {
@@ -45,13 +45,13 @@ fn what_a_plane_leaves_behind_stays_closed() {
             host.send_frame(0, &[&to[..], &host.ports()[0].mac, &[8, 0], &packet].concat());
         };
         send(b"closed");
-        // Another takes it over, and leaves it so.
+        // Another plane takes it over, and leaves it closed.
         drop(place.try_plane(CONCENTRATOR, config).unwrap());
         send(b"closed again");
-        // It is the filter that keeps them out.
+        // Without the filter the system routes the hosts.
         run_command(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
-        // A plane's programs and sockets go with the last descriptor of each, and a program that another test is just starting
-        // holds copies of them until it runs: what is sent before that is lost.
+        // A plane's programs and sockets end with their last descriptors. Another test that spawns a process holds
+        // copies for a moment. Packets sent before that are lost.
         let arrives = |data: &[u8], earlier: &[u8]| {
             let begun = Instant::now();
             let mut buf = [0; 2000];
@@ -66,17 +66,17 @@ fn what_a_plane_leaves_behind_stays_closed() {
         };
         socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         arrives(b"last", b"");
-        // A plane that is to leave nothing begins and ends without.
+        // A plane with `closed: false` leaves no filter.
         let config = DataPlaneConfig { ports: ports(), mode, ..DataPlaneConfig::default() };
         drop(place.try_plane(CONCENTRATOR, config).unwrap());
         arrives(b"open", b"last");
     }
 }
 
-/// Says to the program that it starts itself as that it is the one to hold a plane, by which number of the modes.
+/// Tells this program, when it spawns itself, to hold a plane of the mode with this number.
 const TO_BE_KILLED: &str = "USHER_PLANE_TO_BE_KILLED";
 
-/// A program that holds a plane of the mode with this number, at the concentrator.
+/// Spawns a process that holds a plane of the mode with this number, at the concentrator.
 #[track_caller]
 fn to_be_killed(place: &NamespaceFixture, number: usize) -> Child {
     let mut child = Command::new("ip")
@@ -93,7 +93,7 @@ fn to_be_killed(place: &NamespaceFixture, number: usize) -> Child {
     child
 }
 
-/// Nor is being killed one: nobody takes anything back then but the kernel, which knows of no filter.
+/// A killed plane leaves the interface closed, too: the kernel removes its descriptors, but not the filter.
 #[test]
 fn what_a_killed_plane_leaves_behind_stays_closed() {
     let ports = || vec![PortConfig { interface: "acc0".to_owned() }];
@@ -126,7 +126,7 @@ fn what_a_killed_plane_leaves_behind_stays_closed() {
         child.wait().unwrap();
         send(b"when it is killed");
         run_command(&format!("tc -n {} qdisc del dev acc0 clsact", place.names[CONCENTRATOR]));
-        // Without the filter the system routes. What a killed plane had goes in the kernel's own time.
+        // Without the filter the system routes. The kernel removes the killed plane's resources after some time.
         socket.set_nonblocking(true).unwrap();
         let mut buf = [0; 2000];
         let mut first = None;
@@ -140,7 +140,7 @@ fn what_a_killed_plane_leaves_behind_stays_closed() {
     }
 }
 
-/// The address of Ethernet of an interface.
+/// Returns an interface's Ethernet address.
 #[track_caller]
 fn mac_address(place: &NamespaceFixture, end: usize, interface: &str) -> [u8; 6] {
     let said = Command::new("ip").args(["-n", &place.names[end], "link", "show", interface]).output();
@@ -151,7 +151,7 @@ fn mac_address(place: &NamespaceFixture, end: usize, interface: &str) -> [u8; 6]
     octets.try_into().unwrap()
 }
 
-/// A session that an AAA server gives a network to which the system has a route takes no packets of others, and that route stays.
+/// A session with a network that the system already routes is refused, and the foreign route stays.
 #[test]
 fn somebody_elses_route_stays_and_the_session_is_refused() {
     for mode in tested_modes() {
@@ -180,11 +180,11 @@ fn somebody_elses_route_stays_and_the_session_is_refused() {
                 "{mode}: nothing of it is carried"
             );
             run_command(&format!("ip -n {name} {family} route del {network} via {via}"));
-            // One that a plane of before has left goes.
+            // A killed plane's route is replaced.
             run_command(&format!("{theirs} proto 113"));
             ends.install_session();
             assert!(!routes().contains(&format!("{network} via")), "{mode}: {}", routes());
-            // It is changed with its routes there.
+            // An update changes the session with its routes.
             ends.concentrator.install_session(DataPlaneSession { mtu: 1400, ..ends.host_session() }).unwrap();
             assert!(routes().contains("mtu 1400"), "{mode}: {}", routes());
             ends.concentrator.remove_session(NUMBER).unwrap();
@@ -193,7 +193,7 @@ fn somebody_elses_route_stays_and_the_session_is_refused() {
     }
 }
 
-/// Without PPPoE, to the concentrator's interface.
+/// Returns a plain IP frame to the concentrator's interface.
 fn frame_without_pppoe(ends: &PlanePair, packet: &[u8]) -> Vec<u8> {
     let ethertype: [u8; 2] = if packet[0] >> 4 == 4 { [8, 0] } else { [0x86, 0xdd] };
     [&ends.concentrator.ports()[0].mac[..], &ends.host.ports()[0].mac, &ethertype, packet].concat()
@@ -222,8 +222,8 @@ fn nothing_passes_for_a_host_without_a_session() {
         for (_, frame) in &tried {
             ends.host.send_frame(0, frame);
         }
-        // What comes behind them has come: the host's own system sends, too, and is counted. The kernel's own PPPoE counts nothing of the
-        // kind.
+        // Wait until the frames were processed. The host's own system sends and is counted, too. The kernel's own PPPoE
+        // does not count these.
         let dropped = |n| {
             ends.wait_for_frames();
             if !matches!(mode, DataPlaneMode::Kernel) {
@@ -233,7 +233,7 @@ fn nothing_passes_for_a_host_without_a_session() {
         dropped(4);
         ends.install_session();
         only_the_last_arrives(&ends, &socket, &[], &ends.session_frame(NUMBER, &own(b"last")));
-        // Nor for one that has no session any more.
+        // Nor after the session's removal.
         ends.concentrator.remove_session(NUMBER).unwrap();
         ends.host.send_frame(0, &ends.session_frame(NUMBER, &own(b"removed")));
         dropped(5);
@@ -297,7 +297,7 @@ fn a_session_may_send_from_its_own_addresses_alone() {
         only_the_last_arrives(&ends, &socket, &tried, &ends.session_frame(NUMBER, &v4(HOST, b"last")));
         only_the_last_arrives(&ends, &socket, &[], &ends.session_frame(NUMBER, &v6(HOST_IPV6, b"last")));
         let counters = ends.concentrator.counters().unwrap();
-        // Of frames from another station the kernel's own PPPoE counts none.
+        // The kernel's own PPPoE does not count frames from another station.
         let stations = if mode == DataPlaneMode::Kernel { 1 } else { 3 };
         assert_eq!((counters.spoofed, counters.wrong_station), (3, stations), "{mode}: {counters:?}");
         assert_eq!(counters.malformed, 4, "{mode}: {counters:?}");
@@ -308,7 +308,7 @@ fn a_session_may_send_from_its_own_addresses_alone() {
     }
 }
 
-/// What the access interface is set to.
+/// Sets or returns the access interface's `rp_filter`.
 #[track_caller]
 fn reverse_path(place: &NamespaceFixture, of: &'static str, set: Option<&'static str>) -> String {
     place.run_in_namespace(CONCENTRATOR, move || {
@@ -320,7 +320,7 @@ fn reverse_path(place: &NamespaceFixture, of: &'static str, set: Option<&'static
     })
 }
 
-/// Notes of what it was, at an interface.
+/// Returns the number of notes at an interface.
 #[track_caller]
 fn note_count(place: &NamespaceFixture, at: &str) -> usize {
     let all = ["-n", &place.names[CONCENTRATOR], "filter", "show", "dev", at, "ingress"];
@@ -328,7 +328,7 @@ fn note_count(place: &NamespaceFixture, at: &str) -> usize {
     said.matches("chain 113 handle").count()
 }
 
-/// Somebody starts a concentrator again that runs, or another one at its interface.
+/// A second concentrator is started, the same one or another at its interface.
 #[test]
 fn an_accidental_second_start_leaves_the_data_plane_intact() {
     for mode in tested_modes() {
@@ -358,7 +358,7 @@ fn an_accidental_second_start_leaves_the_data_plane_intact() {
                 "{mode}"
             );
         }
-        // What it has changed it puts back, whatever the interface is called by then.
+        // The plane restores its changes, even if the interface was renamed.
         for change in ["acc0 down", "acc0 name acc1", "acc1 up"] {
             run_command(&format!("ip -n {} link set {change}", place.names[CONCENTRATOR]));
         }
@@ -367,10 +367,10 @@ fn an_accidental_second_start_leaves_the_data_plane_intact() {
     }
 }
 
-/// Says to the program that it starts itself as which mode's plane it is to begin, by its number, and to tell its warnings.
+/// Tells this program, when it spawns itself, to start a plane of the mode with this number and print its warnings.
 const PROTECTED: &str = "USHER_PLANE_PROTECTED";
 
-/// Where settings of the kernel are read-only, as for a service of systemd with ProtectKernelTunables.
+/// The kernel's settings are read-only, as in a systemd service with ProtectKernelTunables.
 #[test]
 fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
     if let Some(number) = std::env::var_os(PROTECTED) {
@@ -410,7 +410,7 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
         let said = told(number, "");
         assert!(said.contains("net.ipv4.conf.acc0.rp_filter=2"), "{mode}: {said}");
         assert_eq!(now(), ("1".to_owned(), 0), "{mode}");
-        // The note of a killed one stays until that can be put back, whether it can be read or not.
+        // The note of a killed plane stays until its value can be restored.
         let mut child = to_be_killed(&place, number);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -429,7 +429,7 @@ fn a_check_of_reverse_paths_that_cannot_be_changed_is_told() {
     }
 }
 
-/// eBPF mode makes the check of reverse paths loose meanwhile. A killed plane cannot put back what was there; the next one does, whatever its mode.
+/// eBPF mode loosens the reverse path check. A killed plane cannot restore it; the next plane does, in any mode.
 #[test]
 fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
     for (number, mode) in tested_modes().into_iter().enumerate() {
@@ -448,7 +448,7 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
                 assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
             };
             let notes = || note_count(&place, "acc0");
-            // The second takes over what the first has left, and is killed, too.
+            // The second plane takes over the first one's note, and is killed, too.
             kill();
             kill();
             assert_eq!(notes(), 1, "{mode}");
@@ -456,12 +456,12 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
             assert_eq!(reverse_path(&place, "acc0", None), "2", "{mode}");
             place.run_in_namespace(CONCENTRATOR, move || drop(plane));
             assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
-            // User mode has no use for it, and puts it back when it begins.
+            // User mode does not need it, and restores it at its start.
             kill();
             let (plane, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
             assert_eq!((&*reverse_path(&place, "acc0", None), notes()), (own, 0), "{mode}");
             drop(plane);
-            // What the administrator has set meanwhile stays.
+            // A value that the administrator sets meanwhile stays.
             kill();
             reverse_path(&place, "acc0", Some("0"));
             reverse_path(&place, "all", Some("0"));
@@ -472,7 +472,7 @@ fn the_check_of_reverse_paths_is_put_back_after_a_kill() {
     }
 }
 
-/// A frame with a priority and no VLAN is one of the interface's own, wherever the kernel has its tag.
+/// A priority-tagged frame (VLAN 0) counts as untagged, wherever the kernel keeps the tag.
 #[test]
 fn a_priority_takes_nothing_from_a_frame() {
     for mode in tested_modes() {
@@ -490,7 +490,7 @@ fn a_priority_takes_nothing_from_a_frame() {
                 spoofed.splice(12..12, tag);
                 only_the_last_arrives(&ends, &socket, &[("spoofed", spoofed)], &frame);
             }
-            // Discovery is heard, and what is shorter than any frame of PPPoE is nobody's.
+            // Discovery is received, and frames shorter than PPPoE's headers are dropped.
             let [to, from] = [[0xff; 6], ends.host.ports()[0].mac];
             let padi = [&to[..], &from, &tag, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]].concat();
             ends.host.send_frame(0, &[&to[..], &from, &tag].concat());
@@ -499,7 +499,7 @@ fn a_priority_takes_nothing_from_a_frame() {
                 DataPlaneEvent::Frame { data, .. } => Some(data),
                 _ => None,
             };
-            // The system at either end may have sent something of the link by itself.
+            // Ignore the link-scope packets of the systems at both ends.
             let mut discovery = std::iter::repeat_with(heard).flatten();
             let frame = discovery.find(|frame| frame[12..14] == [0x88, 0x63]).unwrap();
             assert_eq!(frame[6..20], [&from[..], &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0]].concat(), "{mode}");
@@ -509,7 +509,7 @@ fn a_priority_takes_nothing_from_a_frame() {
     }
 }
 
-/// Who ends a session by PADT is for whoever speaks discovery to believe: what carries packets goes on.
+/// The data plane ignores PADT. The owner decides about it.
 #[test]
 fn a_padt_ends_nothing_by_itself() {
     for mode in tested_modes() {
@@ -522,14 +522,14 @@ fn a_padt_ends_nothing_by_itself() {
             let rest = [0x88, 0x63, 0x11, 0xa7, (number >> 8) as u8, number as u8, 0, 0];
             [&to[..], &from, &rest, &[0; 40]].concat()
         };
-        // Before it is the session's, and after.
+        // One PADT of another session, and one of this.
         for number in [NUMBER ^ 1, NUMBER] {
             ends.host.send_frame(0, &padt(number));
             let heard = || match ends.events.recv_timeout(TEST_TIMEOUT).expect("it is heard") {
                 DataPlaneEvent::Frame { data, .. } => Some(data),
                 _ => None,
             };
-            // The system at either end may have sent something of the link by itself.
+            // Ignore the link-scope packets of the systems at both ends.
             let mut discovery = std::iter::repeat_with(heard).flatten();
             let frame = discovery.find(|frame| frame[12..14] == [0x88, 0x63]).unwrap();
             assert_eq!(frame[12..18], padt(number)[12..18], "{mode}");

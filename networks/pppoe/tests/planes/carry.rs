@@ -1,4 +1,4 @@
-//! What a session's packets come to.
+//! Forwarding of a session's packets.
 
 use super::place::{
     CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, SERVER, SERVER_END, SERVER_IPV6,
@@ -11,7 +11,7 @@ use std::time::Instant;
 use usher_pppoe::EbpfHook;
 use usher_pppoe::{DataPlaneEvent, DataPlaneMode, DataPlaneSession};
 
-/// Sends so many octets, and says whether they came as they were.
+/// Sends octets; true if they arrive unchanged.
 fn transfers_intact((mut from, mut to): (TcpStream, TcpStream), octets: usize) -> bool {
     let data: Vec<u8> =
         (0..octets).map(|n| (n as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
@@ -42,8 +42,8 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
                     "{mode}: to {address}"
                 );
                 let (sent, after, usage) = counted();
-                // No less than the octets of the stream, and no more than what the sender's TCP says that it has sent, again
-                // included. The kernel may say a few things of its own by IPv6.
+                // At least the octets of the stream, and at most those that the sender's TCP reports with
+                // retransmissions. The kernel may send a few IPv6 packets of its own.
                 let own = 20;
                 let segments = sent.segments - sent_before.segments + own;
                 let most = OCTETS + (sent.retransmitted - sent_before.retransmitted) * 1460 + segments * 80;
@@ -55,7 +55,7 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
                 assert_eq!((usage.spoofed, usage.limited), (0, 0), "{mode}");
             }
         }
-        // What reports say last is what was carried.
+        // The last report equals the usage.
         let mut last = None;
         wait_until("the last report", || {
             for event in ends.events.try_iter() {
@@ -80,8 +80,8 @@ fn streams_pass_both_ways_and_their_octets_are_counted() {
 
 #[test]
 fn long_packets_learn_the_sessions_mtu() {
-    // The server knows of 1500 octets, the session has 1492, and nobody lowers what TCP announces: the concentrator's kernel
-    // tells the server, as it would for any narrower link.
+    // The server's MTU is 1500, the session's 1492, and the MSS is not clamped. The concentrator's kernel tells the
+    // server by ICMP, as for any narrower link.
     for mode in tested_modes() {
         for access_mtu in [1500, 4000] {
             let place = NamespaceFixture::new(access_mtu);
@@ -107,7 +107,7 @@ fn segment_sizes_are_lowered_both_ways() {
         ends.concentrator
             .install_session(DataPlaneSession { mtu: 1300, clamp_mss: true, ..ends.host_session() })
             .unwrap();
-        // Both believe in their own, longer MTUs; each is told less by the other's SYN.
+        // Both announce the MSS of their own longer MTU. Each receives a clamped one.
         for (host, server, headers) in [(HOST, SERVER, 40), (HOST_IPV6, SERVER_IPV6, 60)] {
             for (from, to, address) in [(HOST_END, SERVER_END, server), (SERVER_END, HOST_END, host)] {
                 let (begun, accepted) = place.connect_tcp(from, to, address);
@@ -136,11 +136,11 @@ fn limits_hold_both_ways() {
                 let begun = Instant::now();
                 assert!(transfers_intact(place.connect_tcp(from, to, address), octets), "{mode}");
                 let rate = octets as f64 * 8.0 / begun.elapsed().as_secs_f64();
-                // 100 ms of it pass at once.
+                // The burst is 100 ms of the rate.
                 assert!(rate < RATE as f64 * 1.15, "{mode}: {rate}");
                 rate > RATE as f64 * 0.4
             };
-            // What TCP makes of losses on a busy machine may be less, but not each time.
+            // On a busy machine TCP may reach less after losses, but not in every attempt.
             let begun = Instant::now();
             while !once() {
                 assert!(begun.elapsed() < TEST_TIMEOUT, "{mode}: the limit is less than it was set to");
@@ -148,7 +148,7 @@ fn limits_hold_both_ways() {
         }
         let usage = ends.concentrator.session_usage(NUMBER).unwrap().unwrap();
         assert!(usage.limited > 0, "{mode}");
-        // A session without limits has none left.
+        // An update without rates removes the limits.
         ends.install_session();
         assert!(transfers_intact(place.connect_tcp(SERVER_END, HOST_END, HOST), 4 << 20), "{mode}");
         assert_eq!(
@@ -183,13 +183,13 @@ fn control_frames_go_up_and_are_sent() {
             ends.host.send_frame(0, &frame);
             assert_eq!(next(&ends.events), (0, frame), "{mode}");
         }
-        // What is for another station is not ours to hear.
+        // Frames for other stations are not received.
         let other =
             [&[2, 9, 9, 9, 9, 9][..], &theirs, &[0x88, 0x63, 0x11, 0xa7, 0, 1, 0, 0], &[0; 40]].concat();
         ends.host.send_frame(0, &other);
         ends.concentrator.send_frame(0, &pado);
         assert_eq!(next(&ends.host_events), (0, pado.clone()), "{mode}");
-        // There is no such port. What comes next is what was sent next.
+        // Port 7 does not exist. The next frame to arrive is the one sent after it.
         ends.concentrator.send_frame(7, &[0; 60]);
         ends.concentrator.send_frame(0, &pado);
         assert_eq!(next(&ends.host_events), (0, pado), "{mode}");
@@ -205,7 +205,7 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
             let mut words = command.split(' ');
             let mut all = std::process::Command::new(words.next().unwrap());
             let said = String::from_utf8(all.args(words).output().unwrap().stdout).unwrap();
-            // The kernel gives itself link-local addresses when it likes.
+            // The kernel adds link-local addresses at any time.
             said.lines().filter(|line| !line.contains("fe80")).collect::<Vec<_>>().join("\n")
         };
         let c = &place.names[CONCENTRATOR];
@@ -242,7 +242,7 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
             assert!(both[0].contains(expected), "{mode}: {expected} in {}", both[0]);
         }
         assert!(both[2].contains("10.0.0.254/32"), "{mode}: {}", both[2]);
-        // Another address and gateway; what is not the session's any more is not led to it.
+        // Another address and gateway. Networks that are no longer the session's are not routed to it.
         plane.install_session(DataPlaneSession { networks: Vec::new(), ..own(2, [10, 0, 0, 253]) }).unwrap();
         let changed = shown(&place);
         assert!(!changed[0].contains("10.1.2.0/24") && changed[2].contains("10.0.0.253/32"), "{mode}");
@@ -252,7 +252,7 @@ fn what_was_changed_of_the_system_goes_with_the_plane() {
         assert_eq!(shown(&place), none, "{mode}");
         plane.install_session(own(1, [10, 0, 0, 254])).unwrap();
         drop(plane);
-        // The device goes with its last descriptor, which a program that is just starting may hold for a moment.
+        // The device ends with its last descriptor. A process that another test spawns may hold a copy for a moment.
         wait_until("all is as before", || shown(&place) == before);
     }
 }
@@ -265,7 +265,7 @@ fn a_filter_that_was_left_behind_is_taken_over() {
         let all = ["-n", c, "filter", "show", "dev", "acc0", "ingress"];
         String::from_utf8(std::process::Command::new("tc").args(all).output().unwrap().stdout).unwrap()
     };
-    // A killed program takes nothing away.
+    // A killed process restores nothing.
     let (left, _events) = place.start_plane(CONCENTRATOR, DataPlaneMode::User, "acc0");
     std::mem::forget(left);
     let alone = filters();
@@ -311,7 +311,7 @@ fn what_cannot_be_is_said() {
     );
 }
 
-/// A veth pair's driver would copy each packet for XDP.
+/// The driver of a veth pair would copy each packet for XDP.
 #[cfg(ebpf)]
 #[test]
 fn ebpf_uses_tc_on_a_veth_end_unless_configured_otherwise() {
@@ -326,14 +326,14 @@ fn ebpf_uses_tc_on_a_veth_end_unless_configured_otherwise() {
     assert_eq!(plane.ports()[0].hook, None);
 }
 
-/// What eBPF mode has no room for is refused in words, and nothing of it is there.
+/// A session with too many networks for eBPF mode is refused with an error, and nothing of it is installed.
 #[cfg(ebpf)]
 #[test]
 fn a_session_with_more_networks_than_fit_is_refused_whole() {
     let place = NamespaceFixture::new(1500);
     let ends = place.start_both_planes(DataPlaneMode::Ebpf(EbpfHook::Auto));
     let networks = |count: u8| (0..count).map(|n| ([10, 1, n, 0].into(), 24)).collect();
-    // Its own address is one more.
+    // Its own address counts, too.
     let many = DataPlaneSession { networks: networks(8), ..ends.host_session() };
     let refused = ends.concentrator.install_session(many).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);

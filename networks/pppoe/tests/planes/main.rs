@@ -1,11 +1,11 @@
-//! Data planes between network namespaces: a host, the concentrator and a server elsewhere. Root may make them.
+//! Tests of data planes between network namespaces: a host, the concentrator and a server. They need root.
 
 mod attack;
 mod carry;
 mod netfilter;
 mod place;
 
-/// Or eBPF mode would go untested where clang is missing.
+/// Otherwise eBPF mode would go untested without clang.
 #[test]
 #[cfg(feature = "ebpf")]
 #[expect(clippy::assertions_on_constants, reason = "it is constant in a build, and not the same in each")]

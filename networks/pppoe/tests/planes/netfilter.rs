@@ -1,4 +1,4 @@
-//! What elsewhere sees of hosts: addresses that are translated, and who answers at port 113.
+//! Tests of netfilter's rules: translated addresses, and the redirect of port 113.
 
 use super::place::{
     CONCENTRATOR, HOST, HOST_END, HOST_IPV6, NUMBER, NamespaceFixture, PlanePair, SERVER, SERVER_END,
@@ -41,7 +41,7 @@ fn table_config((device, incoming): (&str, &[String]), bounds: ConnectionLimits)
 fn start_with_config(place: &NamespaceFixture, config: NetfilterConfig) -> NetfilterTable {
     place.run_in_namespace(CONCENTRATOR, move || {
         let table = NetfilterTable::start(&config).expect("root may make a table");
-        // A connection that nobody has answered is forgotten after half a minute, which a busy machine may need.
+        // Raise the timeout of unanswered connections: a busy machine may take longer than the default half minute.
         for setting in ["udp_timeout", "udp_timeout_stream"] {
             let _ = std::fs::write(format!("/proc/sys/net/netfilter/nf_conntrack_{setting}"), "3600");
         }
@@ -49,12 +49,12 @@ fn start_with_config(place: &NamespaceFixture, config: NetfilterConfig) -> Netfi
     })
 }
 
-/// The device, and by which interfaces hosts' packets come in.
+/// Returns the device and the ingress interfaces of hosts' packets.
 fn plane_interfaces(ends: &PlanePair) -> (&str, &[String]) {
     (ends.concentrator.device_name(), ends.concentrator.incoming_interfaces())
 }
 
-/// Rules are written in the namespace of who asks.
+/// Applies changes in the concentrator's namespace.
 fn apply_changes(
     place: &NamespaceFixture,
     table: NetfilterTable,
@@ -105,7 +105,7 @@ fn a_masqueraded_connection_is_found_with_its_host() {
             conntrack::look_up_by_reply(other, theirs, conntrack::TCP)
         });
         assert_eq!(none.unwrap(), None, "{mode}");
-        // The kernel forgets what a host has begun that is gone, and nothing of others.
+        // The kernel deletes the connections of a removed host, and no others.
         let forget = |who: &'static str| {
             place.run_in_namespace(CONCENTRATOR, move || {
                 conntrack::delete_by_source(|source| parse_address(who) == source)
@@ -120,11 +120,11 @@ fn a_masqueraded_connection_is_found_with_its_host() {
         assert!(forget("10.0.0.77").unwrap() == 0 && known(), "{mode}");
         assert!(forget(HOST).unwrap() >= 1 && !known(), "{mode}");
         assert_eq!(forget(HOST).unwrap(), 0, "{mode}");
-        // Without its rules a host has its own address again.
+        // Without rules a host keeps its own address.
         let table = apply_changes(&place, table, vec![(parse_address(HOST), 32, None)]);
         let (_begun, accepted) = place.connect_tcp(HOST_END, SERVER_END, SERVER);
         assert_eq!(accepted.peer_addr().unwrap().ip(), parse_address(HOST), "{mode}");
-        // A network's hosts are each masqueraded.
+        // A network is masqueraded per host.
         let table = apply_changes(&place, table, vec![(parse_address("10.0.0.0"), 17, Some(masquerade))]);
         let (_begun, accepted) = place.connect_tcp(HOST_END, SERVER_END, SERVER);
         assert_eq!(accepted.peer_addr().unwrap().ip(), parse_address(EXTERNAL), "{mode}");
@@ -132,7 +132,7 @@ fn a_masqueraded_connection_is_found_with_its_host() {
     }
 }
 
-/// As a pool of a campus has them.
+/// Like the pool of a campus.
 #[test]
 fn thousands_of_addresses_have_their_rules() {
     let place = NamespaceFixture::new(1500);
@@ -150,7 +150,7 @@ fn thousands_of_addresses_have_their_rules() {
     let network =
         (parse_address("10.0.0.0"), 17, Some(HostRules { ident: true, translation, hosts: Some(32) }));
     let table = apply_changes(&place, start_table(&place, "carry0"), each.chain([network]).collect());
-    // One of them goes.
+    // Remove one of them.
     let table = apply_changes(&place, table, vec![(parse_address("10.64.0.7"), 32, None)]);
     drop_table(&place, table);
 }
@@ -185,9 +185,9 @@ fn a_hosts_ports_are_of_its_block() {
             seen.ip() == parse_address(EXTERNAL) && (4096..4112).contains(&seen.port()),
             "{mode}: {seen}"
         );
-        // What has no ports goes out too, by the address; a protocol whose ports would be somebody else's does not.
+        // ICMP passes with the block's address. A protocol whose ports could be in another block does not.
         let raw = raw_ipv4_socket(&place);
-        // What is part of no connection would go out as it is.
+        // Packets of no connection would pass untranslated.
         for protocol in [6, 33, 132] {
             ends.host.send_frame(
                 0,
@@ -200,7 +200,7 @@ fn a_hosts_ports_are_of_its_block() {
             let mut buf = [0; 2000];
             let length = (&raw).read(&mut buf).expect("the echo request arrives");
             let to_server = buf[16..20] == SERVER.parse::<Ipv4Addr>().expect("an address").octets();
-            // The connections of before end meanwhile, and are to other ports.
+            // Earlier connections end meanwhile, and have other ports.
             if length > 24 && to_server && (buf[9] == 1 || buf[22..24] == [8, 1]) {
                 heard.push(buf[9]);
             }
@@ -210,14 +210,14 @@ fn a_hosts_ports_are_of_its_block() {
     }
 }
 
-/// A packet of a host, with its source.
+/// Returns a host's packet with its source.
 fn host_packet(protocol: u8, data: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
     write_header(&mut packet, parse_address(HOST), parse_address(SERVER), protocol, 0, data.len());
     [&packet, data].concat()
 }
 
-/// All packets of IPv4 that arrive at the server's end.
+/// Opens a socket for all IPv4 packets that arrive at the server.
 fn raw_ipv4_socket(place: &NamespaceFixture) -> socket2::Socket {
     place.run_in_namespace(SERVER_END, || {
         let all = socket2::Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0x0008_i32)));
@@ -227,7 +227,7 @@ fn raw_ipv4_socket(place: &NamespaceFixture) -> socket2::Socket {
     })
 }
 
-/// ICMP's echo request with its identifier.
+/// Returns an ICMP echo request with this identifier.
 fn echo_request(identifier: u16) -> [u8; 8] {
     let [high, low] = identifier.to_be_bytes();
     let mut echo = [8, 0, 0, 0, high, low, 0, 1];
@@ -236,8 +236,8 @@ fn echo_request(identifier: u16) -> [u8; 8] {
     echo
 }
 
-/// SCTP, UDP-Lite, GRE, ESP and IP in IP would go out under an address that others share, and no line would say whose they are. ICMP's
-/// identifier stands in the line for the port.
+/// SCTP, UDP-Lite, GRE, ESP and IP in IP would leave under a shared address without a record of their host. ICMP's
+/// identifier is recorded as the port.
 #[test]
 fn what_the_log_of_translations_cannot_name_does_not_pass() {
     for mode in tested_modes() {
@@ -257,7 +257,7 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
         let raw = raw_ipv4_socket(&place);
         let mut follower =
             place.run_in_namespace(CONCENTRATOR, || ConntrackMonitor::new().expect("root may follow"));
-        // An SCTP INIT, whose checksum the kernel looks at, and what other protocols begin with.
+        // An SCTP INIT with a correct checksum, which the kernel verifies, and first packets of other protocols.
         let init = [
             0x9c, 0x56, 0x26, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 20, 0, 0, 0, 1, 0, 0, 16, 0, 0, 1, 0, 1,
             0, 0, 0, 1,
@@ -279,7 +279,7 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
             }
         };
         assert_eq!(heard, (1, parse_address(EXTERNAL)), "{mode}");
-        // Those without a right checksum may have been dropped for belonging to no connection.
+        // Packets with a wrong checksum may have been dropped as part of no connection.
         let unnamed = drop_counts(&place, &table).unnamed;
         assert!((3..=5).contains(&unnamed), "{mode}: {unnamed}");
         let told = std::iter::from_fn(|| follower.next_event(TEST_TIMEOUT).expect("the kernel tells"));
@@ -294,13 +294,13 @@ fn what_the_log_of_translations_cannot_name_does_not_pass() {
     }
 }
 
-/// What the table has dropped.
+/// Returns the table's counts of dropped packets.
 fn drop_counts(place: &NamespaceFixture, table: &Arc<NetfilterTable>) -> DropCounts {
     let table = table.clone();
     place.run_in_namespace(CONCENTRATOR, move || table.drop_counts().expect("it is counted"))
 }
 
-/// The host begins so many connections from an address; those that come are answered by nobody, and are there nevertheless.
+/// Begins connections of the host from an address. No reply comes, but the connections that pass exist.
 fn start_connections(place: &NamespaceFixture, from: &str, to: &str, many: usize) -> Vec<UdpSocket> {
     let begin = |_| {
         let socket = place.bind_udp(HOST_END, &SocketAddr::new(parse_address(from), 0).to_string());
@@ -330,7 +330,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
         let server = place.bind_udp(SERVER_END, "[::]:7000");
         let rules =
             |translation, bits| Some(HostRules { translation, hosts: Some(bits), ..HostRules::default() });
-        // Translated or not it is one host, and one that has a prefix is one by all addresses of it.
+        // A host counts as one, with or without translation. All addresses of its prefix count together.
         for translation in [Some(SourceNat::Masquerade), None] {
             let bounds = ConnectionLimits { at_once: 3, per_second: 0 };
             let table = start_limited_table(&place, plane_interfaces(&ends), bounds);
@@ -346,7 +346,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             let others = start_connections(&place, other, SERVER_IPV6, 3);
             expect_datagrams(&server, 3, b"begun");
             wait_until("two more are dropped", || drop_counts(&place, &table).limited == 4);
-            // Those that are there go on, whether they were answered or not.
+            // Existing connections continue, answered or not.
             for socket in &v4 {
                 socket.send_to(b"again", (SERVER, 7000)).expect("the host may");
             }
@@ -355,7 +355,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             }
             expect_datagrams(&server, 6, b"again");
             wait_until("four are dropped again", || drop_counts(&place, &table).limited == 8);
-            // Whoever has its addresses next begins anew.
+            // The next host with these addresses starts with no connections.
             flush_connections(&place);
             let _v4 = start_connections(&place, HOST, SERVER, 3);
             let _v6 = start_connections(&place, other, SERVER_IPV6, 3);
@@ -363,7 +363,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             assert_eq!(drop_counts(&place, &table).limited, 8, "{mode}");
             drop_table(&place, Arc::into_inner(table).expect("nobody else has it"));
             flush_connections(&place);
-            // So many in a second.
+            // The limit per second.
             let table = start_limited_table(
                 &place,
                 plane_interfaces(&ends),
@@ -401,7 +401,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
             wait_until("two are held back", || drop_counts(&place, &table).held == held + 2);
             before[0].send_to(b"goes on", (SERVER, 7000)).expect("the host may");
             expect_datagrams(&server, 1, b"goes on");
-            // IPv6 is not translated, and so nobody has to log it.
+            // IPv6 is not translated, so it needs no log.
             let _v6 = start_connections(&place, HOST_IPV6, SERVER_IPV6, 1);
             expect_datagrams(&server, 1, b"begun");
             hold(false);
@@ -412,7 +412,7 @@ fn a_host_has_limited_connections_and_no_new_ones_while_held() {
     }
 }
 
-/// What the kernel does not track, and what comes from elsewhere in a host's name.
+/// Packets that the kernel does not track, and packets from elsewhere with a host's source address.
 #[test]
 fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
     for mode in tested_modes() {
@@ -459,13 +459,13 @@ fn packets_of_no_connection_and_of_others_are_not_a_hosts() {
     }
 }
 
-/// While whoever follows is busy with something else.
+/// The follower is busy meanwhile.
 #[test]
 fn a_burst_of_connections_waits_until_it_is_read() {
-    // A kernel may take two kilobytes for each of what it tells; without more room than anybody may have, some hundreds would fit.
+    // The kernel may take two kilobytes per event. Without a larger buffer only some hundreds would fit.
     const MANY: u16 = 5000;
     let place = NamespaceFixture::new(1500);
-    // The kernel tracks connections for those who ask for them.
+    // The kernel tracks connections only if a rule needs it.
     let table = start_table(&place, "pppoe0");
     let (mut follower, mut begun) = place.run_in_namespace(CONCENTRATOR, || {
         let follower = ConntrackMonitor::new().expect("root may follow");
@@ -509,14 +509,14 @@ fn port_113_of_hosts_is_answered_by_us() {
             let asking = ask(to, 113).expect("it is answered");
             let (answering, from) = listener.accept().unwrap();
             let socket = socket2::SockRef::from(&answering.as_fd()).try_clone().unwrap();
-            // Whom it was for is known, whatever the host itself runs.
+            // The original destination is known, whatever the host itself runs.
             let asked = if v4 { socket.original_dst_v4() } else { socket.original_dst_v6() };
             let asked = asked.unwrap().as_socket().unwrap();
             assert_eq!(asked, SocketAddr::new(parse_address(to), 113), "{mode}");
             let server = parse_address(if v4 { SERVER } else { SERVER_IPV6 });
             assert_eq!(from.ip().to_canonical(), server, "{mode}");
             drop(asking);
-            // Other ports are the host's.
+            // Other ports reach the host.
             assert!(ask(to, 114).is_err(), "{mode}");
         }
         let table = apply_changes(&place, table, vec![(parse_address(HOST), 32, None)]);
@@ -541,11 +541,11 @@ fn the_table_goes_with_its_program_or_is_replaced() {
         vec![(parse_address(HOST), 32, Some(masquerade.clone()))],
     );
     assert!(shown().contains(HOST));
-    // A killed program takes nothing away.
+    // A killed process removes nothing.
     std::mem::forget(left);
     let next = start_table(&place, "pppoe0");
     assert!(shown().contains("usher-test") && !shown().contains(HOST));
-    // A change is made whole or not at all.
+    // A change is atomic.
     let next = place.run_in_namespace(CONCENTRATOR, move || {
         let unknown = (parse_address("10.0.0.9"), 32, None);
         assert!(next.apply_changes(&[(parse_address(HOST), 32, Some(masquerade)), unknown]).is_err());

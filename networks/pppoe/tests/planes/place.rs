@@ -1,4 +1,4 @@
-//! Three namespaces: a host, whose end of a session is a plane in user mode, the concentrator, and a server.
+//! Three namespaces: a host, whose end is a plane in user mode, the concentrator, and a server.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -14,15 +14,15 @@ use usher_pppoe::{
     StartError,
 };
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any test takes on a busy machine. Only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Whether this kernel has PPPoE of its own.
+/// True if this kernel has PPPoE.
 pub(crate) fn has_pppox() -> bool {
     socket2::Socket::new(socket2::Domain::from(24), socket2::Type::STREAM, None).is_ok()
 }
 
-/// The modes that are held to the same. The guest, which is slow, is there for the one that other machines may lack.
+/// Returns the modes to test. The slow guest tests only the mode that other machines may lack.
 pub(crate) fn tested_modes() -> Vec<DataPlaneMode> {
     if std::env::var_os("USHER_GUEST").is_some() {
         return vec![DataPlaneMode::Kernel];
@@ -35,11 +35,11 @@ pub(crate) fn tested_modes() -> Vec<DataPlaneMode> {
         .collect()
 }
 
-/// The host's number, addresses and networks.
+/// The SESSION_ID, and the host's addresses and networks.
 pub(crate) const NUMBER: u16 = 0x0102;
 pub(crate) const HOST: &str = "10.0.0.1";
 pub(crate) const HOST_IPV6: &str = "2001:db8:1::1";
-/// The server's.
+/// The server's addresses.
 pub(crate) const SERVER: &str = "203.0.113.2";
 pub(crate) const SERVER_IPV6: &str = "2001:db8:ffff::2";
 
@@ -60,13 +60,13 @@ pub(crate) fn run_command(command: &str) {
     assert!(done.success(), "{command}: this needs root");
 }
 
-/// What `ip` says of an interface.
+/// Returns the output of `ip` about an interface.
 fn show_link(name: &str, device: &str) -> String {
     let said = Command::new("ip").args(["-n", name, "link", "show", device]).output();
     String::from_utf8(said.expect("ip is there").stdout).expect("text")
 }
 
-/// Gives an interface an IPv6 address, which the kernel has in use some time later: what is sent to it before is lost.
+/// Adds an IPv6 address to an interface and waits until the kernel uses it. Packets sent to it before would be lost.
 #[track_caller]
 pub(crate) fn add_ipv6_address(name: &str, device: &str, address: &str) {
     run_command(&format!("ip -n {name} addr add {address} dev {device} nodad"));
@@ -77,17 +77,17 @@ pub(crate) fn add_ipv6_address(name: &str, device: &str, address: &str) {
     });
 }
 
-/// What TCP has sent in a namespace.
+/// TCP's sent segments in a namespace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TcpSent {
-    /// Segments, those included that went again.
+    /// Segments, with retransmissions.
     pub(crate) segments: u64,
-    /// Segments that went again.
+    /// Retransmitted segments.
     pub(crate) retransmitted: u64,
 }
 
 impl TcpSent {
-    /// Of the calling thread's namespace.
+    /// Reads the counts of the calling thread's namespace.
     fn from_proc() -> Self {
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("TCP counts");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -101,17 +101,17 @@ impl TcpSent {
     }
 }
 
-/// Whether the calling thread's namespace has no connection that has anything to send.
+/// True if no connection of the calling thread's namespace has anything to send.
 fn connections_are_over() -> bool {
     ["tcp", "tcp6"].iter().all(|file| {
         let table = std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-        // The state is the fourth word of each line but the first; 06 is TIME-WAIT.
+        // The state is the fourth word of each line after the first; 06 is TIME-WAIT.
         table.lines().skip(1).all(|line| line.split_whitespace().nth(3) == Some("06"))
     })
 }
 
 impl NamespaceFixture {
-    /// `access_mtu`: of the cable between host and concentrator.
+    /// Creates the namespaces. `access_mtu`: the MTU of the link between host and concentrator.
     #[track_caller]
     pub(crate) fn new(access_mtu: u16) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -132,7 +132,7 @@ impl NamespaceFixture {
         for (name, device) in devices {
             run_command(&format!("ip -n {name} link set {device} up"));
         }
-        // Until the kernel has made of a carrier that an interface works, it drops what is sent by it.
+        // The kernel drops packets until it has processed the carrier of an interface.
         for (name, device) in devices {
             wait_until("the cables are plugged in", || show_link(name, device).contains("state UP"));
         }
@@ -151,7 +151,7 @@ impl NamespaceFixture {
         place
     }
 
-    /// Does something in one of them.
+    /// Runs a function in a namespace.
     pub(crate) fn run_in_namespace<T: Send + 'static>(
         &self,
         end: usize,
@@ -167,7 +167,7 @@ impl NamespaceFixture {
         std::thread::spawn(entered).join().expect("it is done")
     }
 
-    /// What TCP has sent at an end, once no end has anything more to send.
+    /// Returns TCP's sent segments at an end, once no end has anything more to send.
     #[track_caller]
     pub(crate) fn tcp_sent(&self, end: usize) -> TcpSent {
         for end in [HOST_END, SERVER_END] {
@@ -199,7 +199,7 @@ impl NamespaceFixture {
         let begun = Instant::now();
         loop {
             match self.try_plane(end, config.clone()) {
-                // Where there was one before, a child that another test is just starting may still hold a copy of its device.
+                // A process that another test spawns may still hold a copy of an earlier device.
                 Err(StartError::Device { error, .. })
                     if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < TEST_TIMEOUT =>
                 {
@@ -210,7 +210,7 @@ impl NamespaceFixture {
         }
     }
 
-    /// The concentrator's plane in a mode, and the host's end, for which everything may be at the other end.
+    /// Starts the concentrator's plane in a mode, and the host's plane, with all addresses at the other end.
     #[track_caller]
     pub(crate) fn start_both_planes(&self, mode: DataPlaneMode) -> PlanePair {
         let (concentrator, events) = self.start_plane(CONCENTRATOR, mode, "acc0");
@@ -238,7 +238,7 @@ impl NamespaceFixture {
         })
     }
 
-    /// A connection from one end to an address of another.
+    /// Opens a connection from one end to an address of another.
     pub(crate) fn connect_tcp(&self, from: usize, to: usize, address: &str) -> (TcpStream, TcpStream) {
         let address = SocketAddr::new(address.parse().expect("an address"), 0);
         let listener =
@@ -271,7 +271,7 @@ pub(crate) struct PlanePair {
 }
 
 impl PlanePair {
-    /// The host's session, as the concentrator has it.
+    /// Returns the host's session as the concentrator has it.
     pub(crate) fn host_session(&self) -> DataPlaneSession {
         DataPlaneSession {
             number: NUMBER,
@@ -288,7 +288,7 @@ impl PlanePair {
             clamp_mss: false,
         }
     }
-    /// Returns when the concentrator has heard a frame that comes behind all that the host has sent.
+    /// Waits until the concentrator has received a frame that the host sends after all others.
     #[track_caller]
     pub(crate) fn wait_for_frames(&self) {
         let padi = [&[0xff; 6][..], &self.host.ports()[0].mac, &[0x88, 0x63, 0x11, 9, 0, 0, 0, 0], &[0; 40]];
@@ -300,7 +300,7 @@ impl PlanePair {
     pub(crate) fn install_session(&self) {
         self.concentrator.install_session(self.host_session()).expect("the session can be");
     }
-    /// A datagram of the host in a frame, by its session or another's number.
+    /// Returns a datagram of the host in a frame with this SESSION_ID.
     pub(crate) fn session_frame(&self, number: u16, packet: &[u8]) -> Vec<u8> {
         let mut all = [&self.concentrator.ports()[0].mac[..], &self.host.ports()[0].mac].concat();
         all.extend([0x88, 0x64, 0x11, 0]);
@@ -312,7 +312,7 @@ impl PlanePair {
     }
 }
 
-/// A UDP datagram in an IP packet.
+/// Builds a UDP datagram in an IP packet.
 pub(crate) fn udp_packet(source: &str, destination: &str, port: u16, data: &[u8]) -> Vec<u8> {
     let (source, destination): (IpAddr, IpAddr) =
         (source.parse().expect("an address"), destination.parse().expect("an address"));
@@ -329,7 +329,7 @@ pub(crate) fn udp_packet(source: &str, destination: &str, port: u16, data: &[u8]
     packet
 }
 
-/// Waits for something.
+/// Waits for a condition.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut until: impl FnMut() -> bool) {
     let begun = Instant::now();

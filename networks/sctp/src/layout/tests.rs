@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::mem::offset_of;
 
-/// A notification of this type with fields behind its header, and octets of padding.
+/// Encodes a notification of this type, with fields behind its header and padding.
 fn encode_notification(kind: u16, octets: usize, fields: &[(usize, &[u8])]) -> Vec<u8> {
     let mut value = vec![0; octets];
     value[..2].copy_from_slice(&kind.to_ne_bytes());
@@ -13,7 +13,7 @@ fn encode_notification(kind: u16, octets: usize, fields: &[(usize, &[u8])]) -> V
     value
 }
 
-/// A control message as the system writes it.
+/// Encodes a control message as the system does.
 fn encode_control(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     value.extend((HEAD + body.len()).to_ne_bytes());
@@ -24,7 +24,7 @@ fn encode_control(level: i32, kind: i32, body: &[u8]) -> Vec<u8> {
     value
 }
 
-/// `sctp_rcvinfo`, its stream, flags and identifier written where libc says that they are.
+/// Encodes `sctp_rcvinfo`, with its fields at libc's offsets.
 fn encode_rcvinfo(stream: u16, flags: u16, ppid: u32) -> Vec<u8> {
     let mut body = vec![0; size_of::<libc::sctp_rcvinfo>()];
     let mut put = |at: usize, field: &[u8]| body[at..at + field.len()].copy_from_slice(field);
@@ -65,7 +65,7 @@ fn options_have_the_layout_of_the_systems_header() {
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_max_instreams)), 5);
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_max_attempts)), 7);
     assert_eq!(at(offset_of!(libc::sctp_initmsg, sinit_max_init_timeo)), 900);
-    // What libc does not have: three words behind the association's number, two, and 20 octets with 16 bits at 4.
+    // Not in libc: three words behind the association's number, two words, and 20 octets with a u16 at offset 4.
     assert_eq!(FieldReader(&encode_rtoinfo(300, 6000, 100)).read_u32(12), Some(100));
     assert_eq!(
         (encode_rtoinfo(1, 2, 3).len(), sack_info(1, 2).len(), encode_assocparams(4).len()),
@@ -86,7 +86,7 @@ fn a_message_says_how_it_is_sent_and_how_it_came() {
 
     let came = ReceiveInfo { stream: 9, ppid: 46, unordered: true };
     assert_eq!(read_rcvinfo(&encode_rcvinfo(9, 1, 46)), Some(came));
-    // Behind others, of this level and another.
+    // Behind other control messages, of this level and of another.
     let others = [
         encode_control(libc::IPPROTO_SCTP, 4, &[7; 20]),
         encode_control(libc::SOL_SOCKET, CMSG_RCVINFO, &[7; 28]),

@@ -1,18 +1,18 @@
-//! Where stations are: points in a plane, and straight lines at constant speed.
+//! Positions of stations: points in a plane, and straight lines at constant speed.
 
 use usher_core::{Duration, Instant};
 
 /// A point in the plane, in metres.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Position {
-    /// Eastwards.
+    /// Metres eastwards.
     pub x: f64,
-    /// Northwards.
+    /// Metres northwards.
     pub y: f64,
 }
 
 impl Position {
-    /// Metres between two points.
+    /// Returns the metres between two points.
     #[must_use]
     pub fn distance_to(self, other: Self) -> f64 {
         let (x, y) = (self.x - other.x, self.y - other.y);
@@ -20,38 +20,38 @@ impl Position {
     }
 }
 
-/// A straight way at constant speed, without an end. The default stands still at the origin.
+/// An endless straight movement at constant speed. The default is fixed at the origin.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Trajectory {
-    /// Where it is until it departs.
+    /// Position until the departure.
     pub start: Position,
     /// Metres per second, eastwards and northwards.
     pub velocity: (f64, f64),
-    /// When it begins to move.
+    /// Time of the departure.
     pub departs: Instant,
 }
 
 impl Trajectory {
-    /// Stays where it is.
+    /// Creates a fixed position.
     #[must_use]
     pub fn fixed_at(at: Position) -> Self {
         Self { start: at, ..Self::default() }
     }
 
-    /// Where it is at a time.
+    /// Returns the position at a time.
     #[must_use]
     pub fn position_at(&self, time: Instant) -> Position {
         let seconds = time.duration_since(self.departs).as_secs_f64();
         Position { x: self.start.x + self.velocity.0 * seconds, y: self.start.y + self.velocity.1 * seconds }
     }
 
-    /// How far it is from a point at a time, in metres.
+    /// Returns the distance from a point at a time, in metres.
     #[must_use]
     pub fn distance_at(&self, from: Position, at: Instant) -> f64 {
         self.position_at(at).distance_to(from)
     }
 
-    /// When it is nearest to a point: for who stands still or goes away, when it departs.
+    /// Returns the time of the smallest distance to a point: the departure, if the trajectory is fixed or moves away.
     #[must_use]
     pub fn closest_time(&self, to: Position) -> Instant {
         let (x, y) = (self.start.x - to.x, self.start.y - to.y);
@@ -64,18 +64,19 @@ impl Trajectory {
         }
     }
 
-    /// So many seconds after it departs; nothing for what the clock cannot hold.
+    /// Returns the time this many seconds after the departure; `None` if the clock cannot represent it.
     fn time_after_departure(&self, seconds: f64) -> Option<Instant> {
         let nanos = libm::round(seconds.max(0.0) * 1e9);
         let left = (Instant::FAR_FUTURE.as_nanos() - self.departs.as_nanos()) as f64;
         (nanos < left).then(|| self.departs + Duration::from_nanos(nanos as u64))
     }
 
-    /// When it enters a circle and when it leaves it, to the nearest nanosecond. Who is inside or on the edge at the
-    /// beginning does not enter; who only touches the circle does neither, nor does who stands still. A time that the
-    /// clock cannot hold is never.
+    /// Returns when it enters a circle and when it leaves it, to the nearest nanosecond. A trajectory that starts
+    /// inside or on the edge does not enter. One that only touches the circle, or is fixed, does neither. Times that
+    /// the clock cannot represent are `None`.
     ///
-    /// |p + v·τ|² = r², with p from the centre to the start, is a·τ² + 2b·τ + c = 0 with a = v·v, b = p·v, c = p·p − r².
+    /// |p + v·τ|² = r², with p from the centre to the start, is a·τ² + 2b·τ + c = 0 with a = v·v, b = p·v, c = p·p −
+    /// r².
     #[must_use]
     pub fn circle_crossings(&self, centre: Position, radius: f64) -> (Option<Instant>, Option<Instant>) {
         let (x, y) = (self.start.x - centre.x, self.start.y - centre.y);

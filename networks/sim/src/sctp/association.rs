@@ -1,4 +1,4 @@
-//! The association: its state, and the application's side of it.
+//! The association: its state and the interface of the application.
 
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
 use super::config::{LossRecovery, SctpConfig};
@@ -15,19 +15,19 @@ use usher_core::{CloseReason, CommandError, Duration, Instant, counters};
 /// The association states of RFC 9260 §4.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SctpState {
-    /// There is no association any more.
+    /// The association has ended.
     Closed,
     /// INIT is sent.
     CookieWait,
     /// COOKIE ECHO is sent.
     CookieEchoed,
-    /// Open both ways.
+    /// Open in both directions.
     Established,
-    /// To be closed once all is acknowledged.
+    /// Closes after all data is acknowledged.
     ShutdownPending,
     /// SHUTDOWN is sent.
     ShutdownSent,
-    /// SHUTDOWN has come; what is left is being sent.
+    /// SHUTDOWN was received; the remaining data is being sent.
     ShutdownReceived,
     /// SHUTDOWN ACK is sent.
     ShutdownAckSent,
@@ -36,41 +36,41 @@ pub enum SctpState {
 /// A user message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UserMessage {
-    /// The stream that it is sent or came on.
+    /// Its stream.
     pub stream: u16,
-    /// Payload protocol identifier; SCTP does not look at it.
+    /// Payload protocol identifier; SCTP ignores it.
     pub ppid: u32,
-    /// Delivered without regard to the stream's order.
+    /// True if it is delivered regardless of the stream's order.
     pub unordered: bool,
     /// The message; not empty.
     pub payload: Payload,
 }
 
-/// What an association has to say to its application.
+/// An event of an association for its application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SctpEvent {
-    /// It is up, with this many streams each way. A second time: the other side has begun anew (RFC 9260
-    /// §5.2.4 A), and what was under way either way is lost.
+    /// The association is established. A second `Up` means that the peer has restarted (RFC 9260 §5.2.4 A); data in
+    /// flight in both directions is lost.
     Up {
-        /// Streams that we may send on.
+        /// Streams for sending.
         outbound: u16,
-        /// Streams that we may receive on.
+        /// Streams for receiving.
         inbound: u16,
     },
     /// A whole message.
     Message(UserMessage),
     /// This path failed.
     PathDown(u8),
-    /// This path works again.
+    /// This path has recovered.
     PathUp(u8),
-    /// It is over; no further event will come.
+    /// The association is over; no further event follows.
     Down(CloseReason),
 }
 
 /// A packet to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutgoingPacket {
-    /// On this path.
+    /// Its path.
     pub path: u8,
     /// The packet.
     pub packet: SctpPacket,
@@ -118,7 +118,7 @@ counters! {
     }
 }
 
-/// What the timer of the association as a whole waits for.
+/// The purpose of the association's own timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SctpTimer {
     Off,
@@ -130,95 +130,96 @@ pub(super) enum SctpTimer {
     Shutdown,
 }
 
-/// Replies and control chunks that wait to be polled; more are not kept, as if they were lost.
+/// Maximum pending replies and control chunks; more are dropped, as if they were lost.
 const MAX_WAITING: usize = 64;
 
-/// One endpoint of an SCTP association; see the [module](super) for how to drive it.
+/// An endpoint of an SCTP association. The [module](super) describes its use.
 #[derive(Debug)]
 pub struct SctpAssociation {
     pub(super) config: Arc<SctpConfig>,
     pub(super) state: SctpState,
-    /// Something changed that may let a packet leave.
+    /// True after a change that may permit a packet.
     pub(super) wake: bool,
-    /// INIT or COOKIE ECHO is to be sent (again).
+    /// True if INIT or COOKIE ECHO is to be sent or retransmitted.
     pub(super) setup_due: bool,
-    /// The application closed before the association was up.
+    /// True if the application closed before the association was established.
     pub(super) is_shutdown_requested: bool,
-    /// Something received is not yet acknowledged; and it must be now.
+    /// True if received data is not acknowledged; and true if it must be at once.
     pub(super) owe_sack: bool,
     pub(super) sack_now: bool,
-    /// Data of the other side was acknowledged before.
+    /// True if data of the peer was acknowledged before.
     pub(super) sacked: bool,
     pub(super) in_fast_recovery: bool,
-    /// One packet with lost chunks may leave whatever the congestion window.
+    /// True if one packet with lost chunks may exceed the congestion window.
     pub(super) grant: bool,
-    /// Nothing more of what is lost leaves before the next SACK or message.
+    /// True if no more lost chunks are sent before the next SACK or message.
     pub(super) is_repair_blocked: bool,
-    /// What was fast retransmitted is acknowledged: the next burst is bounded ([`LossRecovery::Ns2`]).
+    /// True if a fast retransmission is acknowledged: the next burst is limited ([`LossRecovery::Ns2`]).
     pub(super) bound_burst: bool,
-    /// A chunk was sent although the other side had no room for it.
+    /// True if a chunk was sent against a closed window.
     pub(super) probing: bool,
-    /// A closed window was waited for long enough: a chunk may probe it.
+    /// True if a chunk may probe the closed window.
     pub(super) probe_due: bool,
-    /// A SACK has come since the last expiry of T3-rtx.
+    /// True if a SACK was received after the last expiration of T3-rtx.
     pub(super) sack_since_timeout: bool,
     pub(super) timer: SctpTimer,
-    /// The path of what `timer` waits for an answer to.
+    /// The path of the packet that `timer` awaits an answer to.
     pub(super) timer_path: u8,
-    /// The path of the last DATA that came.
+    /// The path of the last DATA received.
     pub(super) sack_path: u8,
     /// Packets with data since the last SACK.
     pub(super) unsacked: u32,
-    /// New data packets that this occasion may still let out.
+    /// New data packets that the current burst may still send.
     pub(super) burst: u32,
-    /// Expiries of `timer` in a row.
+    /// Consecutive expirations of `timer`.
     pub(super) retries: u32,
-    /// Cookies that the other side found stale.
+    /// Number of Stale Cookie errors from the peer.
     pub(super) stale_cookies: u32,
-    /// Errors in a row over all paths.
+    /// Consecutive errors over all paths.
     pub(super) errors: u32,
     pub(super) timer_at: Instant,
-    /// When a window that is closed is to be probed.
+    /// Time of the next probe of a closed window.
     pub(super) probe_at: Instant,
-    /// When INIT or COOKIE ECHO left, if it left once.
+    /// When INIT or COOKIE ECHO was sent, if only once.
     pub(super) setup_sent_at: Option<Instant>,
     /// T5-shutdown-guard.
     pub(super) guard_at: Instant,
     pub(super) sack_at: Instant,
 
     pub(super) initial: InitialValues,
-    /// Ours, which the other side sends; and theirs, 0 before it is known.
+    /// The local tag, which the peer sends; and the peer's tag, 0 before it is known.
     pub(super) local_tag: u32,
     pub(super) peer_tag: u32,
     pub(super) outbound_streams: u16,
     pub(super) inbound_streams: u16,
-    /// Room at the other side beyond what is in flight.
+    /// Window of the peer beyond the data in flight.
     pub(super) peer_window: u32,
-    /// The other side's addresses beside that which its set-up came from.
+    /// The peer's addresses beside the source of its INIT or INIT ACK.
     pub(super) peer_addresses: Vec<IpAddr>,
-    /// The window that we announced last.
+    /// The last announced window.
     pub(super) announced: u32,
-    /// Where fast recovery ends.
+    /// TSN at which fast recovery ends.
     pub(super) recover: u32,
-    /// The highest TSN newly acknowledged since the cumulative one last advanced ([`LossRecovery::Ns2`]).
+    /// The highest TSN newly acknowledged since the cumulative TSN last advanced ([`LossRecovery::Ns2`]).
     pub(super) highest_acked: u32,
-    /// The highest TSN that did not wait to be sent again when a recovery last began; it never falls ([`LossRecovery::Ns2`]).
+    /// The highest TSN not waiting for retransmission when the last recovery began; it never decreases
+    /// ([`LossRecovery::Ns2`]).
     pub(super) outstanding_until: u32,
     pub(super) out: SctpSender,
     pub(super) inb: SctpReceiver,
     pub(super) paths: Vec<SctpPath>,
     pub(super) cookie: Vec<u8>,
     pub(super) events: VecDeque<SctpEvent>,
-    /// Packets that go as they are.
+    /// Packets to send unchanged.
     pub(super) replies: VecDeque<OutgoingPacket>,
-    /// Control chunks, each with the path that it goes on; bundled with others.
+    /// Control chunks to bundle, each with its path.
     pub(super) control: VecDeque<(u8, Chunk)>,
     pub(super) stats: SctpStats,
 }
 
 impl SctpAssociation {
-    /// Octets that count for the state of an association of one path without streams and data: what one takes in this
-    /// simulator on a machine with addresses of 64 bits. It is a number of its own so that results are the same everywhere.
+    /// Octets that the memory model counts for an association of one path without streams and data: its size in this
+    /// simulator on a 64-bit machine. The constant keeps results independent of that size.
     pub const CONTROL_BLOCK: u32 = 880;
 
     pub(super) fn new(config: Arc<SctpConfig>, initial: InitialValues, paths: u8, state: SctpState) -> Self {
@@ -274,7 +275,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Opens an association over `paths` paths (at least one): INIT is then polled.
+    /// Opens an association over `paths` paths (at least one); the next poll returns INIT.
     #[must_use]
     pub fn connect(config: Arc<SctpConfig>, now: Instant, initial: InitialValues, paths: u8) -> Self {
         let mut a = Self::new(config, initial, paths, SctpState::CookieWait);
@@ -283,13 +284,13 @@ impl SctpAssociation {
         a
     }
 
-    /// Queues a message. Before the association is up it waits; if the stream then turns out not to be
-    /// negotiated, it is dropped and counted.
+    /// Queues a message. It waits until the association is established. If its stream is not negotiated then, it is
+    /// dropped and counted.
     ///
     /// # Errors
-    /// [`CommandError::Invalid`] for a stream that was not negotiated (before that: not asked for) and an
-    /// empty message; [`CommandError::WrongState`] where it is closing or closed; [`CommandError::Full`]
-    /// where more than 1 GiB would not be acknowledged. Nothing was taken then.
+    /// [`CommandError::Invalid`] for an empty message, or a stream that was not negotiated (before that: not
+    /// requested); [`CommandError::WrongState`] if the association is closing or closed; [`CommandError::Full`]
+    /// beyond 1 GiB of unacknowledged data. No data is queued then.
     pub fn send_message(&mut self, _now: Instant, message: UserMessage) -> Result<(), CommandError> {
         let open =
             matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed | SctpState::Established);
@@ -310,8 +311,8 @@ impl SctpAssociation {
         Ok(())
     }
 
-    /// Takes other settings while it runs, as an application may ask for. What is negotiated stays, and timers that
-    /// run go on; what is sent and measured from now on goes by them.
+    /// Replaces the settings of an open association. Negotiated values stay, and running timers continue. New
+    /// settings apply to further packets and measurements.
     pub fn reconfigure(&mut self, config: Arc<SctpConfig>) {
         self.config = config;
         if self.config.heartbeat_interval.is_none() {
@@ -319,8 +320,8 @@ impl SctpAssociation {
         }
     }
 
-    /// Closes in good order once all that was sent is acknowledged. Does nothing where that was done
-    /// already. Where no answer to INIT has come it closes at once: no event follows, nothing is sent.
+    /// Closes gracefully after all data is acknowledged. Repeated calls have no effect. Before the answer to INIT it
+    /// closes at once, without an event or a packet.
     pub fn shutdown(&mut self, now: Instant) {
         match self.state {
             SctpState::CookieWait => self.close(),
@@ -334,7 +335,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Ends the association: no event follows, ABORT is then polled where the other side knows of us.
+    /// Aborts the association without an event. The next poll returns ABORT if the peer knows of the association.
     pub fn abort(&mut self, _now: Instant) {
         if !matches!(self.state, SctpState::Closed | SctpState::CookieWait) {
             self.send_abort(vec![ErrorCause::UserAbort(Vec::new())]);
@@ -343,7 +344,7 @@ impl SctpAssociation {
         self.events.clear();
     }
 
-    /// The next event; poll until `None`.
+    /// Returns the next event; poll until `None`.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<SctpEvent> {
         let event = self.events.pop_front()?;
@@ -355,7 +356,7 @@ impl SctpAssociation {
                     >= packet.min(self.config.bounded_receive_buffer() / 2)
                 && self.state != SctpState::Closed
             {
-                // The other side believes the window closed.
+                // The peer believes that the window is closed.
                 self.announced = packet;
                 self.owe_sack = true;
                 self.sack_now = true;
@@ -365,25 +366,25 @@ impl SctpAssociation {
         Some(event)
     }
 
-    /// Whether events are to be drained before packets are polled ([`SctpConfig::deliver_first`]).
+    /// True if the host must drain events before it polls packets ([`SctpConfig::deliver_first`]).
     #[must_use]
     pub fn delivers_first(&self) -> bool {
         self.config.deliver_first
     }
 
-    /// Something happened that may let packets leave.
+    /// Requests output after a change that may permit packets.
     pub(super) fn wake_output(&mut self) {
         self.wake = true;
         self.burst = self.config.max_burst.map_or(u32::MAX, |n| n.max(1));
     }
-    /// Adds a packet that goes as it is.
+    /// Queues a packet that is sent unchanged.
     pub(super) fn queue_reply(&mut self, path: u8, packet: SctpPacket) {
         if self.replies.len() < MAX_WAITING {
             self.replies.push_back(OutgoingPacket { path, packet });
             self.wake = true;
         }
     }
-    /// Adds a control chunk.
+    /// Queues a control chunk.
     pub(super) fn queue_control(&mut self, path: u8, chunk: Chunk) {
         if self.control.len() < MAX_WAITING {
             self.control.push_back((path, chunk));
@@ -398,17 +399,17 @@ impl SctpAssociation {
             SctpPacket::with_chunk(self.peer_tag, Chunk::Abort { reflected: false, causes }),
         );
     }
-    /// Ends the association because the other side does what it must not: with ABORT, and the event.
+    /// Aborts the association with an event because the peer violated the protocol.
     pub(super) fn abort_because(&mut self, cause: ErrorCause) {
         self.send_abort(vec![cause]);
         self.fail(CloseReason::Reset);
     }
-    /// Ends the association and tells why.
+    /// Ends the association with an event.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         self.close();
         self.events.push_back(SctpEvent::Down(reason));
     }
-    /// Forgets all but what waits to be polled.
+    /// Drops all state except pending polls.
     fn close(&mut self) {
         self.state = SctpState::Closed;
         self.wake = true;
@@ -427,12 +428,12 @@ impl SctpAssociation {
         self.paths.iter_mut().for_each(SctpPath::stop);
     }
 
-    /// The path that new data takes: the primary, or the first active one.
+    /// Returns the path of new data: the primary, or the first active one.
     pub(super) fn data_path(&self) -> u8 {
         self.paths.iter().position(|p| p.active).unwrap_or(0) as u8
     }
-    /// Where what was lost on `path` is sent again (§6.4.1): on the next active path, or the next one at
-    /// all where none is active.
+    /// Returns the path for retransmission of data lost on `path` (§6.4.1): the next active path, or the next one if
+    /// none is active.
     pub(super) fn alternate_path(&self, path: u8) -> u8 {
         let n = self.paths.len();
         let at = |i: usize| (usize::from(path) + i) % n;
@@ -440,51 +441,51 @@ impl SctpAssociation {
         active.unwrap_or(at(1)) as u8
     }
 
-    /// True once it is over (a last packet may still be polled).
+    /// True after the end (a last packet may still be pending).
     pub fn is_closed(&self) -> bool {
         self.state == SctpState::Closed
     }
-    /// Its state.
+    /// Returns the state.
     pub fn state(&self) -> SctpState {
         self.state
     }
-    /// Streams that we may send on: as negotiated, before that as asked for.
+    /// Returns the number of outbound streams: negotiated, or requested before that.
     pub fn outbound_streams(&self) -> u16 {
         self.outbound_streams
     }
-    /// Streams that the other side may send on, as negotiated; 0 before.
+    /// Returns the negotiated number of inbound streams; 0 before.
     pub fn inbound_streams(&self) -> u16 {
         self.inbound_streams
     }
-    /// What was counted.
+    /// Returns the counters.
     pub fn stats(&self) -> SctpStats {
         self.stats
     }
-    /// The smoothed round-trip time of a path; `None` before its first measurement, or for no such path.
+    /// Returns the smoothed round-trip time of a path; `None` before its first measurement or for an unknown path.
     pub fn srtt(&self, path: u8) -> Option<Duration> {
         self.paths.get(usize::from(path))?.rtt.srtt()
     }
-    /// The retransmission timeout of a path; zero for no such path.
+    /// Returns the retransmission timeout of a path; zero for an unknown path.
     pub fn rto(&self, path: u8) -> Duration {
         self.paths.get(usize::from(path)).map_or(Duration::ZERO, |p| p.rtt.rto)
     }
-    /// The congestion window of a path in bytes; 0 for no such path.
+    /// Returns the congestion window of a path in octets; 0 for an unknown path.
     pub fn cwnd(&self, path: u8) -> u32 {
         self.paths.get(usize::from(path)).map_or(0, |p| p.cwnd)
     }
-    /// Whether a path is held for working.
+    /// True if a path is active.
     pub fn is_active(&self, path: u8) -> bool {
         self.paths.get(usize::from(path)).is_some_and(|p| p.active)
     }
-    /// Octets that it takes: [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), 2 for each stream's sequence number, what was given to
-    /// [`send`](Self::send_message) and is not acknowledged cumulatively (as the wire has it, with the headers of its chunks), what
-    /// came and waits for pieces, for its turn or for the reader. Data that is a mere count counts as if it were there.
+    /// Returns its memory in octets. That is [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), 2 per stream, and data of
+    /// [`send_message`](Self::send_message) until cumulatively acknowledged (with chunk headers). Received data counts until
+    /// the application has read it. Data without content counts in full.
     pub fn memory_octets(&self) -> u32 {
         let streams = 2 * (u32::from(self.outbound_streams) + u32::from(self.inbound_streams));
         let parts = [streams, self.out.wire_octets(), self.inb.buffered, self.inb.unread];
         parts.into_iter().fold(Self::CONTROL_BLOCK, u32::saturating_add)
     }
-    /// User data that was given to [`send`](Self::send_message) and is not yet acknowledged cumulatively, in bytes.
+    /// Returns the octets given to [`send_message`](Self::send_message) and not yet cumulatively acknowledged.
     pub fn bytes_outstanding(&self) -> u64 {
         let queued = self.out.queue.iter().map(|data| u64::from(data.payload.len));
         queued.chain(self.out.sent.iter().map(|sent| u64::from(sent.data.payload.len))).sum()

@@ -1,68 +1,68 @@
-//! Packets and their chunks as the simulator carries them (RFC 9260 §3).
+//! Packets and chunks in the simulator's form (RFC 9260 §3).
 
 use super::{COMMON_HEADER, DATA_HEADER};
 use crate::packet::Payload;
 use std::net::IpAddr;
 
-/// A DATA chunk (RFC 9260 §3.3.1): a user message or a piece of one.
+/// A DATA chunk (RFC 9260 §3.3.1): a user message or a fragment of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DataChunk {
     /// Transmission sequence number.
     pub tsn: u32,
     /// Stream identifier.
     pub stream: u16,
-    /// Stream sequence number; means nothing with `unordered`.
+    /// Stream sequence number; meaningless with `unordered`.
     pub ssn: u16,
     /// Payload protocol identifier.
     pub ppid: u32,
-    /// U: to be delivered without regard to the stream's order.
+    /// U: delivered regardless of the stream's order.
     pub unordered: bool,
-    /// B: the first piece of its message.
+    /// B: the first fragment of its message.
     pub beginning: bool,
-    /// E: the last piece of its message.
+    /// E: the last fragment of its message.
     pub ending: bool,
-    /// I: the sender wants it acknowledged at once.
+    /// I: the sender requests an immediate acknowledgement.
     pub immediate: bool,
-    /// The user data; never empty on a good wire.
+    /// User data; never empty in a valid chunk.
     pub payload: Payload,
 }
 
 /// The fields of INIT and INIT ACK (RFC 9260 §3.3.2 and §3.3.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct InitChunk {
-    /// The verification tag that the other side shall use; never 0 on a good wire.
+    /// The verification tag for the peer's packets; never 0 in a valid chunk.
     pub tag: u32,
-    /// Advertised receiver window credit, in bytes.
+    /// Advertised receiver window credit, in octets.
     pub window: u32,
-    /// Outbound streams that the sender wants.
+    /// Outbound streams that the sender requests.
     pub outbound: u16,
-    /// Inbound streams that the sender can take.
+    /// Maximum inbound streams of the sender.
     pub inbound: u16,
     /// The first TSN of the sender.
     pub tsn: u32,
-    /// The sender's addresses beside the packet's source; at most [`InitChunk::MAX_ADDRESSES`] are read.
+    /// The sender's addresses beside the packet's source, at most [`InitChunk::MAX_ADDRESSES`].
     pub addresses: Vec<IpAddr>,
-    /// State cookie; INIT ACK has one.
+    /// State cookie, in INIT ACK.
     pub cookie: Option<Vec<u8>>,
-    /// Wanted prolongation of the cookie's life, in milliseconds (INIT only).
+    /// Requested extension of the cookie's lifetime, in milliseconds (INIT only).
     pub cookie_preservative: Option<u32>,
-    /// The sender's name, which neither INIT nor INIT ACK may have: what has one is refused (RFC 9260 §3.3.2.1.4).
+    /// The sender's host name. INIT and INIT ACK must not have one and are refused with it (RFC 9260 §3.3.2.1.4).
     pub host_name: Option<Vec<u8>>,
-    /// Types of addresses that the sender supports: 5 is IPv4, 6 is IPv6. Empty where it does not say.
+    /// Supported address types: 5 is IPv4, 6 is IPv6. Empty if not stated.
     pub address_types: Vec<u16>,
     /// Parameters of the INIT that its receiver did not recognise (INIT ACK only).
     pub unrecognized: Vec<ChunkParameter>,
-    /// Parameters of unknown type that want to be reported to the sender (RFC 9260 §3.2.1: the second
-    /// highest bit of the type is set). Others of unknown type are not kept.
+    /// Unknown parameters to report to the sender (RFC 9260 §3.2.1: the second highest bit of the type is set).
+    /// Others are dropped.
     pub unknown: Vec<ChunkParameter>,
 }
 
 impl InitChunk {
-    /// The most addresses that are taken from one INIT or INIT ACK.
+    /// Maximum addresses accepted from an INIT or INIT ACK.
     pub const MAX_ADDRESSES: usize = 64;
 }
 
-/// A parameter as it came (RFC 9260 §3.2.1).
+/// A parameter as received (RFC 9260 §3.2.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkParameter {
     /// Its type.
@@ -74,44 +74,44 @@ pub struct ChunkParameter {
 /// Selective acknowledgement (RFC 9260 §3.3.4).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SackChunk {
-    /// All TSNs up to this one have come.
+    /// All TSNs up to this one are received.
     pub cumulative: u32,
-    /// Advertised receiver window credit, in bytes.
+    /// Advertised receiver window credit, in octets.
     pub window: u32,
-    /// Runs that came beyond: first and last, as distances from `cumulative`.
+    /// Gap blocks: first and last received TSN, as offsets from `cumulative`.
     pub gaps: Vec<(u16, u16)>,
-    /// TSNs that came again since the last SACK.
+    /// TSNs received again since the last SACK.
     pub duplicates: Vec<u32>,
 }
 
-/// Why an ERROR or ABORT was sent (RFC 9260 §3.3.10).
+/// A cause of an ERROR or ABORT (RFC 9260 §3.3.10).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ErrorCause {
     /// DATA on a stream that was not negotiated.
     InvalidStream(u16),
     /// Mandatory parameters of these types are missing.
     MissingParameters(Vec<u16>),
-    /// The cookie came too late by this many microseconds.
+    /// The cookie is late by this number of microseconds.
     StaleCookie(u32),
     /// Out of resource.
     OutOfResource,
-    /// An address that cannot be resolved, as it came.
+    /// An address that cannot be resolved, as received.
     UnresolvableAddress(ChunkParameter),
-    /// A chunk of unknown type, as it came.
+    /// A chunk of unknown type, as received.
     UnrecognizedChunk(Vec<u8>),
-    /// A mandatory parameter has a value that it must not have.
+    /// A mandatory parameter has an invalid value.
     InvalidParameter,
-    /// Parameters that were not recognised, in an answer to an INIT ACK.
+    /// Unrecognised parameters of an INIT ACK.
     UnrecognizedParameters(Vec<ChunkParameter>),
     /// The DATA chunk with this TSN has no user data.
     NoUserData(u32),
-    /// COOKIE ECHO came while shutting down.
+    /// COOKIE ECHO received during shutdown.
     CookieWhileShuttingDown,
-    /// INIT has these addresses, which the association that there is does not have.
+    /// INIT has these addresses, which the existing association does not have.
     NewAddresses(Vec<ChunkParameter>),
-    /// The application aborted; what it has to say.
+    /// The application aborted, with this reason.
     UserAbort(Vec<u8>),
-    /// The other side broke the protocol; more information.
+    /// The peer violated the protocol, with this information.
     ProtocolViolation(Vec<u8>),
     /// Another cause.
     Other {
@@ -127,13 +127,13 @@ pub enum ErrorCause {
 pub enum Chunk {
     /// User data.
     Data(DataChunk),
-    /// Begins the set-up; alone in its packet.
+    /// Starts the setup; alone in its packet.
     Init(Box<InitChunk>),
     /// Answers INIT, with the cookie; alone in its packet.
     InitAck(Box<InitChunk>),
     /// Acknowledges DATA.
     Sack(SackChunk),
-    /// Probes a path; the information comes back as it is.
+    /// Probes a path; the peer returns the information unchanged.
     Heartbeat(Vec<u8>),
     /// Answers HEARTBEAT.
     HeartbeatAck(Vec<u8>),
@@ -141,17 +141,17 @@ pub enum Chunk {
     Abort {
         /// T: the verification tag is the receiver's own, reflected.
         reflected: bool,
-        /// Why.
+        /// Causes.
         causes: Vec<ErrorCause>,
     },
-    /// Begins the end: the sender has nothing left to send.
+    /// Starts the shutdown: the sender has no data left.
     Shutdown {
-        /// All TSNs up to this one have come.
+        /// All TSNs up to this one are received.
         cumulative: u32,
     },
-    /// Answers SHUTDOWN once all is acknowledged.
+    /// Answers SHUTDOWN after all data is acknowledged.
     ShutdownAck,
-    /// Reports what is no reason to end the association.
+    /// Reports an error that does not end the association.
     Error(Vec<ErrorCause>),
     /// Echoes the cookie; the first in its packet.
     CookieEcho(Vec<u8>),
@@ -162,7 +162,7 @@ pub enum Chunk {
         /// T: the verification tag is the receiver's own, reflected.
         reflected: bool,
     },
-    /// A chunk of a type that is not known here.
+    /// A chunk of unknown type.
     Unknown {
         /// Its type.
         kind: u8,
@@ -173,7 +173,7 @@ pub enum Chunk {
     },
 }
 
-/// `n` rounded up to a whole number of words.
+/// Rounds `n` up to a whole number of words.
 pub(super) const fn round_to_words(n: u32) -> u32 {
     n.saturating_add(3) & !3
 }
@@ -185,7 +185,7 @@ impl ChunkParameter {
 }
 
 impl InitChunk {
-    /// Bytes of the parameters, each padded, but for the last.
+    /// Returns the octets of the parameters, each padded except the last.
     pub(super) fn parameters_len(&self) -> u32 {
         let mut whole = 0;
         let mut last = 0;
@@ -219,7 +219,7 @@ impl InitChunk {
 }
 
 impl ErrorCause {
-    /// Bytes with the cause's header, without padding.
+    /// Returns the octets with the cause's header, without padding.
     pub(super) fn wire_len(&self) -> u32 {
         4 + match self {
             Self::InvalidStream(_) | Self::StaleCookie(_) | Self::NoUserData(_) => 4,
@@ -242,14 +242,14 @@ fn causes_len(causes: &[ErrorCause]) -> u32 {
 }
 
 impl SackChunk {
-    /// Bytes with the chunk header.
+    /// Returns the octets with the chunk header.
     pub(super) fn wire_len(&self) -> u32 {
         16 + 4 * (self.gaps.len() + self.duplicates.len()) as u32
     }
 }
 
 impl Chunk {
-    /// The chunk's length field: with its header, without its padding.
+    /// Returns the chunk's length field: with its header, without its padding.
     pub fn wire_len(&self) -> u32 {
         match self {
             Self::Data(data) => DATA_HEADER + data.payload.len,
@@ -263,15 +263,13 @@ impl Chunk {
             Self::Unknown { value, .. } => 4 + value.len() as u32,
         }
     }
-    /// What it takes of a packet: with its padding.
+    /// Returns its octets in a packet, with padding.
     pub(super) fn padded_len(&self) -> u32 {
         round_to_words(self.wire_len())
     }
 }
 
-/// One SCTP packet.
-///
-/// Ports are not in it: the host keeps them beside the association.
+/// An SCTP packet without ports: the host keeps them with the association.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SctpPacket {
     /// Verification tag.
@@ -281,16 +279,16 @@ pub struct SctpPacket {
 }
 
 impl SctpPacket {
-    /// A packet with one chunk.
+    /// Creates a packet with one chunk.
     pub(super) fn with_chunk(vtag: u32, chunk: Chunk) -> Self {
         Self { vtag, chunks: vec![chunk] }
     }
-    /// Bytes on the wire: common header, chunks, padding.
+    /// Returns the octets on the wire: common header, chunks, padding.
     #[expect(clippy::len_without_is_empty, reason = "a packet has a length and is never empty")]
     pub fn len(&self) -> u32 {
         self.chunks.iter().fold(COMMON_HEADER, |len, chunk| len.saturating_add(chunk.padded_len()))
     }
-    /// True where it carries user data.
+    /// True with user data.
     pub fn has_data(&self) -> bool {
         self.chunks.iter().any(|chunk| matches!(chunk, Chunk::Data(_)))
     }

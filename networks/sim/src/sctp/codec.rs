@@ -1,4 +1,4 @@
-//! Packets as bytes (RFC 9260 §3).
+//! Packets as octets (RFC 9260 §3).
 
 use super::chunk::{Chunk, ChunkParameter, DataChunk, ErrorCause, InitChunk, SackChunk, SctpPacket};
 use super::crc32c::crc32c;
@@ -32,10 +32,10 @@ const COOKIE_PRESERVATIVE: u16 = 9;
 pub(super) const HOST_NAME: u16 = 11;
 const ADDRESS_TYPES: u16 = 12;
 
-/// Where the checksum stands in the common header.
+/// Position of the checksum in the common header.
 const CHECKSUM: std::ops::Range<usize> = 8..12;
 
-/// Why bytes are not an SCTP packet.
+/// Why octets are not an SCTP packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
     /// They end before a header or value does.
@@ -59,8 +59,8 @@ impl From<TruncatedError> for ParseError {
 }
 
 impl SctpPacket {
-    /// Appends the packet to `out` as it goes on the wire, CRC32c filled in; zeros where a payload is a
-    /// count. Lengths beyond 65535, which no packet that was parsed or polled has, do not fit their fields.
+    /// Appends the packet to `out` in wire format, with CRC32c; zeros for a payload without content. Lengths beyond
+    /// 65535 do not fit their fields; no parsed or polled packet has them.
     pub fn encode_into(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
         let start = out.len();
         let mut w = OctetWriter::new(out);
@@ -72,13 +72,12 @@ impl SctpPacket {
         out[start..][CHECKSUM].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a packet; answers source port, destination port and the packet, whose payloads are copies. A chunk that
-    /// is cut short or does not fit its length or its type ends the reading: the chunks before it are taken
-    /// (RFC 9260 §6.10), unless their kind must be alone.
+    /// Parses a packet. Returns source port, destination port and the packet, with copies of payloads. A truncated or
+    /// malformed chunk ends the parse: the chunks before it are kept (RFC 9260 §6.10), unless their type must be
+    /// alone.
     ///
     /// # Errors
-    /// The checksum is wrong, or the first chunk or one of its parameters or causes does not fit its length or has
-    /// not the content that its type asks for.
+    /// The checksum is wrong, or the first chunk or one of its parameters or causes is malformed.
     pub fn parse(bytes: &[u8]) -> Result<(u16, u16, SctpPacket), ParseError> {
         let mut r = OctetReader::new(bytes);
         let (source, destination, vtag) = (r.read_u16()?, r.read_u16()?, r.read_u32()?);
@@ -110,10 +109,10 @@ fn next_chunk(r: &mut OctetReader<'_>) -> Result<Chunk, ParseError> {
     parse_chunk(kind, flags, value).ok_or(malformed)
 }
 
-/// Passes over what fills the last word; it may be missing at the very end.
+/// Skips the padding of the last word; it may be missing at the end of the packet.
 fn skip_padding(r: &mut OctetReader<'_>, len: usize) {
     let padding = (len.next_multiple_of(4) - len).min(r.remaining());
-    // No more is skipped than there is.
+    // Skip no more than there is.
     let _ = r.read_bytes(padding);
 }
 
@@ -148,7 +147,7 @@ fn parse_chunk(kind: u8, flags: u8, value: &[u8]) -> Option<Chunk> {
     r.is_empty().then_some(chunk)
 }
 
-/// The next parameter, or cause: its type and value.
+/// Parses a parameter or cause: its type and value.
 fn parse_parameter<'a>(r: &mut OctetReader<'a>) -> Option<(u16, &'a [u8])> {
     let (kind, len) = (r.read_u16().ok()?, usize::from(r.read_u16().ok()?));
     let value = r.read_bytes(len.checked_sub(4)?).ok()?;
@@ -156,7 +155,7 @@ fn parse_parameter<'a>(r: &mut OctetReader<'a>) -> Option<(u16, &'a [u8])> {
     Some((kind, value))
 }
 
-/// A parameter within a parameter, as it came.
+/// Parses a parameter within a parameter, as received.
 fn parse_quoted(value: &[u8]) -> Option<ChunkParameter> {
     let mut r = OctetReader::new(value);
     let (kind, value) = parse_parameter(&mut r)?;
@@ -196,7 +195,7 @@ fn parse_init(r: &mut OctetReader<'_>) -> Option<InitChunk> {
                 }
             }
             _ => {
-                // RFC 9260 §3.2.1: the highest bit unset ends the reading, the next one asks for a report.
+                // RFC 9260 §3.2.1: a clear highest bit ends the parse; the next bit requests a report.
                 if kind & 0x4000 != 0 {
                     init.unknown.push(ChunkParameter { kind, value: v.take_rest().to_vec() });
                 }
@@ -341,12 +340,12 @@ fn emit_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     pad_to_word(out, start);
 }
 
-/// Appends a parameter; what follows it pads first.
+/// Appends a parameter, after the padding of the previous one.
 fn emit_parameter(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     OctetWriter::new(out).write_u16(kind).write_u16(4 + value.len() as u16).write_bytes(value);
 }
 
-/// The parameter that says an address (RFC 9260 §3.3.2.1.1 and §3.3.2.1.2).
+/// Returns the parameter of an address (RFC 9260 §3.3.2.1.1 and §3.3.2.1.2).
 pub(super) fn address_parameter(address: &IpAddr) -> ChunkParameter {
     match address {
         IpAddr::V4(a) => ChunkParameter { kind: IPV4, value: a.octets().to_vec() },
@@ -444,11 +443,11 @@ fn emit_cause(cause: &ErrorCause, out: &mut Vec<u8>) {
     }
 }
 
-/// What a fuzzer runs: parses bytes and, where they are a packet, checks that it survives being written
-/// and read again. The checksum is first set to what it should be, so that all else is reached.
+/// Fuzz target: parses octets and checks that a packet survives encoding and parsing. The checksum is corrected
+/// first, so that all other code is reached.
 ///
 /// # Panics
-/// Where it does not: a defect of this codec.
+/// If it does not: a defect of this codec.
 pub fn round_trip(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     if let Some(field) = bytes.get_mut(CHECKSUM) {

@@ -1,21 +1,21 @@
-//! What can be set about an association, with the standard that gives each default.
+//! Settings of an association. Each default names its standard.
 
 use usher_core::Duration;
 
-/// The congestion window of a path before data is sent on it.
+/// The initial congestion window of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum InitialWindow {
     /// min(4·PMDCS, max(2·PMDCS, 4404 bytes)): RFC 9260 §7.2.1.
     #[default]
     Rfc9260,
-    /// The same with this many bytes for 4404; RFC 4960 has 4380.
+    /// The same with this number of octets in place of 4404; RFC 4960 has 4380.
     Bytes(u32),
-    /// This many full-sized packets.
+    /// This number of full-sized packets.
     Packets(u32),
 }
 
 impl InitialWindow {
-    /// The window in bytes where a packet takes at most `pmdcs` bytes of chunks.
+    /// Returns the window in octets for packets with at most `pmdcs` octets of chunks.
     pub fn window_bytes(self, pmdcs: u32) -> u32 {
         match self {
             Self::Rfc9260 => Self::Bytes(4404).window_bytes(pmdcs),
@@ -25,103 +25,102 @@ impl InitialWindow {
     }
 }
 
-/// How losses are found and repaired.
+/// The algorithm of loss detection and recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum LossRecovery {
     /// RFC 9260 §6.3.3, §7.2.3 and §7.2.4.
     #[default]
     Rfc9260,
-    /// As ns-2's Agent/SCTP has it (`sctp.cc`): each SACK that finds losses lets one packet of them out whatever the window, and
-    /// more leaves at the next SACK only; what waits to be sent again is missed like what is in
-    /// flight; a miss is counted below the highest TSN that was newly acknowledged since the cumulative one last
-    /// advanced; recovery outlasts a timeout, and a loss behind its end begins another; a timeout of a window of one
-    /// packet leaves the threshold alone; a SACK of what was fast retransmitted lets out four packets; T3-rtx begins anew for
-    /// the earliest chunk only where others are in flight; what waits to be sent again is none of a recovery's end.
+    /// ns-2's Agent/SCTP (`sctp.cc`), which differs as follows.
+    ///
+    /// - A SACK that reveals losses permits one packet of them regardless of the window; more follow at the next
+    ///   SACK.
+    /// - Chunks waiting for retransmission collect missing reports like those in flight.
+    /// - Missing reports count below the highest TSN newly acknowledged since the cumulative TSN last advanced.
+    /// - Recovery outlasts a timeout, and a loss behind its end starts another.
+    /// - A timeout with a window of one packet keeps the threshold.
+    /// - A SACK of a fast retransmission permits four packets.
+    /// - T3-rtx restarts for the earliest chunk only if others are in flight.
+    /// - Chunks waiting for retransmission do not extend a recovery's end.
     Ns2,
 }
 
-/// The settings of an association; many associations share one by [`Arc`](std::sync::Arc).
+/// Settings of an association; associations share them by [`Arc`](std::sync::Arc).
 #[derive(Clone, PartialEq, Debug)]
 pub struct SctpConfig {
-    /// Retransmission timeout before the first measurement, and of the set-up; 1 s (RFC 9260 §16
-    /// RTO.Initial).
+    /// Retransmission timeout before the first measurement, and of the setup; 1 s (RFC 9260 §16 RTO.Initial).
     pub rto_initial: Duration,
-    /// Its lower bound; 1 s (RTO.Min).
+    /// Minimum retransmission timeout; 1 s (RTO.Min).
     pub rto_min: Duration,
-    /// Its upper bound; 60 s (RTO.Max).
+    /// Maximum retransmission timeout; 60 s (RTO.Max).
     pub rto_max: Duration,
-    /// The longest an acknowledgement waits for data to ride on; 200 ms (RFC 9260 §6.2; the standard's
-    /// bound is 500 ms). `None` acknowledges every packet at once.
+    /// Maximum wait of an acknowledgement for data to ride on; 200 ms (RFC 9260 §6.2; the standard's bound is 500
+    /// ms). `None` acknowledges every packet at once.
     pub sack_delay: Option<Duration>,
-    /// Packets with data that may come before an acknowledgement no longer waits; 2 (RFC 9260 §6.2).
+    /// Packets with data that end the wait; 2 (RFC 9260 §6.2).
     pub sack_frequency: u32,
-    /// Acknowledge the first data of an association at once, which RFC 9260 §5.1 asks for; on.
+    /// Acknowledge the first data of an association at once (RFC 9260 §5.1); on.
     pub first_sack_at_once: bool,
-    /// What was sent before a retransmission and comes behind it measures round trips; off (RFC 9260 §6.3.1 C5).
+    /// Measure round trips by chunks sent before a retransmission and acknowledged behind it; off (RFC 9260 §6.3.1
+    /// C5).
     pub measure_behind_retransmission: bool,
-    /// After T3-rtx one packet is in flight until data is acknowledged; on (RFC 9260 §7.2.1). Off, one packet of what is lost
-    /// leaves, and at the next SACK or message what the window takes, as ns-2 and Linux have it.
+    /// After T3-rtx one packet is in flight until data is acknowledged; on (RFC 9260 §7.2.1). Off: one packet of lost
+    /// chunks, then at the next SACK or message as the window permits (ns-2 and Linux).
     pub one_packet_after_timeout: bool,
-    /// The congestion window grows only where the cumulative TSN advances, and what is held for lost then counts as in
-    /// flight; off (RFC 9260 §7.2.1). On, as ns-2 has it; RFC 4960 had the first half.
+    /// Grow the congestion window only when the cumulative TSN advances, and count lost data as in flight; off (RFC
+    /// 9260 §7.2.1). On: ns-2; RFC 4960 has the first half.
     pub cumulative_growth: bool,
-    /// What fills the last gap is acknowledged at once; on (what RFC 9260 §6.7 asks for while there is one). Off, it waits
-    /// as any other does, as ns-2 and Linux have it.
+    /// Acknowledge at once the chunk that fills the last gap; on (RFC 9260 §6.7 requires it while there is a gap).
+    /// Off: delayed as any other (ns-2 and Linux).
     pub filled_gap_at_once: bool,
-    /// An acknowledgement that goes at once for a duplicate begins the delay anew; on. Off, it leaves the count of packets
-    /// and the timer alone, as ns-2 has it.
+    /// An immediate acknowledgement of a duplicate restarts the delay; on. Off: it keeps the count of packets and the
+    /// timer (ns-2).
     pub duplicate_resets_delay: bool,
-    /// Headers and padding of DATA chunks count in flight and against the congestion window; on (RFC 9260 §7.2.2). Off,
-    /// user data alone, as Linux has it.
+    /// Count headers and padding of DATA chunks as in flight; on (RFC 9260 §7.2.2). Off: only user data (Linux).
     pub headers_in_window: bool,
-    /// The application hears of what has come before anything leaves, so that a SACK announces the room that it made; off, as
-    /// of a kernel. On, as ns-2 has it.
+    /// Deliver data to the application before packets are sent, so that a SACK announces the freed window (ns-2).
+    /// Off: send first, as a kernel.
     pub deliver_first: bool,
-    /// How losses are found and repaired; RFC 9260's.
+    /// Loss recovery; RFC 9260's.
     pub loss_recovery: LossRecovery,
-    /// An acknowledgement rides on data that leaves, as RFC 9260 §6.1 asks for; on. Off, it goes alone and when it is
-    /// due, as ns-2 has it.
+    /// Bundle acknowledgements with data (RFC 9260 §6.1); on. Off: they are sent alone when due (ns-2).
     pub bundle_sacks: bool,
     /// Initial congestion window of each path; RFC 9260's.
     pub initial_window: InitialWindow,
-    /// Hold data that does not fill a packet back while data is unacknowledged; off. RFC 9260 §6.1 allows
-    /// it, most stacks do it unless the application says otherwise. Pieces of a fragmented message never
-    /// wait.
+    /// Delay data that does not fill a packet while data is unacknowledged; off. RFC 9260 §6.1 permits it; most
+    /// stacks do it by default. Fragments of a message never wait.
     pub nagle: bool,
-    /// Outbound streams asked for; 10. What is negotiated is told by [`SctpEvent::Up`](super::SctpEvent::Up).
+    /// Requested outbound streams; 10. [`SctpEvent::Up`](super::SctpEvent::Up) gives the negotiated number.
     pub outbound_streams: u16,
-    /// Outbound streams of an association that is accepted, which INIT ACK offers (RFC 9260 §3.3.3); `None` offers
-    /// as many as INIT asked for the other way. Either side's number is bounded by what the other takes (§5.1.1).
+    /// Outbound streams of an accepted association, offered by INIT ACK (RFC 9260 §3.3.3). `None` offers the number
+    /// that INIT requested in the other direction. The peer's limit bounds either number (§5.1.1).
     pub accepted_streams: Option<u16>,
-    /// Inbound streams granted at most; 2048.
+    /// Maximum inbound streams; 2048.
     pub max_inbound_streams: u16,
-    /// The largest SCTP packet in bytes, from the common header on: the path MTU less the IP header. 1480,
-    /// that is Ethernet's 1500 less 20 bytes of IPv4 header. At least 508 is used.
+    /// Octets of the largest SCTP packet, from the common header on: the path MTU less the IP header. 1480:
+    /// Ethernet's 1500 less 20 octets of IPv4 header. The minimum is 508.
     pub max_packet: u32,
-    /// New data packets that one occasion to send may let out; 4 (RFC 9260 §6.1 Max.Burst). `None` leaves
-    /// it to the congestion window.
+    /// Maximum new data packets per burst; 4 (RFC 9260 §6.1 Max.Burst). `None`: only the congestion window limits it.
     pub max_burst: Option<u32>,
-    /// Retransmissions in a row, over all paths, before the association is given up; 10
-    /// (Association.Max.Retrans). `None` never gives up.
+    /// Maximum consecutive retransmissions over all paths before the association fails; 10 (Association.Max.Retrans).
+    /// `None` for no limit.
     pub max_association_retransmissions: Option<u32>,
-    /// Send ABORT to a side that is given up for silent, as FreeBSD does; off (RFC 9260 §8.1 and §9.2 ask for the
-    /// end only).
+    /// Send ABORT to an unreachable peer, as FreeBSD; off (RFC 9260 §8.1 and §9.2 only end the association).
     pub abort_unreachable: bool,
-    /// Retransmissions in a row on one path before it is held for failed; 5 (Path.Max.Retrans).
+    /// Maximum consecutive retransmissions on a path before it fails; 5 (Path.Max.Retrans).
     pub max_path_retransmissions: u32,
-    /// Retransmissions of INIT, and of COOKIE ECHO, before the set-up is given up; 8
-    /// (Max.Init.Retransmits). `None` never gives up.
+    /// Maximum retransmissions of INIT, and of COOKIE ECHO, before the setup fails; 8 (Max.Init.Retransmits). `None`
+    /// for no limit.
     pub max_init_retransmissions: Option<u32>,
-    /// A path that is idle for this long and one RTO is probed by a heartbeat; 30 s (HB.interval). `None`
-    /// sends no heartbeats: a path that failed then stays so until data that was sent on it is
-    /// acknowledged.
+    /// Idle time, beside one RTO, after which a heartbeat probes a path; 30 s (HB.interval). `None` sends no
+    /// heartbeats: a failed path recovers only if data sent on it is acknowledged.
     pub heartbeat_interval: Option<Duration>,
-    /// Receive buffer in bytes of user data, which the window announces; 131072. At least 1500 is used
-    /// (RFC 9260 §3.3.2), 1 GiB at most. A message must fit into it.
+    /// Receive buffer in octets of user data, which the window announces; 131072. The minimum is 1500 (RFC 9260
+    /// §3.3.2), the maximum 1 GiB. A message must fit into it.
     pub receive_buffer: u32,
-    /// How long a cookie may be echoed; 60 s (Valid.Cookie.Life).
+    /// Lifetime of a cookie; 60 s (Valid.Cookie.Life).
     pub cookie_life: Duration,
-    /// The first probe of a closed window leaves at once, as FreeBSD has it; off: after one RTO (RFC 9260 §6.1 A).
+    /// Probe a closed window at once, as FreeBSD. Off: after one RTO (RFC 9260 §6.1 A).
     pub probe_at_once: bool,
 }
 
@@ -163,19 +162,19 @@ impl Default for SctpConfig {
 }
 
 impl SctpConfig {
-    /// The largest packet that is sent: a whole number of words.
+    /// Returns the octets of the largest sent packet: a whole number of words.
     pub(super) fn packet_size(&self) -> u32 {
         self.max_packet.clamp(508, 65_532) & !3
     }
-    /// PMDCS: what chunks may take of a packet, in bytes (RFC 9260 §1.6).
+    /// Returns the PMDCS: the octets of a packet for chunks (RFC 9260 §1.6).
     pub(super) fn pmdcs(&self) -> u32 {
         self.packet_size() - super::COMMON_HEADER
     }
-    /// User data in one DATA chunk at most, in bytes.
+    /// Returns the maximum octets of user data in a DATA chunk.
     pub(super) fn max_data(&self) -> u32 {
         self.pmdcs() - super::DATA_HEADER
     }
-    /// The receive buffer within its bounds.
+    /// Returns the receive buffer within its bounds.
     pub(super) fn bounded_receive_buffer(&self) -> u32 {
         self.receive_buffer.clamp(super::MIN_WINDOW, 1 << 30)
     }

@@ -1,15 +1,15 @@
-//! The state cookie (RFC 9260 §5.1.3): all that the listening side must know of an association, signed, so
-//! that it keeps nothing until the cookie comes back.
+//! The state cookie (RFC 9260 §5.1.3): the listener's state of an association, signed, so that the listener
+//! stores nothing until the cookie returns.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::net::IpAddr;
 use usher_core::{Instant, OctetReader, OctetWriter, TruncatedError};
 
-/// What a cookie says. "Local" is the side that made it.
+/// The contents of a cookie. "Local" is the end that created it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StateCookie {
-    /// When it is stale.
+    /// When it becomes stale.
     pub(super) expires: Instant,
     /// Local and remote port.
     pub(super) ports: (u16, u16),
@@ -17,22 +17,22 @@ pub(super) struct StateCookie {
     pub(super) peer_tag: u32,
     pub(super) local_tsn: u32,
     pub(super) peer_tsn: u32,
-    /// The window in the other side's INIT.
+    /// The window in the peer's INIT.
     pub(super) peer_window: u32,
-    /// Streams as negotiated.
+    /// Negotiated streams.
     pub(super) outbound: u16,
     pub(super) inbound: u16,
-    /// Tags of the association that there was when the INIT came (RFC 9260 §5.2.2); 0 for none.
+    /// Tags of the association that existed when the INIT was received (RFC 9260 §5.2.2); 0 for none.
     pub(super) local_tie: u32,
     pub(super) peer_tie: u32,
-    /// The other side's addresses beside that which the INIT came from.
+    /// The peer's addresses beside the INIT's source.
     pub(super) peer_addresses: Vec<IpAddr>,
 }
 
 const MAC: usize = 32;
 
 fn cookie_mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
-    // HMAC fills a key up to the digest's block with zeros.
+    // HMAC pads a key with zeros to the digest's block.
     let mut key = [0; 64];
     key[..32].copy_from_slice(secret);
     let mut mac = Hmac::<Sha256>::new(&key.into());
@@ -42,14 +42,14 @@ fn cookie_mac(secret: &[u8; 32], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// A number that follows from the secret and from `parts`, to nobody else predictable.
+/// Derives a number from the secret and `parts`; unpredictable without the secret.
 pub(super) fn derive_number(secret: &[u8; 32], label: &str, parts: &[u8]) -> u32 {
     let digest = cookie_mac(secret, &[label.as_bytes(), parts]).finalize().into_bytes();
     u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 impl StateCookie {
-    /// The cookie as bytes, signed.
+    /// Returns the signed cookie.
     pub(super) fn encode_signed(&self, secret: &[u8; 32]) -> Vec<u8> {
         let mut out = Vec::with_capacity(48 + MAC);
         let mut w = OctetWriter::new(&mut out);
@@ -74,7 +74,7 @@ impl StateCookie {
         out
     }
 
-    /// Reads a cookie that this side signed; `None` for any other.
+    /// Parses a cookie signed with this secret; `None` for any other.
     pub(super) fn decode_signed(secret: &[u8; 32], bytes: &[u8]) -> Option<Self> {
         let (content, signature) = bytes.split_at_checked(bytes.len().checked_sub(MAC)?)?;
         cookie_mac(secret, &[b"cookie", content]).verify_slice(signature).ok()?;
@@ -107,7 +107,7 @@ impl StateCookie {
         })
     }
 
-    /// By how many microseconds, rounded up, it is too late; `None` while it is good (RFC 9260 §3.3.10.3).
+    /// Returns its lateness in microseconds, rounded up; `None` while it is valid (RFC 9260 §3.3.10.3).
     pub(super) fn staleness(&self, now: Instant) -> Option<u32> {
         let late = || (now - self.expires).as_nanos().div_ceil(1000);
         (now > self.expires).then(|| late().try_into().unwrap_or(u32::MAX))

@@ -19,7 +19,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The CRC-32C of several pieces in a row. On the wire it goes with its lowest byte first.
+/// Returns the CRC-32C of several pieces in sequence. The wire has its lowest octet first.
 pub(super) fn crc32c(pieces: &[&[u8]]) -> u32 {
     let step = |crc: u32, byte: &u8| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)];
     !pieces.iter().fold(!0, |crc, piece| piece.iter().fold(crc, step))

@@ -1,4 +1,4 @@
-//! What fuzzers run against an association and a listener.
+//! Fuzz targets of associations and listeners.
 
 use super::association::{SctpAssociation, SctpState};
 use super::chunk::SctpPacket;
@@ -17,14 +17,15 @@ fn initial_values(tag: u32) -> InitialValues {
     InitialValues { tag, tsn: tag.wrapping_sub(20), secret: [7; 32] }
 }
 
-/// Runs bytes as a course of events: packets with any chunks, waits, messages, shutdown. What is first
-/// read says in which state the association begins.
+/// Runs octets as a sequence of events: packets with any chunks, waits, messages, shutdown. The first octet
+/// selects the association's initial state.
 ///
 /// # Panics
-/// Where an association or [`handle_listener_packet`](super::listen::handle_listener_packet) panics, keeps more than it may, or does not come to rest: a defect.
+/// If an association or [`handle_listener_packet`](super::listen::handle_listener_packet) panics, exceeds its
+/// limits, or does not come to rest: a defect.
 pub fn fuzz_association(bytes: &[u8]) {
     let mut r = OctetReader::new(bytes);
-    // The course ends with the bytes.
+    // The octets end the sequence.
     let _ = run_events(&mut r);
 }
 
@@ -38,7 +39,7 @@ fn run_events(r: &mut OctetReader<'_>) -> Result<(), TruncatedError> {
     let mut now = Instant::ZERO;
     let mut a = SctpAssociation::connect(config.clone(), now, initial_values(TAGS[0]), 2);
     let mut b = None;
-    // From the set-up's first packet to the end of its exchange.
+    // From the first packet of the setup to its end.
     for _ in 0..r.read_u8()? % 5 {
         exchange_packets(&config, now, &mut a, &mut b);
     }
@@ -56,7 +57,7 @@ fn run_events(r: &mut OctetReader<'_>) -> Result<(), TruncatedError> {
             2 => {
                 let (stream, len) = (u16::from(r.read_u8()?), u32::from(r.read_u16()?));
                 let payload = Payload::with_length(len);
-                // A command that is refused changes nothing.
+                // A refused command has no effect.
                 let _ = a.send_message(now, UserMessage { stream, ppid: 0, unordered: op & 8 != 0, payload });
             }
             3 => drain_outputs(&mut a, now),
@@ -70,7 +71,7 @@ fn run_events(r: &mut OctetReader<'_>) -> Result<(), TruncatedError> {
                     if let ListenerAction::Accept(mut accepted) = answer {
                         drain_outputs(&mut accepted, now);
                     }
-                    // Its answer is not looked at.
+                    // The reply is ignored.
                     let _ = out_of_the_blue(&packet);
                     a.handle_packet(now, op >> 7, packet);
                 }
@@ -87,7 +88,7 @@ fn bytes_odd(r: &mut OctetReader<'_>) -> Result<bool, TruncatedError> {
     Ok(r.read_u8()? & 1 != 0)
 }
 
-/// One packet each way.
+/// Passes one packet in each direction.
 fn exchange_packets(
     config: &Arc<SctpConfig>,
     now: Instant,
@@ -115,7 +116,7 @@ fn exchange_packets(
     }
 }
 
-/// Chunks as they may stand on the wire, behind a good header.
+/// Returns chunks as on the wire, behind a valid header.
 fn packet_with_checksum(vtag: u32, chunks: &[u8]) -> Option<SctpPacket> {
     let mut wire = vec![0; 4];
     wire.extend_from_slice(&vtag.to_be_bytes());

@@ -1,4 +1,4 @@
-//! What has come: TSNs, pieces of messages, and messages that wait for their turn in a stream.
+//! Received data: TSNs, fragments of messages, and messages that wait for their turn in a stream.
 
 use super::association::UserMessage;
 use super::chunk::{DataChunk, SackChunk};
@@ -6,35 +6,35 @@ use crate::packet::Payload;
 use crate::tcp::seq;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Duplicate TSNs that one SACK reports at most.
+/// Maximum duplicate TSNs in a SACK.
 const MAX_DUPLICATES: usize = 32;
 
-/// What a TSN is to the receiver.
+/// Classification of a received TSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TsnStatus {
     New,
     Duplicate,
-    /// There is no room for it.
+    /// The receive buffer is full.
     BufferFull,
-    /// There is no room, and there never will be: what is held makes no message.
+    /// The receive buffer is full forever: its fragments complete no message.
     Stuck,
 }
 
-/// The receiving half.
+/// The receiver of an association.
 #[derive(Debug)]
 pub(super) struct SctpReceiver {
-    /// All TSNs up to this one have come.
+    /// All TSNs up to this one are received.
     pub(super) cumulative: u32,
-    /// Runs that came beyond, first and last, ascending.
+    /// Runs received beyond it, first and last, ascending.
     runs: Vec<(u32, u32)>,
     duplicates: Vec<u32>,
-    /// The next stream sequence number of each stream that was used.
+    /// The next stream sequence number of each used stream.
     ssns: Vec<u16>,
     /// Whole messages that wait for an earlier one, by stream and sequence number.
     waiting: BTreeMap<(u16, u16), UserMessage>,
-    /// Pieces of messages that are not whole, by TSN.
+    /// Fragments of incomplete messages, by TSN.
     pieces: VecDeque<DataChunk>,
-    /// User data that is held here, and that waits to be read by the application.
+    /// User data buffered here or not yet read by the application.
     pub(super) buffered: u32,
     pub(super) unread: u32,
 }
@@ -55,7 +55,7 @@ impl SctpReceiver {
     pub(super) fn has_gaps(&self) -> bool {
         !self.runs.is_empty()
     }
-    /// Room in a receive buffer of `buffer` bytes: the window to announce.
+    /// Returns the free space of a receive buffer of `buffer` octets: the window to announce.
     pub(super) fn receive_window(&self, buffer: u32) -> u32 {
         buffer.saturating_sub(self.buffered).saturating_sub(self.unread)
     }
@@ -64,7 +64,7 @@ impl SctpReceiver {
             || self.runs.iter().any(|&(first, last)| seq::le(first, tsn) && seq::le(tsn, last))
     }
 
-    /// Whether a chunk with `len` bytes of user data can be taken into a buffer of `buffer` bytes.
+    /// Classifies a chunk with `len` octets of user data, for a buffer of `buffer` octets.
     pub(super) fn classify_tsn(&mut self, tsn: u32, len: u32, buffer: u32) -> TsnStatus {
         if self.has_come(tsn) {
             if self.duplicates.len() < MAX_DUPLICATES {
@@ -77,8 +77,8 @@ impl SctpReceiver {
         }
         let used = self.buffered + self.unread;
         let fills = self.runs.last().is_some_and(|&(_, last)| seq::lt(tsn, last));
-        // RFC 9260 §6.2: what fills a gap is taken also where the window is closed; a sender that keeps to
-        // the window needs no more than this.
+        // RFC 9260 §6.2: accept a chunk that fills a gap even if the window is closed. A sender that respects the
+        // window needs no more than this.
         let limit = if fills { buffer.saturating_mul(2) } else { buffer };
         if used.saturating_add(len) <= limit {
             TsnStatus::New
@@ -88,7 +88,7 @@ impl SctpReceiver {
             TsnStatus::BufferFull
         }
     }
-    /// Notes that a new TSN has come.
+    /// Records a new TSN.
     pub(super) fn record_tsn(&mut self, tsn: u32) {
         if tsn == self.cumulative.wrapping_add(1) {
             self.cumulative = tsn;
@@ -114,10 +114,10 @@ impl SctpReceiver {
         }
     }
 
-    /// Places a new chunk and delivers what that makes whole.
+    /// Inserts a new chunk and delivers messages that it completes.
     ///
     /// # Errors
-    /// Pieces that contradict each other.
+    /// Contradictory fragments.
     pub(super) fn insert_chunk(
         &mut self,
         data: DataChunk,
@@ -151,7 +151,7 @@ impl SctpReceiver {
         }
         Ok(())
     }
-    /// The places of the message that the piece at `at` belongs to, if it is whole.
+    /// Returns the positions of the message with the fragment at `at`, if it is complete.
     fn whole_around(&self, at: usize) -> Option<(usize, usize)> {
         let follows = |i: usize| self.pieces[i].tsn == self.pieces[i - 1].tsn.wrapping_add(1);
         let mut first = at;
@@ -185,7 +185,7 @@ impl SctpReceiver {
         (ssn, UserMessage { stream, ppid, unordered, payload: Payload { len, bytes } })
     }
 
-    /// Delivers a whole message, and those that waited for it; or lets it wait for its turn.
+    /// Delivers a message and those that waited for it, or queues it until its turn.
     fn hand_over(&mut self, ssn: u16, message: UserMessage, deliver: &mut impl FnMut(UserMessage)) {
         let stream = message.stream;
         if message.unordered {
@@ -217,11 +217,11 @@ impl SctpReceiver {
         }
     }
 
-    /// Bytes of the SACK that would be sent now, of at most `most`.
+    /// Returns the octets of the current SACK, at most `most`.
     pub(super) fn sack_len(&self, most: u32) -> u32 {
         (16 + 4 * (self.runs.len() + self.duplicates.len()) as u32).min(most & !3)
     }
-    /// The SACK to send now, of at most `most` bytes. Duplicates are reported once.
+    /// Builds the current SACK of at most `most` octets. Duplicates are reported once.
     pub(super) fn build_sack(&mut self, most: u32, buffer: u32) -> SackChunk {
         let entries = (most.saturating_sub(16) / 4) as usize;
         let distance = |tsn: u32| tsn.wrapping_sub(self.cumulative) as u16;

@@ -8,13 +8,13 @@ use crate::tcp::seq;
 use usher_core::{CloseReason, Instant};
 
 impl SctpAssociation {
-    /// Takes a packet of this association that came in on `path`. Then drain
-    /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit), in this order.
+    /// Handles a packet of this association, received on `path`. Then drain [`poll_event`](Self::poll_event) and
+    /// [`poll_transmit`](Self::poll_transmit), in this order.
     pub fn handle_packet(&mut self, now: Instant, path: u8, packet: SctpPacket) {
         self.stats.packets_received += 1;
         let path = path.min(self.paths.len() as u8 - 1);
         self.wake_output();
-        // §8.5.1 E: SHUTDOWN ACK is taken as if it came out of the blue.
+        // §8.5.1 E: treat SHUTDOWN ACK as out of the blue.
         let setting_up = matches!(self.state, SctpState::CookieWait | SctpState::CookieEchoed);
         let late = setting_up && matches!(packet.chunks.first(), Some(Chunk::ShutdownAck));
         if self.state == SctpState::Closed || late {
@@ -63,7 +63,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Takes the chunks of a good packet, all or what is left behind a cookie.
+    /// Handles the chunks of a valid packet, all or those behind a cookie.
     pub(super) fn take_chunks(
         &mut self,
         now: Instant,
@@ -86,7 +86,7 @@ impl SctpAssociation {
         }
         self.answer_by_one_packet(waiting);
         if closing && self.state == SctpState::ShutdownSent {
-            // §9.2: whatever comes shows that the other side is there.
+            // §9.2: any packet shows that the peer is alive.
             self.retries = 0;
             self.arm_shutdown(now);
         }
@@ -96,7 +96,7 @@ impl SctpAssociation {
         self.progress_shutdown(now);
     }
 
-    /// §12.4: what one packet brings about, DATA and its SACK aside, fits into one; `before` waited already.
+    /// §12.4: limits a packet's replies, except DATA and SACK, to one packet; `before` replies were pending.
     fn answer_by_one_packet(&mut self, before: usize) {
         let mut room = self.config.pmdcs();
         let mut kept = before;
@@ -106,7 +106,7 @@ impl SctpAssociation {
             room = left;
             kept += 1;
         }
-        // An answer that is larger than a packet by itself was let through before, and goes alone.
+        // A reply larger than a packet was accepted before, and is sent alone.
         self.control.truncate(kept.max(before + 1));
     }
 
@@ -114,7 +114,7 @@ impl SctpAssociation {
         matches!(self.state, SctpState::Established | SctpState::ShutdownPending | SctpState::ShutdownSent)
     }
 
-    /// False where the rest of the packet is not to be looked at.
+    /// Handles a chunk. False if the rest of the packet must be ignored.
     fn take_chunk(&mut self, now: Instant, path: u8, alone: bool, chunk: Chunk) -> bool {
         match chunk {
             Chunk::Data(data) if self.accepts_data() => self.take_data(path, data),
@@ -127,13 +127,13 @@ impl SctpAssociation {
             },
             Chunk::InitAck(init) if alone => self.handle_init_ack(now, path, &init),
             Chunk::Init(_) | Chunk::InitAck(_) | Chunk::CookieEcho(_) => self.stats.malformed += 1,
-            // §6.10: the other side must not bundle it; what it means in such a packet nobody says.
+            // §6.10: the peer must not bundle it; its meaning in such a packet is undefined.
             Chunk::ShutdownComplete { .. } if !alone => self.stats.malformed += 1,
             Chunk::CookieAck => self.handle_cookie_ack(now, path),
             Chunk::Heartbeat(info) => match self.state {
                 SctpState::CookieWait => self.stats.unexpected += 1,
                 _ if info.len() as u32 + 8 > self.config.pmdcs() => self.stats.malformed += 1,
-                // §8.3 asks for it although nothing else may leave (§5.1 C).
+                // §8.3 requires it although no other chunk may be sent (§5.1 C).
                 SctpState::CookieEchoed => {
                     self.queue_reply(path, SctpPacket::with_chunk(self.peer_tag, Chunk::HeartbeatAck(info)));
                 }
@@ -162,13 +162,13 @@ impl SctpAssociation {
         true
     }
 
-    /// §3.2: the two highest bits of the type say what to do.
+    /// §3.2: the two highest bits of the type select the action.
     fn take_unknown(&mut self, path: u8, kind: u8, flags: u8, value: &[u8]) -> bool {
         self.stats.unknown_chunks += 1;
         if kind & 0x40 != 0 && self.peer_tag != 0 && self.state != SctpState::CookieEchoed {
             let mut quoted = vec![kind, flags];
             quoted.extend_from_slice(&(4 + value.len() as u16).to_be_bytes());
-            // What fits into a packet, of which ERROR and cause take eight bytes.
+            // Limited to a packet; ERROR and cause take eight octets.
             let room = self.config.pmdcs() as usize - 8 - quoted.len();
             quoted.extend_from_slice(&value[..value.len().min(room)]);
             self.queue_control(path, Chunk::Error(vec![ErrorCause::UnrecognizedChunk(quoted)]));
@@ -215,7 +215,7 @@ impl SctpAssociation {
         }
     }
 
-    /// A packet with data has come: when to acknowledge it (§6.2, §6.7). What fills a gap is acknowledged at
+    /// Schedules the acknowledgement of a packet with data (§6.2, §6.7). A chunk that fills a gap is acknowledged at
     /// once too, so that a sender in recovery need not wait.
     fn schedule_sack(&mut self, now: Instant, path: u8, had_gaps: bool) {
         self.owe_sack = true;
@@ -235,7 +235,7 @@ impl SctpAssociation {
             }
         }
         if self.state == SctpState::ShutdownSent {
-            // §9.2: SACK and SHUTDOWN at once, and T2-shutdown from the start.
+            // §9.2: SACK and SHUTDOWN at once, and T2-shutdown restarts.
             self.sack_now = true;
             self.send_shutdown(path);
             self.retries = 0;
@@ -292,7 +292,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Takes the next step of closing once nothing is left to send (§9.2).
+    /// Takes the next step of the shutdown when no data is left (§9.2).
     pub(super) fn progress_shutdown(&mut self, now: Instant) {
         if !self.out.is_empty() {
             return;

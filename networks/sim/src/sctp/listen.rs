@@ -1,5 +1,4 @@
-//! Packets that belong to no association: set-up of the listening side (RFC 9260 §5.1) and what comes out
-//! of the blue (§8.4).
+//! Packets without an association: setup of the listening end (RFC 9260 §5.1) and packets out of the blue (§8.4).
 
 use super::association::SctpAssociation;
 use super::chunk::{Chunk, ErrorCause, SctpPacket};
@@ -9,14 +8,14 @@ use super::setup::{InitFault, check_init, cookie_for, init_ack, offered_streams,
 use std::sync::Arc;
 use usher_core::Instant;
 
-/// What a host draws for an association.
+/// Values that a host draws for an association.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct InitialValues {
-    /// Our verification tag; never 0 (a 0 is taken for 1).
+    /// Local verification tag; never 0 (0 becomes 1).
     pub tag: u32,
-    /// Our first TSN.
+    /// First local TSN.
     pub tsn: u32,
-    /// The key of the cookies that this host signs; the same for all its associations.
+    /// Key of the host's cookies, the same for all its associations.
     pub secret: [u8; 32],
 }
 
@@ -26,25 +25,24 @@ impl std::fmt::Debug for InitialValues {
     }
 }
 
-/// What to do about a packet that belongs to no association.
+/// The action for a packet without an association.
 #[derive(Debug)]
 pub enum ListenerAction {
-    /// Send this back to where it came from.
+    /// Send this to the packet's source.
     Reply(SctpPacket),
-    /// A valid cookie came back: here is the association. What was bundled behind the cookie is taken in;
-    /// drain it.
+    /// Drain this new association: a valid cookie arrived. The chunks bundled behind it are handled already.
     Accept(Box<SctpAssociation>),
-    /// Do nothing.
+    /// Drop the packet.
     Discard,
 }
 
-/// Answers a packet that belongs to no association, where somebody listens: INIT with INIT ACK and a signed
-/// cookie, a cookie that is valid with an association, a stale one with ERROR; a forged one is discarded;
-/// all else is [out of the blue](out_of_the_blue).
+/// Handles a listener's packet without an association. INIT leads to INIT ACK with a signed cookie, a valid
+/// cookie to an association, a stale one to ERROR. A forged one is dropped. Other packets are [out of the
+/// blue](out_of_the_blue).
 ///
-/// `ports` are the local and the remote one, to which cookies are bound. `path` is where the packet came in,
-/// of `paths` that the association may use. Of `initial`, an accepted association takes the secret only: its
-/// tag and TSN are those of the cookie.
+/// `ports` are the local and the remote port, to which cookies are bound. `path` is the packet's path, one of
+/// `paths` that the association may use. An accepted association takes only the secret from `initial`: its tag
+/// and TSN are those of the cookie.
 pub fn handle_listener_packet(
     config: &Arc<SctpConfig>,
     now: Instant,
@@ -90,20 +88,19 @@ pub fn handle_listener_packet(
     }
 }
 
-/// What answers a packet that belongs to no association where nobody listens (RFC 9260 §8.4); `None` for
-/// silence.
+/// Returns the reply to a packet without an association or listener (RFC 9260 §8.4); `None` if there is none.
 pub fn out_of_the_blue(packet: &SctpPacket) -> Option<SctpPacket> {
     let any = |what: fn(&Chunk) -> bool| packet.chunks.iter().any(what);
     if packet.chunks.is_empty() || any(|chunk| matches!(chunk, Chunk::Abort { .. })) {
         return None;
     }
     if let Some(Chunk::Init(init)) = packet.chunks.first() {
-        // §12.3: with other chunks, or with a tag, it is discarded with all of them.
+        // §12.3: with other chunks, or with a tag, the whole packet is dropped.
         let answerable = packet.vtag == 0 && init.tag != 0 && packet.chunks.len() == 1;
         let abort = Chunk::Abort { reflected: false, causes: Vec::new() };
         return answerable.then(|| SctpPacket::with_chunk(init.tag, abort));
     }
-    // §8.5.1 A: nothing else has no tag.
+    // §8.5.1 A: only INIT has tag 0.
     if packet.vtag == 0 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is to be sent: queued messages cut into chunks, and chunks that are not yet acknowledged.
+//! Outbound data: messages cut into chunks, and unacknowledged chunks.
 
 use super::DATA_HEADER;
 use super::association::UserMessage;
@@ -7,64 +7,64 @@ use super::config::SctpConfig;
 use crate::packet::Payload;
 use std::collections::VecDeque;
 
-/// Where a sent chunk is.
+/// The state of a sent chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ChunkStatus {
-    /// On its way.
+    /// In flight.
     Flying,
-    /// Held for lost: to be sent again, on the same path after fast retransmit, else on an alternate one.
+    /// Lost: to be retransmitted, on the same path after fast retransmit, else on an alternate one.
     Lost { fast: bool },
-    /// Come, as a gap block says.
+    /// Received, by a gap block.
     GapAcked,
 }
 
-/// A chunk that was sent and is not yet acknowledged cumulatively.
+/// A sent chunk that is not cumulatively acknowledged.
 #[derive(Debug)]
 pub(super) struct SentChunk {
     pub(super) data: DataChunk,
-    /// The path that it was last sent on.
+    /// The path of its last transmission.
     pub(super) path: u8,
     pub(super) whereabouts: ChunkStatus,
-    /// SACKs that missed it.
+    /// Number of SACKs that report it missing.
     pub(super) missing: u8,
-    /// It was sent again because of such SACKs, which it is once only (RFC 9260 §7.2.4 rule 5).
+    /// True after its fast retransmission, which happens only once (RFC 9260 §7.2.4 rule 5).
     pub(super) fast_retransmitted: bool,
-    /// A gap block had acknowledged it, and the last SACK no longer does.
+    /// True if a gap block acknowledged it and the last SACK does not.
     pub(super) is_reneged: bool,
 }
 
 impl SentChunk {
-    /// Bytes in a packet: with header and padding.
+    /// Returns its octets in a packet, with header and padding.
     pub(super) fn wire_size(&self) -> u32 {
         round_to_words(DATA_HEADER + self.data.payload.len)
     }
-    /// Bytes that count against the congestion window.
+    /// Returns its octets of the congestion window.
     pub(super) fn window_weight(&self, config: &SctpConfig) -> u32 {
         if config.headers_in_window { self.wire_size() } else { self.data.payload.len }
     }
 }
 
-/// The sending half.
+/// The sender of an association.
 #[derive(Debug)]
 pub(super) struct SctpSender {
-    /// Chunks that were never sent; they have no TSN yet.
+    /// Chunks never sent; they have no TSN yet.
     pub(super) queue: VecDeque<DataChunk>,
-    /// What the queued chunks take on the wire, padded.
+    /// Octets of the queued chunks on the wire, padded.
     pub(super) queued: u32,
-    /// Chunks that were sent, without holes from the one behind `cumulative` on.
+    /// Sent chunks, consecutive from the one behind `cumulative` on.
     pub(super) sent: VecDeque<SentChunk>,
     /// Cumulative TSN Ack Point.
     pub(super) cumulative: u32,
-    /// How many of `sent` are lost.
+    /// Number of lost chunks in `sent`.
     pub(super) lost: usize,
-    /// What the chunks in `sent` take on the wire, padded.
+    /// Octets of the chunks in `sent` on the wire, padded.
     sent_octets: u32,
     /// User data in flight, over all paths.
     pub(super) flying: u32,
     ssns: Vec<u16>,
 }
 
-/// The most that may be queued or unacknowledged, as the wire counts: 32 bits count it with room to spare.
+/// Maximum octets queued or unacknowledged, on the wire: far below the range of 32 bits.
 const MAX_QUEUED: u64 = 1 << 30;
 
 impl SctpSender {
@@ -80,21 +80,20 @@ impl SctpSender {
             ssns: Vec::new(),
         }
     }
-    /// All that was sent is acknowledged, and nothing waits.
+    /// True if all data is sent and acknowledged.
     pub(super) fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.queue.is_empty()
     }
-    /// What is queued or not acknowledged cumulatively takes on the wire.
+    /// Returns the octets on the wire that are queued or not cumulatively acknowledged.
     pub(super) fn wire_octets(&self) -> u32 {
         self.queued.saturating_add(self.sent_octets)
     }
-    /// The TSN of the last chunk that was sent.
+    /// Returns the TSN of the last sent chunk.
     pub(super) fn last_tsn(&self) -> u32 {
         self.cumulative.wrapping_add(self.sent.len() as u32)
     }
 
-    /// Cuts a message into chunks of at most `most` bytes of user data and queues them; false where there
-    /// is no room.
+    /// Cuts a message into chunks of at most `most` octets of user data and queues them; false if the queue is full.
     pub(super) fn push_message(&mut self, message: UserMessage, most: u32) -> bool {
         let UserMessage { stream, ppid, unordered, payload } = message;
         let pieces = payload.len.div_ceil(most);
@@ -133,7 +132,7 @@ impl SctpSender {
         self.ssns[at] = ssn.wrapping_add(1);
         ssn
     }
-    /// Drops what is queued on streams beyond `streams`; answers how many chunks.
+    /// Drops chunks queued on streams beyond `streams`; returns their number.
     pub(super) fn truncate_streams(&mut self, streams: u16) -> u64 {
         let before = self.queue.len();
         self.queue.retain(|data| data.stream < streams);
@@ -141,7 +140,7 @@ impl SctpSender {
         (before - self.queue.len()) as u64
     }
 
-    /// Moves the first queued chunk to those that were sent, on `path`, and answers a copy with its TSN.
+    /// Moves the first queued chunk to the sent ones, on `path`, and returns a copy with its TSN.
     pub(super) fn send_next(&mut self, path: u8) -> Option<DataChunk> {
         let mut data = self.queue.pop_front()?;
         data.tsn = self.last_tsn().wrapping_add(1);
@@ -158,14 +157,14 @@ impl SctpSender {
         });
         Some(data)
     }
-    /// Takes the first chunk out: it is acknowledged cumulatively.
+    /// Removes the first chunk after its cumulative acknowledgement.
     pub(super) fn pop(&mut self) -> Option<SentChunk> {
         let sent = self.sent.pop_front()?;
         self.cumulative = sent.data.tsn;
         self.sent_octets -= sent.wire_size();
         Some(sent)
     }
-    /// The first lost chunk's place.
+    /// Returns the position of the first lost chunk.
     pub(super) fn first_lost(&self) -> Option<usize> {
         if self.lost == 0 {
             return None;
@@ -174,7 +173,7 @@ impl SctpSender {
     }
 }
 
-/// `len` bytes of a payload from `from` on.
+/// Returns `len` octets of a payload from `from` on.
 fn cut_payload(payload: &Payload, from: u32, len: u32) -> Payload {
     let bytes = payload.as_slice();
     let clip = |at: u32| (at as usize).min(bytes.len());

@@ -1,4 +1,4 @@
-//! Packets to send (RFC 9260 §6.1, §6.10): what may leave now, bundled.
+//! Output (RFC 9260 §6.1, §6.10): which packets may be sent now, bundled.
 
 use super::association::{OutgoingPacket, SctpAssociation, SctpState};
 use super::chunk::{Chunk, DataChunk, SctpPacket, round_to_words};
@@ -8,11 +8,11 @@ use super::{COMMON_HEADER, DATA_HEADER};
 use crate::tcp::seq;
 use usher_core::{Duration, Instant};
 
-/// Chunks that may be sent and not yet acknowledged: as many as gap blocks tell of, and as a stream's sequence numbers
-/// tell apart (§3.3.4, §6.1).
+/// Maximum chunks sent and not acknowledged: the range of gap blocks and of stream sequence numbers (§3.3.4,
+/// §6.1).
 const MAX_SENT: usize = 65_535;
 
-/// The next DATA that may leave: where to, and what its first chunk takes.
+/// The next DATA that may be sent: its path and its first chunk's size.
 #[derive(Clone, Copy)]
 struct NextData {
     path: u8,
@@ -27,7 +27,7 @@ struct PacketAssembly {
 }
 
 impl PacketAssembly {
-    /// Adds a chunk where there is room for it, or nothing else yet.
+    /// Adds a chunk if it fits, or if the packet is empty.
     fn push_chunk(&mut self, path: u8, chunk: Chunk) {
         self.remaining = self.remaining.saturating_sub(chunk.padded_len());
         self.chunks.push(chunk);
@@ -39,7 +39,7 @@ impl PacketAssembly {
 }
 
 impl SctpAssociation {
-    /// The next packet to send; poll until `None`.
+    /// Returns the next packet to send; poll until `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<OutgoingPacket> {
         if !self.wake {
@@ -141,7 +141,7 @@ impl SctpAssociation {
         filling.push_chunk(path, Chunk::Sack(sack));
         self.clear_sack_due();
     }
-    /// All that came is acknowledged.
+    /// Records that all received data is acknowledged.
     pub(super) fn clear_sack_due(&mut self) {
         (self.owe_sack, self.sack_now) = (false, false);
         if self.config.duplicate_resets_delay || self.config.bundle_sacks {
@@ -149,7 +149,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Whether DATA may leave, and which.
+    /// Returns the next DATA, if it may be sent.
     fn next_data(&mut self, now: Instant) -> Option<NextData> {
         let sends = matches!(
             self.state,
@@ -159,7 +159,7 @@ impl SctpAssociation {
             return None;
         }
         if let Some(at) = self.out.first_lost() {
-            // §6.1 C: before anything new.
+            // §6.1 C: before new data.
             let path = self.retransmission_path(at);
             let p = &self.paths[usize::from(path)];
             let idle = self.paths.iter().all(|p| p.flight == 0);
@@ -179,11 +179,11 @@ impl SctpAssociation {
         let fits = len <= self.peer_window || (quiet && self.may_probe(now, rto));
         let room = open && fits && !waits && self.out.sent.len() < MAX_SENT;
         let allowed = room && self.burst > 0;
-        // Agent/SCTP's bound ends where it has held something back.
+        // Agent/SCTP's limit ends when it has delayed a packet.
         self.bound_burst &= !room || allowed;
         allowed.then(|| NextData { path, len: round_to_words(DATA_HEADER + len) })
     }
-    /// Whether a window that is closed, with nothing in flight, may be probed: after one RTO (§6.1 A).
+    /// True if a closed window, without data in flight, may be probed: after one RTO (§6.1 A).
     fn may_probe(&mut self, now: Instant, rto: Duration) -> bool {
         if self.probe_at == Instant::FAR_FUTURE && !self.probe_due && !self.config.probe_at_once {
             self.probe_at = now + rto;
@@ -191,7 +191,7 @@ impl SctpAssociation {
         self.probe_due || self.config.probe_at_once
     }
 
-    /// The path on which a lost chunk goes again.
+    /// Returns the path for retransmission of a lost chunk.
     fn retransmission_path(&self, at: usize) -> u8 {
         let sent = &self.out.sent[at];
         match sent.whereabouts {
@@ -224,7 +224,7 @@ impl SctpAssociation {
             let data = sent.data.clone();
             let keeps = self.config.measure_behind_retransmission;
             for p in &mut self.paths {
-                // §6.3.1 C5: what was sent before and comes behind this measures nothing.
+                // §6.3.1 C5: a chunk sent before and acknowledged behind this gives no measurement.
                 p.timed =
                     p.timed.filter(|&(timed, _)| keeps && timed != data.tsn || seq::lt(timed, data.tsn));
             }
@@ -275,7 +275,7 @@ impl SctpAssociation {
         filling.push_chunk(path, Chunk::Data(data));
     }
 
-    /// §5.1: what fits behind the cookie may go with it, and nothing else before it is acknowledged.
+    /// §5.1: adds data that fits behind the cookie; no other data is sent before its acknowledgement.
     fn push_data_behind_cookie(&mut self, now: Instant, filling: &mut PacketAssembly) {
         let path = self.timer_path;
         for sent in &mut self.out.sent {

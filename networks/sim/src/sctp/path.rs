@@ -1,13 +1,12 @@
-//! What is known of one path: its round-trip time (RFC 9260 §6.3), its congestion window (§7.2), and
-//! whether it works (§8.2).
+//! The state of a path: round-trip time (RFC 9260 §6.3), congestion window (§7.2), and reachability (§8.2).
 
 use super::config::{LossRecovery, SctpConfig};
 use usher_core::{Duration, Instant};
 
-/// Clock granularity G: a variation that is less is none, and counts as G (§6.3.1 G1).
+/// Clock granularity G: smaller variations count as G (§6.3.1 G1).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// Smoothed round-trip time, its variation, and the timeout that follows from them (RFC 9260 §6.3.1).
+/// Smoothed round-trip time, its variation, and the resulting timeout (RFC 9260 §6.3.1).
 #[derive(Clone, Debug)]
 pub(super) struct PathRtt {
     srtt: Option<Duration>,
@@ -39,51 +38,51 @@ impl PathRtt {
         let rto = srtt + self.var * 4;
         self.rto = rto.max(config.rto_min).min(config.rto_max);
     }
-    /// Doubles the timeout (§6.3.3 E2); it stays so until the next measurement.
+    /// Doubles the timeout (§6.3.3 E2) until the next measurement.
     pub(super) fn back_off(&mut self, config: &SctpConfig) {
         self.rto = (self.rto * 2).min(config.rto_max);
     }
 }
 
-/// What one SACK said of a path.
+/// The report of one SACK on a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PathSackReport {
-    /// Bytes of DATA chunks that it newly acknowledged, headers and padding included.
+    /// Octets of newly acknowledged DATA chunks, headers and padding included.
     pub(super) acked: u32,
-    /// Of these, what only gap blocks acknowledged.
+    /// Part of them acknowledged only by gap blocks.
     pub(super) by_gaps: u32,
-    /// Flight size before it came.
+    /// Flight size before the SACK.
     pub(super) flight_before: u32,
-    /// The earliest chunk in flight was looked at, and acknowledged.
+    /// True if the earliest chunk in flight was checked and acknowledged.
     pub(super) is_earliest_checked: bool,
     pub(super) earliest_acked: bool,
-    /// It made fast retransmit shrink the window.
+    /// True if fast retransmit reduced the window.
     pub(super) halved: bool,
 }
 
-/// A pair of addresses, ours and theirs.
+/// A pair of addresses, local and remote.
 #[derive(Debug)]
 pub(super) struct SctpPath {
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
     partial_bytes_acked: u32,
-    /// Bytes of DATA chunks in flight, headers and padding included.
+    /// Octets of DATA chunks in flight, headers and padding included.
     pub(super) flight: u32,
     pub(super) rtt: PathRtt,
     /// T3-rtx.
     pub(super) t3_at: Instant,
-    /// The TSN whose acknowledgement is being timed, and when it left.
+    /// The TSN of the current round-trip measurement, and when it was sent.
     pub(super) timed: Option<(u32, Instant)>,
     last_data_at: Instant,
-    /// Timeouts and lost heartbeats in a row.
+    /// Consecutive timeouts and lost heartbeats.
     pub(super) errors: u32,
     pub(super) active: bool,
-    /// When the next heartbeat is due.
+    /// Time of the next heartbeat.
     pub(super) heartbeat_at: Instant,
-    /// When the one under way was sent, and when it counts for lost.
+    /// When the heartbeat in flight was sent, and when it counts as lost.
     pub(super) heartbeat_sent: Option<Instant>,
     pub(super) heartbeat_lost_at: Instant,
-    /// T3-rtx has expired, and nothing sent since was acknowledged: one packet may be in flight (§7.2.3).
+    /// After an expiration of T3-rtx until an acknowledgement of later data: one packet may be in flight (§7.2.3).
     pub(super) allows_one_packet: bool,
     pub(super) report: PathSackReport,
 }
@@ -112,7 +111,7 @@ impl SctpPath {
     pub(super) fn arm_t3(&mut self, now: Instant) {
         self.t3_at = now + self.rtt.rto;
     }
-    /// The association is up: idle time counts from now.
+    /// Starts idle time when the association is established.
     pub(super) fn start(&mut self, config: &SctpConfig, now: Instant) {
         self.last_data_at = self.last_data_at.max(now);
         self.arm_heartbeat(config, now);
@@ -120,12 +119,12 @@ impl SctpPath {
             self.arm_t3(now);
         }
     }
-    /// The next heartbeat, counted from now (§8.3).
+    /// Schedules the next heartbeat from now (§8.3).
     pub(super) fn arm_heartbeat(&mut self, config: &SctpConfig, now: Instant) {
         self.heartbeat_at =
             config.heartbeat_interval.map_or(Instant::FAR_FUTURE, |every| now + every + self.rtt.rto);
     }
-    /// The association is over.
+    /// Stops the timers at the end of the association.
     pub(super) fn stop(&mut self) {
         self.flight = 0;
         self.t3_at = Instant::FAR_FUTURE;
@@ -137,7 +136,7 @@ impl SctpPath {
         self.t3_at.min(self.heartbeat_at).min(self.heartbeat_lost_at)
     }
 
-    /// Shrinks the window of a path that was idle, once for each RTO (§7.2.1).
+    /// Reduces the window of an idle path, once per RTO (§7.2.1).
     pub(super) fn decay_idle_window(&mut self, config: &SctpConfig, now: Instant) {
         let floor = 4 * config.pmdcs();
         if self.flight > 0 || self.cwnd <= floor {
@@ -150,22 +149,22 @@ impl SctpPath {
             self.last_data_at = now;
         }
     }
-    /// A chunk of `size` bytes leaves.
+    /// Records that a chunk of `size` octets is sent.
     pub(super) fn record_sent(&mut self, now: Instant, size: u32) {
         self.flight += size;
         self.last_data_at = now;
     }
-    /// Whether the congestion window lets another packet leave.
+    /// True if the congestion window permits another packet.
     pub(super) fn is_window_open(&self) -> bool {
         self.flight < self.cwnd && !(self.allows_one_packet && self.flight > 0)
     }
-    /// A chunk is no longer in flight.
+    /// Records that a chunk is no longer in flight.
     pub(super) fn record_landed(&mut self, size: u32) {
         self.flight = self.flight.saturating_sub(size);
     }
 
-    /// Grows the window by what a SACK acknowledged, cumulatively or by gap blocks (§7.2.1, §7.2.2). That
-    /// the cumulative TSN advances is no condition, as it was before RFC 8540.
+    /// Grows the window by the octets that a SACK acknowledged, cumulatively or by gap blocks (§7.2.1, §7.2.2). The
+    /// cumulative TSN need not advance, unlike before RFC 8540.
     pub(super) fn grow_window(&mut self, config: &SctpConfig, in_recovery: bool) {
         let PathSackReport { acked, by_gaps, flight_before, .. } = self.report;
         let full = flight_before >= self.cwnd;
@@ -192,12 +191,12 @@ impl SctpPath {
         self.ssthresh = (self.cwnd / 2).max(4 * config.pmdcs());
         self.partial_bytes_acked = 0;
     }
-    /// A loss that gap reports found (§7.2.3).
+    /// Handles a loss detected by gap reports (§7.2.3).
     pub(super) fn on_fast_retransmit(&mut self, config: &SctpConfig) {
         self.halve_threshold(config);
         self.cwnd = self.ssthresh;
     }
-    /// A loss that T3-rtx found (§7.2.3).
+    /// Handles a loss detected by T3-rtx (§7.2.3).
     pub(super) fn on_timeout(&mut self, config: &SctpConfig) {
         if config.loss_recovery == LossRecovery::Rfc9260 || self.cwnd > config.pmdcs() {
             self.halve_threshold(config);

@@ -8,17 +8,16 @@ use super::path::PathSackReport;
 use crate::tcp::seq;
 use usher_core::Instant;
 
-/// Missing reports that mean a loss (RFC 9260 §7.2.4).
+/// Missing reports that indicate a loss (RFC 9260 §7.2.4).
 const FAST_RETRANSMIT_THRESHOLD: u8 = 3;
-/// Packets that leave at the SACK of what was fast retransmitted, as ns-2's `MAX_BURST` has it.
+/// Packets sent at the SACK of a fast retransmission: ns-2's `MAX_BURST`.
 const FAST_RETRANSMIT_BURST: u32 = 4;
 
 impl SctpAssociation {
     pub(super) fn handle_sack(&mut self, now: Instant, sack: &SackChunk) {
         self.apply_acknowledgement(now, sack, true);
     }
-    /// What SHUTDOWN acknowledges: it tells neither gap blocks nor a window, and that it does not takes
-    /// nothing back (§3.3.8).
+    /// Handles the acknowledgement of SHUTDOWN. It has neither gap blocks nor a window, and revokes nothing (§3.3.8).
     pub(super) fn take_shutdowns_word(&mut self, now: Instant, cumulative: u32) {
         let window = self.peer_window.saturating_add(self.out.flying);
         self.apply_acknowledgement(now, &SackChunk { cumulative, window, ..SackChunk::default() }, false);
@@ -43,7 +42,7 @@ impl SctpAssociation {
         self.begin_reports();
         let advanced = sack.cumulative != self.out.cumulative;
         while self.out.cumulative != sack.cumulative {
-            // `cumulative` does not pass `last_tsn`, so there is one.
+            // `cumulative` does not exceed `last_tsn`, so there is one.
             let Some(mut sent) = self.out.pop() else { break };
             if sent.whereabouts != ChunkStatus::GapAcked {
                 self.highest_acked = sent.data.tsn;
@@ -79,7 +78,7 @@ impl SctpAssociation {
         }
     }
 
-    /// A chunk is acknowledged, now first.
+    /// Handles the first acknowledgement of a chunk.
     fn has_come(&mut self, now: Instant, sent: &mut SentChunk) {
         let path = &mut self.paths[usize::from(sent.path)];
         match sent.whereabouts {
@@ -104,8 +103,8 @@ impl SctpAssociation {
         sent.whereabouts = ChunkStatus::GapAcked;
     }
 
-    /// Goes through what lies beyond the cumulative TSN; answers how many chunks lie before the highest newly
-    /// acknowledged one.
+    /// Handles chunks beyond the cumulative TSN. Returns the number of chunks before the highest newly acknowledged
+    /// one.
     fn read_gaps(&mut self, now: Instant, sack: &SackChunk) -> usize {
         let mut highest_new = 0;
         if sack.gaps.is_empty() && self.out.sent.is_empty() {
@@ -131,8 +130,7 @@ impl SctpAssociation {
             match sent.whereabouts {
                 ChunkStatus::Flying => path.report.is_earliest_checked = true,
                 ChunkStatus::GapAcked => {
-                    // The other side has taken its word back (§6.2.1 D iii), or this SACK is older than
-                    // another one.
+                    // The peer has reneged (§6.2.1 D iii), or this SACK is older than another one.
                     sent.whereabouts = ChunkStatus::Flying;
                     sent.is_reneged = true;
                     path.flight += sent.window_weight(&self.config);
@@ -148,7 +146,7 @@ impl SctpAssociation {
         highest_new
     }
 
-    /// Congestion windows, timers and error counters follow from what was acknowledged on each path.
+    /// Updates congestion windows, timers and error counters by the acknowledged data of each path.
     fn take_reports(&mut self, now: Instant, advanced: bool) {
         for path in 0..self.paths.len() as u8 {
             let p = &mut self.paths[usize::from(path)];
@@ -170,8 +168,8 @@ impl SctpAssociation {
         }
     }
 
-    /// Counts misses by the Highest TSN Newly Acknowledged algorithm, and what the other side took its word back for
-    /// (§6.2.1 D iii); holds for lost what was missed often enough (§7.2.4).
+    /// Counts missing reports by the Highest TSN Newly Acknowledged algorithm, and reneged chunks (§6.2.1 D iii).
+    /// Marks chunks at the threshold as lost (§7.2.4).
     fn count_missing(&mut self, sack: &SackChunk, highest_new: usize, advanced: bool) {
         let reported = sack.gaps.iter().map(|&(_, last)| usize::from(last)).max().unwrap_or(0);
         let until = if self.in_fast_recovery && advanced { reported } else { highest_new };
@@ -209,7 +207,7 @@ impl SctpAssociation {
         }
     }
 
-    /// The same as `ProcessGapAckBlocks()` and `FastRtx()` of ns-2's `sctp.cc` have it.
+    /// The same by `ProcessGapAckBlocks()` and `FastRtx()` of ns-2's `sctp.cc`.
     fn count_missing_as_ns2(&mut self, sack: &SackChunk, advanced: bool) {
         if self.bound_burst {
             self.burst = self.burst.min(FAST_RETRANSMIT_BURST);
@@ -259,8 +257,8 @@ impl SctpAssociation {
             }
         }
     }
-    /// The last chunk that does not wait to be sent again, or what this answered before, as `GetHighestOutstandingTsn()` has
-    /// it.
+    /// Returns the last chunk not waiting for retransmission, or the previous result, as
+    /// `GetHighestOutstandingTsn()`.
     fn highest_outstanding_as_ns2(&mut self) -> u32 {
         let waits = |sent: &&SentChunk| matches!(sent.whereabouts, ChunkStatus::Lost { .. });
         if let Some(last) = self.out.sent.iter().rev().find(|sent| !waits(sent))

@@ -1,4 +1,4 @@
-//! The set-up (RFC 9260 §5), also where it meets an association that there is already.
+//! The setup (RFC 9260 §5), also with an existing association.
 
 use super::MIN_WINDOW;
 use super::association::{SctpAssociation, SctpEvent, SctpState};
@@ -13,20 +13,20 @@ use super::path::SctpPath;
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 
-/// What is wrong with an INIT or INIT ACK (§3.3.2, §3.3.3).
+/// A fault of an INIT or INIT ACK (§3.3.2, §3.3.3).
 pub(super) enum InitFault {
-    /// Its tag is 0: nothing can be answered.
+    /// Its tag is 0: no answer is possible.
     Unanswerable,
-    /// Its window is smaller than it may be: answered with ABORT, and nothing changes.
+    /// Its window is below the minimum: answered with ABORT, and the state stays.
     SmallWindow,
-    /// A field has a value that it must not have, or there is a host name: answered with ABORT for this cause.
+    /// A field has an invalid value, or there is a host name: answered with ABORT for this cause.
     Invalid(ErrorCause),
 }
 
-/// Of a host name, how much its sender gets back to see: the longest that RFC 1123 §2.1 has, with its end.
+/// Maximum octets of a host name that ABORT returns: the maximum of RFC 1123 §2.1, with its end.
 const MAX_HOST_NAME: usize = 256;
 
-/// Looks an INIT's fixed fields over, and whether it has what it must not have.
+/// Checks an INIT's fixed fields, and for forbidden parameters.
 pub(super) fn check_init(init: &InitChunk) -> Result<(), InitFault> {
     if init.tag == 0 {
         return Err(InitFault::Unanswerable);
@@ -41,18 +41,18 @@ pub(super) fn check_init(init: &InitChunk) -> Result<(), InitFault> {
     if init.window >= MIN_WINDOW { Ok(()) } else { Err(InitFault::SmallWindow) }
 }
 
-/// ABORT for the sender of an INIT or INIT ACK that cannot be taken.
+/// Returns the ABORT for an invalid INIT or INIT ACK.
 pub(super) fn refuse_init(init: &InitChunk, cause: ErrorCause) -> SctpPacket {
     SctpPacket::with_chunk(init.tag, Chunk::Abort { reflected: false, causes: vec![cause] })
 }
 
-/// The streams that the side offers for sending which answers this INIT: no more than the other side takes, since it
-/// uses no more (§5.1.1).
+/// Returns the outbound streams that INIT ACK offers: at most the peer's inbound limit, since no more are used
+/// (§5.1.1).
 pub(super) fn offered_streams(config: &SctpConfig, init: &InitChunk) -> u16 {
     config.accepted_streams.unwrap_or(init.outbound).max(1).min(init.inbound)
 }
 
-/// The cookie for the sender of `init`, without the tags of an association that there is already; `outbound` streams
+/// Returns the cookie for the sender of `init`, without the tags of an existing association; `outbound` streams
 /// are offered.
 pub(super) fn cookie_for(
     config: &SctpConfig,
@@ -62,7 +62,7 @@ pub(super) fn cookie_for(
     outbound: u16,
     init: &InitChunk,
 ) -> StateCookie {
-    // INIT ACK must fit into one packet: what else is in it takes less than 200 bytes, an address at most 17.
+    // INIT ACK must fit into one packet. Its other contents take less than 200 octets, an address at most 17.
     let room = config.pmdcs().saturating_sub(200) as usize;
     StateCookie {
         expires: now + config.cookie_life,
@@ -80,7 +80,7 @@ pub(super) fn cookie_for(
     }
 }
 
-/// INIT ACK with a cookie.
+/// Returns the INIT ACK with a cookie.
 pub(super) fn init_ack(
     config: &SctpConfig,
     cookie: &StateCookie,
@@ -97,7 +97,7 @@ pub(super) fn init_ack(
     SctpPacket::with_chunk(init.tag, Chunk::InitAck(Box::new(ack)))
 }
 
-/// As many parameters, from the first on, as fit into `room` with `around` bytes around each.
+/// Returns the first parameters that fit into `room`, with `around` octets around each.
 fn fitting_parameters(parameters: &[ChunkParameter], around: u32, room: u32) -> Vec<ChunkParameter> {
     let mut taken = 0;
     let fits = |p: &&ChunkParameter| {
@@ -118,18 +118,18 @@ fn own_init(config: &SctpConfig, tag: u32, tsn: u32, outbound: u16) -> InitChunk
     }
 }
 
-/// How a tag of a cookie compares with that of the association that there is (§5.2.4).
+/// Comparison of a cookie's tag with that of the existing association (§5.2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TagMatch {
     /// M.
     Matches,
     /// X.
     Differs,
-    /// 0: the association does not know the other side's tag yet.
+    /// 0: the association does not know the peer's tag yet.
     Unknown,
 }
 
-/// How the tie-tags compare.
+/// Comparison of the tie-tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TieTagMatch {
     /// Both match.
@@ -140,20 +140,20 @@ pub(super) enum TieTagMatch {
     Differ,
 }
 
-/// What to do about a COOKIE ECHO where there is an association.
+/// Action for a COOKIE ECHO with an existing association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CookieAction {
-    /// A: the other side has begun anew.
+    /// A: the peer has restarted.
     Restart,
-    /// B: both sides began at about the same time.
+    /// B: both ends started at about the same time.
     Collide,
-    /// C: the cookie is a late one.
+    /// C: the cookie is late.
     Discard,
     /// D: the cookie of this association.
     Confirm,
 }
 
-/// The table of §5.2.4: local tag, the other side's tag, tie-tags (`None` takes any), action.
+/// The table of §5.2.4: local tag, peer's tag, tie-tags (`None` for any), action.
 pub(super) const COOKIE_ECHOES: [(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction); 5] = [
     (TagMatch::Differs, TagMatch::Differs, Some(TieTagMatch::Match), CookieAction::Restart),
     (TagMatch::Matches, TagMatch::Differs, None, CookieAction::Collide),
@@ -162,7 +162,7 @@ pub(super) const COOKIE_ECHOES: [(TagMatch, TagMatch, Option<TieTagMatch>, Cooki
     (TagMatch::Matches, TagMatch::Matches, None, CookieAction::Confirm),
 ];
 
-/// The action of the first row that fits; what fits none is discarded.
+/// Returns the action of the first matching row; without one, discards.
 pub(super) fn cookie_action(local: TagMatch, peer: TagMatch, ties: TieTagMatch) -> CookieAction {
     let fits = |row: &&(TagMatch, TagMatch, Option<TieTagMatch>, CookieAction)| {
         (row.0, row.1) == (local, peer) && row.2.is_none_or(|t| t == ties)
@@ -171,7 +171,7 @@ pub(super) fn cookie_action(local: TagMatch, peer: TagMatch, ties: TieTagMatch) 
 }
 
 impl SctpAssociation {
-    /// An association that a valid cookie brought to life.
+    /// Creates an association from a valid cookie.
     pub(super) fn accept_cookie(
         config: &Arc<SctpConfig>,
         now: Instant,
@@ -188,7 +188,7 @@ impl SctpAssociation {
         a
     }
 
-    /// What a cookie says of the other side.
+    /// Adopts the peer's values from a cookie.
     fn adopt_cookie(&mut self, cookie: &StateCookie) {
         self.peer_tag = cookie.peer_tag;
         self.peer_addresses = cookie.peer_addresses.clone();
@@ -221,7 +221,7 @@ impl SctpAssociation {
         self.wake_output();
     }
 
-    /// INIT, to be sent again and again.
+    /// Returns the INIT, also for retransmission.
     pub(super) fn init_packet(&self) -> SctpPacket {
         let streams = self.config.outbound_streams.max(1);
         let init = own_init(&self.config, self.local_tag, self.initial.tsn, streams);
@@ -245,7 +245,7 @@ impl SctpAssociation {
             (Err(InitFault::SmallWindow), _) => {
                 Some((false, refuse_init(init, ErrorCause::InvalidParameter)))
             }
-            // §3.3.3: the other side gave no tag to write, so it gets back what it wrote.
+            // §3.3.3: the peer gave no tag, so the reply carries the tag that it sent.
             (Err(InitFault::Unanswerable), _) => {
                 let causes = vec![ErrorCause::InvalidParameter];
                 Some((true, SctpPacket::with_chunk(self.local_tag, Chunk::Abort { reflected: true, causes })))
@@ -298,7 +298,7 @@ impl SctpAssociation {
         self.enter_established(now);
     }
 
-    /// The cookie was stale: begins again (§5.2.6, first choice), as often as INIT may be retransmitted.
+    /// Restarts the setup after a Stale Cookie (§5.2.6, first choice), at most as often as INIT may be retransmitted.
     pub(super) fn restart_setup(&mut self, now: Instant) {
         if self.config.max_init_retransmissions.is_some_and(|limit| self.stale_cookies >= limit) {
             self.fail(CloseReason::TimedOut);
@@ -315,7 +315,7 @@ impl SctpAssociation {
         self.arm_setup(now);
     }
 
-    /// INIT where there is an association (§5.2.1, §5.2.2): nothing of it changes yet.
+    /// Handles INIT with an existing association (§5.2.1, §5.2.2), whose state does not change yet.
     pub(super) fn handle_init(&mut self, now: Instant, path: u8, init: &InitChunk) {
         let refused = match check_init(init) {
             Ok(()) => None,
@@ -352,11 +352,11 @@ impl SctpAssociation {
                 ((drawn("tag").max(1), drawn("tsn")), (self.local_tag, self.peer_tag))
             }
         };
-        // This side does not know its ports: a cookie for none is of use to this association only.
+        // The machine does not know its ports: a cookie without ports is valid for this association only.
         let outbound = match self.state {
-            // §5.2.1: as our own INIT had it.
+            // §5.2.1: as in our own INIT.
             SctpState::CookieWait | SctpState::CookieEchoed => self.config.outbound_streams,
-            // §5.2.2: as the association has it.
+            // §5.2.2: as in the association.
             _ => self.outbound_streams,
         };
         let outbound = outbound.clamp(1, init.inbound.max(1));
@@ -366,8 +366,8 @@ impl SctpAssociation {
         self.queue_reply(path, answer);
     }
 
-    /// COOKIE ECHO where there is an association (§5.2.4); true where what is bundled behind it is to be
-    /// taken.
+    /// Handles COOKIE ECHO with an existing association (§5.2.4); true if the chunks bundled behind it are to be
+    /// handled.
     pub(super) fn handle_cookie_echo(&mut self, now: Instant, path: u8, vtag: u32, bytes: &[u8]) -> bool {
         let Some(cookie) = StateCookie::decode_signed(&self.initial.secret, bytes) else {
             self.stats.bad_cookie += 1;
@@ -430,7 +430,7 @@ impl SctpAssociation {
         true
     }
 
-    /// Action A: everything begins anew but what the application has not yet heard.
+    /// Action A: resets all state except events that the application has not polled.
     fn restart_association(&mut self, now: Instant, cookie: &StateCookie) {
         let unread = self.inb.unread;
         self.local_tag = cookie.local_tag;

@@ -1,6 +1,6 @@
-//! Scenarios in virtual time: two associations, A that opens and B that listens, over paths of 50 ms each
-//! way. What they send is written down line by line: time in milliseconds, sender, path, chunks. The first
-//! TSN of A is 1, of B 1001; their tags are 10 and 11.
+//! Scenarios in virtual time: two associations, A that opens and B that listens, over paths of 50 ms each way. A
+//! line of the log is a sent packet: time in milliseconds, sender, path, chunks. A's first TSN is 1, B's 1001;
+//! their tags are 10 and 11.
 
 mod codec;
 mod hostile;
@@ -32,7 +32,7 @@ pub(super) fn secs_as_millis(n: u64) -> u64 {
     n * 1000
 }
 
-/// Packets that take 1000 bytes of chunks, no heartbeats, and the first data is acknowledged like any other.
+/// Packets of 1000 octets of chunks, no heartbeats, and no immediate acknowledgement of the first data.
 pub(super) fn test_config() -> SctpConfig {
     SctpConfig {
         max_packet: 1012,
@@ -93,7 +93,7 @@ fn chunk_text(chunk: &Chunk) -> String {
     }
 }
 
-/// A packet on its way.
+/// A packet in flight.
 struct TestPacketInFlight {
     arrives_at: Instant,
     to: usize,
@@ -101,7 +101,7 @@ struct TestPacketInFlight {
     packet: SctpPacket,
 }
 
-/// Says of a packet whether it is lost: sender, path, how many that sender sent before, the packet's text.
+/// True if a packet is lost, by sender, path, number among that sender's packets, and text.
 type LossFilter = Box<dyn FnMut(usize, u8, usize, &str) -> bool>;
 
 pub(super) struct SctpTestNetwork {
@@ -110,16 +110,16 @@ pub(super) struct SctpTestNetwork {
     pub(super) paths: u8,
     pub(super) ends: [Option<SctpAssociation>; 2],
     pub(super) delay: Duration,
-    /// How much longer the next packet takes.
+    /// Extra delay of the next packet.
     pub(super) jitter: Box<dyn FnMut() -> Duration>,
     pub(super) loss: LossFilter,
     in_flight: Vec<TestPacketInFlight>,
     sent: [usize; 2],
     log: Vec<String>,
     event_lines: [Vec<String>; 2],
-    /// Messages as they came.
+    /// Messages in the order of delivery.
     pub(super) messages: [Vec<UserMessage>; 2],
-    /// Every packet goes over the wire's format.
+    /// True if every packet is encoded and parsed.
     pub(super) as_bytes: bool,
 }
 
@@ -141,7 +141,7 @@ impl SctpTestNetwork {
             as_bytes: false,
         }
     }
-    /// Loses the packets of which this says so: sender, path, place among that sender's packets, text.
+    /// Sets the loss filter: sender, path, number among that sender's packets, text.
     pub(super) fn with_loss(mut self, loss: impl FnMut(usize, u8, usize, &str) -> bool + 'static) -> Self {
         self.loss = Box::new(loss);
         self
@@ -152,7 +152,7 @@ impl SctpTestNetwork {
         self.ends[end] = Some(a);
         self.drain_end(end);
     }
-    /// Both ends up, at 200 ms: nothing to read of it.
+    /// Both ends established, at 200 ms, with an empty log.
     pub(super) fn established(a: SctpConfig, b: SctpConfig, paths: u8) -> Self {
         let mut w = Self::new(a, b, paths);
         w.connect_end(A);
@@ -170,7 +170,7 @@ impl SctpTestNetwork {
     pub(super) fn end_b(&mut self) -> &mut SctpAssociation {
         self.ends[B].as_mut().unwrap()
     }
-    /// Does something to an end and lets out what may leave.
+    /// Applies a function to an end, then sends its packets.
     pub(super) fn with_end<R>(
         &mut self,
         end: usize,
@@ -184,7 +184,7 @@ impl SctpTestNetwork {
     pub(super) fn send_message(&mut self, end: usize, stream: u16, len: u32) {
         self.with_end(end, |a, now| a.send_message(now, test_message(stream, len)).unwrap());
     }
-    /// A packet from nowhere.
+    /// Injects a forged packet.
     pub(super) fn inject_packet(&mut self, to: usize, path: u8, packet: SctpPacket) {
         self.deliver_packet(TestPacketInFlight { arrives_at: self.now, to, path, packet });
     }
@@ -255,12 +255,12 @@ impl SctpTestNetwork {
         let at = self.now + self.delay + (self.jitter)();
         self.in_flight.push(TestPacketInFlight { arrives_at: at, to: 1 - from, path: t.path, packet });
     }
-    /// When something happens next.
+    /// Returns the time of the next event.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let packets = self.in_flight.iter().map(|p| p.arrives_at);
         packets.chain(self.ends.iter().flatten().filter_map(SctpAssociation::poll_timeout)).min()
     }
-    /// Lets time pass until `to`.
+    /// Runs until `to`.
     pub(super) fn run_to(&mut self, to: u64) {
         while let Some(at) = self.next_time().filter(|at| *at <= at_millis(to)) {
             assert!(at >= self.now, "something in the past");
@@ -280,7 +280,7 @@ impl SctpTestNetwork {
         }
         self.now = at_millis(to);
     }
-    /// Everything sent since the last look.
+    /// Checks all packets sent since the last check.
     #[track_caller]
     pub(super) fn expect_sent(&mut self, lines: &[&str]) {
         assert_eq!(std::mem::take(&mut self.log), lines);
@@ -288,19 +288,19 @@ impl SctpTestNetwork {
     pub(super) fn clear_log(&mut self) {
         self.log.clear();
     }
-    /// The lines sent since the last look in which `what` stands.
+    /// Checks the lines with `what` sent since the last check.
     #[track_caller]
     pub(super) fn expect_only(&mut self, what: &str, lines: &[&str]) {
         let log = std::mem::take(&mut self.log);
         let those: Vec<_> = log.into_iter().filter(|line| line.contains(what)).collect();
         assert_eq!(those, lines);
     }
-    /// Everything an end had to say since the last look.
+    /// Checks an end's events since the last check.
     #[track_caller]
     pub(super) fn expect_events(&mut self, end: usize, lines: &[&str]) {
         assert_eq!(std::mem::take(&mut self.event_lines[end]), lines);
     }
-    /// Nothing is under way, waits or is unacknowledged.
+    /// Checks that no data or packet is pending, in flight or unacknowledged.
     #[track_caller]
     pub(super) fn is_idle(&self) {
         assert_eq!(self.next_time(), None, "a timer runs or a packet is under way");

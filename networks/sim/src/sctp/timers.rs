@@ -1,4 +1,4 @@
-//! Timers: T1 and T2 (one at a time), T5, delayed SACK, and of each path T3-rtx and heartbeats.
+//! Timers: T1 and T2 (one at a time), T5, delayed SACK, and per path T3-rtx and heartbeats.
 
 use super::association::{SctpAssociation, SctpEvent, SctpState, SctpTimer};
 use super::chunk::{Chunk, ErrorCause};
@@ -7,7 +7,7 @@ use super::outbound::ChunkStatus;
 use usher_core::{CloseReason, Instant};
 
 impl SctpAssociation {
-    /// When to call [`handle_timeout`](Self::handle_timeout); it may move at any call.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout); it may change at any call.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let own = self.timer_at.min(self.guard_at).min(self.sack_at).min(self.probe_at);
@@ -15,8 +15,8 @@ impl SctpAssociation {
         (next != Instant::FAR_FUTURE).then_some(next)
     }
 
-    /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
-    /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
+    /// Handles the timeout of [`poll_timeout`](Self::poll_timeout); early calls are harmless. Then drain
+    /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.sack_at <= now {
             (self.sack_at, self.unsacked) = (Instant::FAR_FUTURE, 0);
@@ -44,12 +44,12 @@ impl SctpAssociation {
         }
     }
 
-    /// T1-init or T1-cookie.
+    /// Arms T1-init or T1-cookie.
     pub(super) fn arm_setup(&mut self, now: Instant) {
         self.timer = if self.state == SctpState::CookieEchoed { SctpTimer::Cookie } else { SctpTimer::Init };
         self.arm_timer(now);
     }
-    /// T1 and T2 last as T3-rtx does: the path's RTO, which each expiry doubles (§5.1, §9.2).
+    /// Arms T1 or T2 for the path's RTO, like T3-rtx; each expiration doubles it (§5.1, §9.2).
     fn arm_timer(&mut self, now: Instant) {
         self.timer_at = now + self.paths[usize::from(self.timer_path)].rtt.rto.min(self.config.rto_max);
     }
@@ -75,7 +75,7 @@ impl SctpAssociation {
         }
         self.retries += 1;
         self.paths[usize::from(self.timer_path)].rtt.back_off(&self.config);
-        // Which of its paths works, a host does not know before the first answer.
+        // Before the first answer a host does not know which path works.
         self.timer_path = self.alternate_path(self.timer_path);
         match self.timer {
             SctpTimer::Off => {}
@@ -91,7 +91,7 @@ impl SctpAssociation {
             }
         }
     }
-    /// SHUTDOWN or SHUTDOWN ACK, as the state asks for. Heartbeats end with it (§8.3).
+    /// Sends SHUTDOWN or SHUTDOWN ACK, by the state. Heartbeats stop (§8.3).
     pub(super) fn send_shutdown(&mut self, path: u8) {
         self.timer_path = path;
         self.paths.iter_mut().for_each(|path| path.heartbeat_at = Instant::FAR_FUTURE);
@@ -108,7 +108,7 @@ impl SctpAssociation {
             p.heartbeat_lost_at = Instant::FAR_FUTURE;
             p.heartbeat_sent = None;
             p.rtt.back_off(&self.config);
-            // §8.1: a path without data says nothing of whether the data still comes.
+            // §8.1: a path without data shows nothing about the delivery of data.
             if path == self.data_path() && self.count_association_error() {
                 return;
             }
@@ -131,7 +131,7 @@ impl SctpAssociation {
     /// §6.3.3.
     fn t3_expired(&mut self, path: u8) {
         self.stats.timeouts += 1;
-        // §6.1 A: a peer that answers probes of its closed window is no failure.
+        // §6.1 A: a peer that answers probes of its closed window is reachable.
         let probing = self.probing && self.sack_since_timeout;
         self.sack_since_timeout = false;
         self.paths[usize::from(path)].on_timeout(&self.config);
@@ -144,7 +144,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Holds what is in flight on a path for lost.
+    /// Marks all chunks in flight on a path as lost.
     fn mark_path_lost(&mut self, path: u8) {
         let p = &mut self.paths[usize::from(path)];
         p.flight = 0;
@@ -168,7 +168,7 @@ impl SctpAssociation {
         }
     }
 
-    /// Counts an error of the association; true where that ended it (§8.1).
+    /// Counts an error of the association; true if it ends the association (§8.1).
     fn count_association_error(&mut self) -> bool {
         self.errors += 1;
         let over = self.config.max_association_retransmissions.is_some_and(|limit| self.errors > limit);
@@ -177,14 +177,14 @@ impl SctpAssociation {
         }
         over
     }
-    /// Holds the other side for unreachable.
+    /// Ends the association with an unreachable peer.
     fn give_up(&mut self) {
         if self.config.abort_unreachable && self.state != SctpState::CookieWait {
             self.send_abort(Vec::new());
         }
         self.fail(CloseReason::TimedOut);
     }
-    /// Counts an error of a path (§8.2), until it has failed (§8.3).
+    /// Counts an error of a path (§8.2), which may fail (§8.3).
     fn count_path_error(&mut self, path: u8) {
         let p = &mut self.paths[usize::from(path)];
         if !p.active {
@@ -197,7 +197,7 @@ impl SctpAssociation {
             self.events.push_back(SctpEvent::PathDown(path));
         }
     }
-    /// A path has shown that it works.
+    /// Resets the errors of a path that works.
     pub(super) fn path_works(&mut self, path: u8) {
         self.errors = 0;
         let p = &mut self.paths[usize::from(path)];

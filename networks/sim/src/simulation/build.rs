@@ -1,4 +1,4 @@
-//! Putting a simulation together.
+//! The builder of simulations.
 
 use super::message::AssociationTable;
 use super::outage::HostOutage;
@@ -24,13 +24,13 @@ use usher_core::collections::{HashMap, HashState};
 use usher_core::impair::{ChannelConfig, ChannelProperties};
 use usher_core::{Instant, Seed, TransportProtocol, WallTime};
 
-/// Why a simulation cannot be built as asked.
+/// Why a simulation cannot be built.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SimError {
     /// More hosts than there are addresses.
     #[error("a simulation holds at most {MAX_HOSTS} hosts")]
     TooManyHosts,
-    /// A UDP or TCP port of a host was given away twice.
+    /// A UDP or TCP port of a host has an owner already.
     #[error("port {port} of host {host} is taken")]
     PortTaken {
         /// The host's number.
@@ -38,12 +38,12 @@ pub enum SimError {
         /// The port.
         port: u16,
     },
-    /// An application is to use the address of another host.
+    /// An application asks for an address that is not its host's.
     #[error("host {at} is no interface of host {host}")]
     NoInterface {
         /// The application's host.
         host: u32,
-        /// Whose address was asked for.
+        /// The host that has the address.
         at: u32,
     },
     /// A host cannot have an address.
@@ -56,10 +56,10 @@ pub enum SimError {
         /// The address.
         address: IpAddr,
     },
-    /// A cell's settings cannot be.
+    /// The settings of a cell are invalid.
     #[error("cell: {0}")]
     Cell(#[from] wimax::ConfigError),
-    /// A basic service set's settings cannot be.
+    /// The settings of a basic service set are invalid.
     #[error("basic service set: {0}")]
     Bss(#[from] wifi::ConfigError),
 }
@@ -88,7 +88,7 @@ pub struct SimulationBuilder<A: Application> {
 }
 
 impl<A: Application> SimulationBuilder<A> {
-    /// An empty simulation; every stream of chance derives from `seed`.
+    /// Creates an empty simulation; all random streams derive from `seed`.
     pub fn new(version: IpVersion, seed: Seed) -> Self {
         Self {
             addresses: HostAddresses::new(version),
@@ -112,7 +112,7 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// Adds a host; without a processor it is infinitely fast.
+    /// Adds a host. Without a processor its work takes no time.
     ///
     /// # Errors
     /// [`SimError::TooManyHosts`].
@@ -135,10 +135,10 @@ impl<A: Application> SimulationBuilder<A> {
         Ok(HostId(id))
     }
 
-    /// Gives a host an address in place of that of its number, which captures show and [`HostAddresses`] know.
+    /// Assigns a host an address in place of that of its number. Captures and [`HostAddresses`] show it.
     ///
     /// # Errors
-    /// [`SimError::Address`]: another host has it, or it is of the other version of IP.
+    /// [`SimError::Address`]: another host has it, or it is of the other IP version.
     pub fn set_address(&mut self, host: HostId, address: IpAddr) -> Result<(), SimError> {
         match self.addresses.assign_address(host, address) {
             true => Ok(()),
@@ -146,14 +146,14 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// The addresses of all hosts.
+    /// Returns the addresses of all hosts.
     pub const fn addresses(&self) -> &HostAddresses {
         &self.addresses
     }
 
-    /// Gives a host one more address: a node of the network of its own, to which links attach as to a host. What comes for
-    /// it is delivered to the applications of `owner`, and costs the owner's processor. An owner may have links of its own;
-    /// it forwards nothing between them and its interfaces, and when it fails its interfaces do.
+    /// Adds an interface: a further address of a host, to which links attach as to a host. The applications of
+    /// `owner` receive its packets, and the owner's processor is charged. An owner may have links of its own. It
+    /// forwards nothing between them and its interfaces, and its interfaces fail with it.
     ///
     /// # Errors
     /// [`SimError::TooManyHosts`].
@@ -164,8 +164,8 @@ impl<A: Application> SimulationBuilder<A> {
         Ok(interface)
     }
 
-    /// Says where a host or interface is; without, it is still at the origin. To be said before what it is a station of is
-    /// built. Base stations and access points stay where they start.
+    /// Places a host or interface; the default is a fixed position at the origin. Call it before you add the cell of
+    /// the station. Base stations and access points stay where they start.
     pub fn place_host(&mut self, host: HostId, trajectory: Trajectory) {
         if trajectory == Trajectory::default() {
             self.trajectories.remove(&host);
@@ -174,7 +174,7 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// The application's host, if this is an address of it.
+    /// Checks that `at` is an address of the application's host.
     fn address_of(&self, app: u32, at: HostId) -> Result<(), SimError> {
         let host = self.apps[app as usize].host;
         if at == host || self.interfaces.get(&at) == Some(&host) {
@@ -183,7 +183,7 @@ impl<A: Application> SimulationBuilder<A> {
         Err(SimError::NoInterface { host: host.0, at: at.0 })
     }
 
-    /// Joins two hosts; the link becomes the next port of each.
+    /// Links two hosts; the link becomes the next port of each.
     pub fn add_link(&mut self, a: HostId, b: HostId, config: &LinkConfig) -> LinkId {
         let link = self.directions.len() as u32 / 2;
         for (from, to, channel, n) in [(a, b, &config.up, 0), (b, a, &config.down, 1)] {
@@ -198,7 +198,7 @@ impl<A: Application> SimulationBuilder<A> {
         LinkId(link)
     }
 
-    /// One copy of the properties that many links have.
+    /// Returns one shared copy of properties that many links have.
     fn share_properties(&mut self, channel: &ChannelConfig) -> Arc<ChannelProperties> {
         match self.channels.iter().rev().take(8).find(|c| c.config() == channel) {
             Some(known) => known.clone(),
@@ -210,7 +210,7 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// Puts an application on a host, with the settings of its connections and associations.
+    /// Adds an application to a host, with the settings of its connections and associations.
     pub fn add_application(&mut self, host: HostId, app: A, transports: Option<Arc<TransportConfig>>) -> u32 {
         self.apps.push(AppSlot {
             app,
@@ -233,8 +233,8 @@ impl<A: Application> SimulationBuilder<A> {
         self.bind_udp_at(app, socket, self.apps[app as usize].host, port)
     }
 
-    /// As [`Self::bind_udp`], at its host's own address or that of an interface of it: what the socket sends leaves by the
-    /// routes of that address and has it as its source.
+    /// As [`Self::bind_udp`], at the host's own address or that of one of its interfaces. The socket sends from that
+    /// address and by its routes.
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
@@ -247,7 +247,7 @@ impl<A: Application> SimulationBuilder<A> {
         Ok(())
     }
 
-    /// Lets an application accept TCP connections on a port of its host.
+    /// Makes an application accept TCP connections on a port of its host.
     ///
     /// # Errors
     /// [`SimError::PortTaken`].
@@ -255,7 +255,7 @@ impl<A: Application> SimulationBuilder<A> {
         self.listen_at(app, self.apps[app as usize].host, port)
     }
 
-    /// As [`Self::listen_tcp`], at its host's own address or that of an interface of it.
+    /// As [`Self::listen_tcp`], at the host's own address or that of one of its interfaces.
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
@@ -267,7 +267,7 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// Lets an application accept SCTP associations on a port of its host.
+    /// Makes an application accept SCTP associations on a port of its host.
     ///
     /// # Errors
     /// [`SimError::PortTaken`].
@@ -275,7 +275,7 @@ impl<A: Application> SimulationBuilder<A> {
         self.listen_sctp_at(app, self.apps[app as usize].host, port)
     }
 
-    /// As [`Self::listen_sctp`], at its host's own address or that of an interface of it.
+    /// As [`Self::listen_sctp`], at the host's own address or that of one of its interfaces.
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
@@ -287,8 +287,8 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// Lets an application have a port at an address of its host: a socket of UDP, or connections or associations that it
-    /// accepts. TLS is the application's own.
+    /// Opens a port at an address of the application's host: a UDP socket, or a listener for connections or
+    /// associations. TLS is up to the application.
     ///
     /// # Errors
     /// [`SimError::PortTaken`], [`SimError::NoInterface`].
@@ -306,9 +306,9 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// Makes a host multihomed for SCTP: its path k leaves it by the k-th of these links, whatever its routes
-    /// say, with an address of its own. An association between two multihomed hosts has as many paths as the
-    /// host with fewer; path 0 is the primary at first. Links that do not end at the host are left out.
+    /// Makes a host multihomed for SCTP: path k leaves by the k-th of these links, with an address of its own. It
+    /// ignores the routes. An association of two multihomed hosts has as many paths as the host with fewer; path 0 is
+    /// the initial primary. Links that do not end at the host are ignored.
     pub fn make_multihomed(&mut self, host: HostId, links: &[LinkId]) {
         let ports = self.hosts[host.0 as usize].ports.as_slice();
         let out = |l: &LinkId| [l.0 * 2, l.0 * 2 + 1].into_iter().find(|d| ports.contains(d));
@@ -316,48 +316,47 @@ impl<A: Application> SimulationBuilder<A> {
         self.multihomed.insert(host, paths);
     }
 
-    /// Makes an application a slow reader of its connections, at this many bytes per second each, of which it reads at
-    /// most `piece` at a time; `None` a segment.
+    /// Limits how fast an application reads: octets per second of each connection, and at most `piece` octets a read
+    /// (`None`: a segment).
     pub fn read_slowly(&mut self, app: u32, bytes_per_second: u64, piece: Option<u32>) {
         let slot = self.apps[app as usize].extras_mut();
         slot.read_rate = NonZeroU64::new(bytes_per_second.max(1));
         slot.read_size = piece.and_then(NonZeroU32::new);
     }
 
-    /// The wall time at [`Instant::ZERO`], which all hosts' clocks show ([`Context::set_epoch`](crate::AppContext::epoch));
-    /// [`WallTime::UNIX_EPOCH`] else.
+    /// Sets the wall time at [`Instant::ZERO`] for the clocks of all hosts
+    /// ([`AppContext::epoch`](crate::AppContext::epoch)). The default is [`WallTime::UNIX_EPOCH`].
     pub fn set_epoch(&mut self, epoch: WallTime) {
         self.epoch = epoch;
     }
 
-    /// Follows what hosts hold for their connections and associations, for
-    /// [`Simulation::peak_memory`].
+    /// Tracks the memory of hosts' connections and associations, for [`Simulation::peak_memory`].
     pub fn follow_memory(&mut self) {
         self.follow_memory = true;
     }
 
-    /// Gives an application the frames that arrive at its host.
+    /// Delivers the frames that arrive at its host to an application.
     pub fn take_frames(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
         self.hosts[host.0 as usize].extras_mut().frames_to = Some(app);
     }
 
-    /// Gives an application the packets of others that come through its host, which go on where it says so; where the host has a
-    /// processor they wait for that.
+    /// Delivers transit packets of its host to an application, which decides whether they continue. A host's
+    /// processor is charged for them.
     pub fn take_transit(&mut self, app: u32) {
         let host = self.apps[app as usize].host;
         self.hosts[host.0 as usize].extras_mut().transit_to = Some(app);
     }
 
-    /// Lets a host fail and come back, as by a loss of power: meanwhile it neither sends nor receives nor
-    /// forwards, its connections and what its processor had to do are gone without a word to anybody, and
-    /// when it is back its applications get a [`Delivery::Start`](crate::AppDelivery::Start) again.
+    /// Makes a host fail and recover, as by a loss of power. Meanwhile it neither sends nor receives nor forwards.
+    /// Its connections and its processor's work are lost without a message to the peers. After recovery its
+    /// applications get a [`AppDelivery::Start`](crate::AppDelivery::Start) again.
     pub fn add_outage(&mut self, host: HostId, from: Instant, until: Instant) {
         self.outages.push(HostOutage { host, from, until: until.max(from) });
     }
 
-    /// Captures a link at the port of its first host (`first`) or its second: what leaves there is seen
-    /// before the queue, what arrives there after all losses.
+    /// Captures a link at the port of its first host (`first`) or its second. Outgoing packets are captured before
+    /// the queue, incoming ones after all losses.
     pub fn capture_link(&mut self, link: LinkId, first: bool, interface: u16) {
         let i = link.0 as usize * 2;
         let (out, into) = if first { (i, i + 1) } else { (i + 1, i) };
@@ -365,13 +364,13 @@ impl<A: Application> SimulationBuilder<A> {
         self.directions[into].extras_mut().tap_in = Some(interface);
     }
 
-    /// The two hosts that a link joins, the first one first.
+    /// Returns the two hosts of a link, the first one first.
     pub fn link_ends(&self, link: LinkId) -> [HostId; 2] {
         let direction = &self.directions[link.0 as usize * 2];
         [direction.from, direction.to]
     }
 
-    /// Next hops by fewest links, ties to the earlier link: one table for each host with several ports.
+    /// Computes next hops by fewest links, ties to the earlier link: one table for each host with several ports.
     pub(super) fn compute_routes(&mut self) {
         let n = self.hosts.len();
         for h in 0..n {
@@ -402,7 +401,7 @@ impl<A: Application> SimulationBuilder<A> {
         }
     }
 
-    /// The finished simulation, at time zero.
+    /// Builds the simulation, at time zero.
     pub fn build<O>(self, observer: O, tap: Option<Box<dyn PacketTap>>) -> Simulation<A, O> {
         self.build_of(observer, tap, WholeNetwork)
     }

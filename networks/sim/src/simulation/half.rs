@@ -1,15 +1,15 @@
-//! One network in two halves, each of which is run by a thread of its own.
+//! A network in two halves, each run by a thread of its own: a conservative parallel simulation.
 //!
-//! Both threads build the whole network from the same description, and each runs the hosts of its half. Packets on links
-//! between the halves are handed over by value. Those links have a delay: what one half does is not felt by the other
-//! before the least of them, the lookahead, has passed. So both run that long by themselves, meet, hand over what has
-//! crossed, and go on (a conservative parallel simulation, whose windows begin at the earliest event of both).
+//! Both threads build the whole network from the same description, and each runs the hosts of its half. Packets
+//! on links between the halves are passed by value. These links have a delay; the smallest of them is the
+//! lookahead. One half cannot affect the other sooner. So both run a window of that length, exchange the packets
+//! that crossed, and continue. A window begins at the earliest event of both halves.
 //!
-//! What happens is what happens in one thread, in the same order. In one thread events of the same time happen in the order
-//! in which they were put in the queue, so that each event here says when that was, and those that come from the other half
-//! when it would have been: as the packet was sent, or, where another is before it on its link, as that arrives. Events of
-//! the same time that were put in the queue at the same time are in order if they are of one half, or of one link. If not their
-//! order is not known, and the run ends with [`HalfError::Undecided`] rather than by a guess.
+//! The result is that of a single thread, in the same order. A single thread handles events of the same time in
+//! the order of their insertion. So each event here carries its insertion time. A packet of the other half
+//! carries the insertion time that it would have had: when it was sent or, behind another packet on its link,
+//! when that one arrived. Events with equal times and insertion times are in order if they belong to one half or
+//! to one link. Otherwise their order is unknown, and the run ends with [`HalfError::Undecided`].
 
 use super::{SimEvent, Simulation, SimulationBuilder};
 use crate::addr::HostId;
@@ -21,19 +21,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use usher_core::{Duration, Instant};
 
-/// How much of a network a simulation runs: a [`WholeNetwork`] or a [`HalfNetwork`].
+/// The part of a network that a simulation runs: a [`WholeNetwork`] or a [`HalfNetwork`].
 pub trait NetworkExtent: Debug {
-    /// What the event queue notes of an event beside its time.
+    /// The order mark of an event in the queue, beside its time.
     type Mark: Copy + PartialOrd + Debug;
-    /// Of an event that is put in the queue now.
+    /// Returns the mark of an event inserted now.
     fn mark_at(now: Instant) -> Self::Mark;
-    /// Whether a host is run by another simulation.
+    /// True if another simulation runs this host.
     fn is_elsewhere(&self, host: HostId) -> bool;
-    /// Hands a packet over to the simulation that runs its receiver.
+    /// Passes a packet to the simulation that runs its receiver.
     fn hand_over(&mut self, crossing: CrossingPacket);
 }
 
-/// All of a network.
+/// A whole network.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeNetwork;
 
@@ -49,19 +49,19 @@ impl NetworkExtent for WholeNetwork {
     fn hand_over(&mut self, _: CrossingPacket) {}
 }
 
-/// When an event was put in the queue, by which events of the same time are in order, and by what.
+/// When and by which origin an event was inserted: orders events of the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct EventMark(u64);
 
 impl EventMark {
-    /// By this half.
+    /// Inserted by this half.
     const OWN: u64 = 0;
-    /// By the sending of a packet in the other half; such are in the order of their sending.
+    /// Sent by the other half. These are in the order of their sending.
     const SENT: u64 = 1;
-    /// By the arrival of a packet that was sent in the other half, on the link that the next one is on.
+    /// Sent by the other half, behind a packet on the same link, and inserted at that packet's arrival.
     const FOLLOWS: u64 = 2;
 
-    /// Nanoseconds of more than a century leave two bits free.
+    /// Creates a mark. Nanoseconds of more than a century leave two bits free.
     fn new(queued: Instant, by: u64) -> Self {
         Self(queued.as_nanos() << 2 | by)
     }
@@ -71,8 +71,8 @@ impl EventMark {
     fn origin(self) -> u64 {
         self.0 & 3
     }
-    /// Whether events of the same time and marks that are equal are in order. Those that follow others on their links are if the
-    /// link is the same, whose packets arrive in the order of their sending.
+    /// True if the order of two events with equal times and marks is known. Events that follow others on their link
+    /// are in order if they have the same link.
     fn is_decided(self, event: SimEvent, other: (Self, SimEvent)) -> bool {
         self.origin() == other.0.origin() && (self.origin() != Self::FOLLOWS || event == other.1)
     }
@@ -109,19 +109,18 @@ impl CrossingPacket {
     }
 }
 
-/// What the halves tell each other.
+/// A message between the halves.
 #[derive(Debug)]
 enum HalfMessage {
-    /// What crosses, in the order of sending, and when the earliest event is that the sender knows of.
+    /// Crossing packets in the order of sending, and the time of the sender's earliest event.
     Meeting(Vec<CrossingPacket>, Instant),
-    /// The first half has run the present window; with the time and mark of the event at which its observer was done, if it
-    /// was.
+    /// The first half has run this window. If its observer was done: the time and mark of that event.
     Ran(Option<(Instant, EventMark)>),
     /// The run has ended for this reason.
     Ended(HalfError),
 }
 
-/// One of two ends by which the halves speak.
+/// One end of the channel between the halves.
 #[derive(Debug)]
 pub struct HalfChannel {
     to: Sender<HalfMessage>,
@@ -129,31 +128,31 @@ pub struct HalfChannel {
 }
 
 impl HalfChannel {
-    /// One for each half.
+    /// Creates both ends, one for each half.
     pub fn channel_pair() -> [Self; 2] {
         let ((to_second, of_first), (to_first, of_second)) = (channel(), channel());
         [Self { to: to_second, from: of_second }, Self { to: to_first, from: of_first }]
     }
 }
 
-/// Why a half did not come to its time. The run has no result.
+/// Why a half did not reach its time. The run has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HalfError {
-    /// Which of two events of this time is first is not known.
+    /// The order of two events at this time is unknown.
     #[error("at {}: which of two events of two halves happens first is not known", .0.duration_since(Instant::ZERO))]
     Undecided(Instant),
     /// The other half has ended.
     #[error("the other half of the network has ended early")]
     OtherHalfEnded,
-    /// It was [given up](Simulation::end_when).
+    /// The owner stopped the run by the flag of [`end_when`](Simulation::end_when).
     #[error("it was given up")]
     Stopped,
 }
 
-/// Which half.
+/// One of the two halves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HalfSide {
-    /// The first, whose observer says when the run is done.
+    /// The first; its observer decides when the run is done.
     First,
     /// The second.
     Second,
@@ -162,35 +161,35 @@ pub enum HalfSide {
 /// How a network is divided.
 #[derive(Clone, Debug)]
 pub struct NetworkHalves {
-    /// Whether each host is of the first half.
+    /// True for each host of the first half.
     first: Arc<[bool]>,
     lookahead: Duration,
 }
 
 impl NetworkHalves {
-    /// The half of a host.
+    /// Returns the half of a host.
     pub fn side_of(&self, host: HostId) -> HalfSide {
         if self.first[host.0 as usize] { HalfSide::First } else { HalfSide::Second }
     }
-    /// What one half does is not felt by the other any sooner.
+    /// Returns the time before which one half cannot affect the other.
     pub const fn lookahead(&self) -> Duration {
         self.lookahead
     }
 }
 
-/// Half of a network, the other half of which another thread runs.
+/// Half of a network; another thread runs the other half.
 #[derive(Debug)]
 pub struct HalfNetwork {
     halves: NetworkHalves,
     side: HalfSide,
     end: HalfChannel,
-    /// What crosses at the next meeting, and when the first of it arrives.
+    /// Crossing packets for the next exchange, and the first arrival of them.
     out: Vec<CrossingPacket>,
     earliest: Instant,
-    /// When the last packet handed over arrives, by direction; zero for none: nothing arrives then, since links between halves
-    /// have a delay.
+    /// Arrival of the last packet passed to the other half, by direction. Zero for none: links between the halves
+    /// have a delay, so nothing arrives at zero.
     last: Vec<Instant>,
-    /// The last event that happened.
+    /// The last handled event.
     before: (Instant, EventMark, SimEvent),
 }
 
@@ -215,7 +214,7 @@ impl NetworkExtent for HalfNetwork {
 }
 
 impl HalfNetwork {
-    /// If the other has ended, [`Self::receive_message`] says why.
+    /// Sends a message. If the other half has ended, [`Self::receive_message`] returns the reason.
     fn send_message(&self, word: HalfMessage) {
         let _ = self.end.to.send(word);
     }
@@ -226,7 +225,7 @@ impl HalfNetwork {
             Err(_) => Err(HalfError::OtherHalfEnded),
         }
     }
-    /// Notes what happens next; fails if it is not known that it does after what happened last.
+    /// Checks that the next event certainly follows the last one; fails if their order is unknown.
     fn check_event_order(&mut self, at: Instant, mark: EventMark, event: SimEvent) -> Result<(), HalfError> {
         let (before, last, what) = std::mem::replace(&mut self.before, (at, mark, event));
         if at == before && mark == last && !mark.is_decided(event, (last, what)) {
@@ -237,10 +236,11 @@ impl HalfNetwork {
 }
 
 impl<A: Application> SimulationBuilder<A> {
-    /// The network in two halves: the first has these hosts, and those that links without a delay join to them. `None` if that
-    /// is all of them, or if the network has what cannot be divided: radio, interfaces, outages, multihomed hosts, memory that is
-    /// followed, TCP whose behaviour has to do with its initial sequence numbers, which all hosts draw from one stream. Links on which
-    /// packets pass others or arrive twice stay within a half.
+    /// Divides the network: the first half has these hosts and those joined to them by links without a delay.
+    ///
+    /// Returns `None` if that is the whole network, or if the network cannot be divided. Obstacles are radio,
+    /// interfaces, outages, multihomed hosts, memory tracking, and TCP that depends on initial sequence numbers: all
+    /// hosts draw these from one stream. Links that reorder or duplicate packets stay within a half.
     pub fn split_in_halves(&self, hosts: impl IntoIterator<Item = HostId>) -> Option<NetworkHalves> {
         let whole = !self.cells.is_empty()
             || !self.interfaces.is_empty()
@@ -270,7 +270,7 @@ impl<A: Application> SimulationBuilder<A> {
         Some(NetworkHalves { first: first.into(), lookahead })
     }
 
-    /// One of two halves of the finished simulation, at time zero. The other is to be built of the same description.
+    /// Builds one of the two halves of the simulation, at time zero. Build the other from the same description.
     pub fn build_half<O>(
         self,
         observer: O,
@@ -292,12 +292,12 @@ impl<A: Application> SimulationBuilder<A> {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork> {
-    /// Runs until `until`, in step with the other half, of which the same is asked at the same time. With `to_its_end` the run
-    /// ends before that at the event at which the observer of the first half is done, and the halves take turns: the second
-    /// does nothing that comes after that event.
+    /// Runs until `until`, in step with the other half, which must get the same call. With `to_its_end` the run ends
+    /// at the event at which the first half's observer is done. The halves then take turns: the second runs nothing
+    /// after that event.
     ///
     /// # Errors
-    /// Both halves end, and what they have counted means nothing.
+    /// Both halves end, and their counters have no meaning.
     pub fn run_until(&mut self, until: Instant, to_its_end: bool) -> Result<(), HalfError> {
         self.start();
         let ran = self.run_windows(until, to_its_end);
@@ -339,7 +339,7 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
         }
     }
 
-    /// Exchanges what crosses; answers when the earliest event of both halves is.
+    /// Exchanges crossing packets. Returns the time of the earliest event of both halves.
     fn exchange_crossings(&mut self) -> Result<Instant, HalfError> {
         let own = self.queue.next_time().unwrap_or(Instant::FAR_FUTURE);
         let earliest = std::mem::replace(&mut self.extent.earliest, Instant::FAR_FUTURE).min(own);
@@ -353,18 +353,18 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
             self.directions[direction as usize].insert(arrives, damaged, packet, &mut self.pool);
             self.queue.push_ranked(arrives, SimEvent::Arrive(direction), mark);
         }
-        // Its memory is used again.
+        // Reuse the allocation.
         self.extent.out = packets;
         Ok(earliest.min(others))
     }
 
-    /// Lets all happen that happens until `last`, or until the observer is done.
+    /// Handles all events until `last`, or until the observer is done.
     fn run_window(&mut self, last: Instant) -> Result<(), HalfError> {
         while let Some((at, event, mark)) = self.queue.pop_ranked_until(last) {
             self.extent.check_event_order(at, mark, event)?;
             self.handle_event(at, event);
             if self.observer.is_done() {
-                // What is to come at this time may have come before.
+                // A later event of this time may belong before this one.
                 let is_undecided =
                     |(other, of): (SimEvent, EventMark)| mark == of && !mark.is_decided(event, (of, other));
                 if self.queue.pending_now().any(is_undecided) {
@@ -379,7 +379,7 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
         Ok(())
     }
 
-    /// Lets all happen that happens before an event of the other half.
+    /// Handles all events before an event of the other half.
     fn run_before(&mut self, end: Instant, last: EventMark) -> Result<(), HalfError> {
         if let Some(before) = end.as_nanos().checked_sub(1) {
             self.run_window(Instant::from_nanos(before))?;
@@ -398,13 +398,13 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O, HalfNetwork>
         Ok(())
     }
 
-    /// How the network is divided.
+    /// Returns the division of the network.
     pub const fn halves(&self) -> &NetworkHalves {
         &self.extent.halves
     }
 
-    /// What each link direction did whose packets leave hosts of this half, of those that did something: twice the number of the
-    /// link, and one more for the direction from its second host to the first.
+    /// Returns the counters of link directions that leave hosts of this half, if not zero. A direction's number is
+    /// twice its link's number, plus one from the second host to the first.
     pub fn direction_stats(&self) -> impl Iterator<Item = (u32, crate::link::LinkStats)> {
         let own = self.directions.iter().zip(0..).filter(|(d, _)| !self.extent.is_elsewhere(d.from));
         own.map(|(d, number)| (number, d.stats())).filter(|(_, stats)| stats.offered > 0)

@@ -1,20 +1,21 @@
-//! What hosts hold for their connections and associations, followed while a run goes on.
+//! Tracks the memory of hosts' connections and associations during a run.
 
 use super::{NetworkExtent, Simulation};
 use crate::addr::HostId;
 use std::collections::BTreeMap;
 
-/// What a host held at once, at most.
+/// Peak memory of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryUse {
-    /// TCP connections and SCTP associations, those that wait in TIME-WAIT included.
+    /// TCP connections and SCTP associations, including those in TIME-WAIT.
     pub connections: u32,
-    /// Octets of their state and buffers, as [`tcp::Connection::memory_octets`](crate::tcp::TcpConnection::memory_octets) and
-    /// [`sctp::Association::memory_octets`](crate::sctp::SctpAssociation::memory_octets) count them.
+    /// Octets of their state and buffers, by
+    /// [`TcpConnection::memory_octets`](crate::tcp::TcpConnection::memory_octets) and
+    /// [`SctpAssociation::memory_octets`](crate::sctp::SctpAssociation::memory_octets).
     pub octets: u64,
 }
 
-/// Whether a number is a connection's or an association's.
+/// Whether a number names a connection or an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TransportKind {
     Tcp,
@@ -27,17 +28,17 @@ struct OfHost {
     most: MemoryUse,
 }
 
-/// The present and the largest holdings of all hosts that hold something.
+/// The current and the peak memory of all hosts with connections.
 #[derive(Debug, Default)]
 pub(super) struct MemoryTracker {
     hosts: BTreeMap<HostId, OfHost>,
-    /// Octets by the connections' and the associations' numbers; 0 holds nothing.
+    /// Octets by the number of the connection; 0 for none. Associations likewise.
     tcp: Vec<u32>,
     sctp: Vec<u32>,
 }
 
 impl MemoryTracker {
-    /// A connection or association of this host now holds so much.
+    /// Records the memory of a connection or association of this host.
     pub(super) fn record_use(&mut self, kind: TransportKind, index: u32, host: HostId, octets: u32) {
         let all = match kind {
             TransportKind::Tcp => &mut self.tcp,
@@ -60,15 +61,15 @@ impl MemoryTracker {
 }
 
 impl<A: crate::app::Application, O, E: NetworkExtent> Simulation<A, O, E> {
-    /// Forgets what hosts held at most: from now on it is counted anew.
+    /// Resets the peaks.
     pub fn reset_peaks(&mut self) {
         for of in self.memory.iter_mut().flat_map(|m| m.hosts.values_mut()) {
             of.most = of.now;
         }
     }
 
-    /// What a host held at most for its connections and associations; `None` where that is not followed (see
-    /// [`Builder::follow_memory`](super::SimulationBuilder::follow_memory)).
+    /// Returns a host's peak memory for connections and associations; `None` without
+    /// [`SimulationBuilder::follow_memory`](super::SimulationBuilder::follow_memory).
     pub fn peak_memory(&self, host: HostId) -> Option<MemoryUse> {
         self.memory.as_ref().map(|m| m.hosts.get(&host).map_or(MemoryUse::default(), |of| of.most))
     }

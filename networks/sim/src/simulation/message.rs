@@ -19,10 +19,10 @@ pub(super) struct AssociationTable {
     closed: SctpTotals,
     tuples: HashMap<FourTuple, u32>,
     listeners: HashMap<(HostId, u16), u32>,
-    /// The outgoing directions by which the paths of multihomed hosts leave.
+    /// Outgoing directions of the paths of multihomed hosts.
     multihomed: HashMap<HostId, Vec<u32>>,
     rng: ModelRng,
-    /// Keys of the hosts' cookies derive from it, and from how often a host has failed.
+    /// Derives the cookie keys of hosts, together with the number of their failures.
     secret: u64,
     failures: BTreeMap<HostId, u32>,
 }
@@ -77,7 +77,7 @@ impl SctpTotals {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
-    /// The paths between two hosts.
+    /// Returns the number of paths between two hosts.
     fn path_count(&self, key: FourTuple) -> u8 {
         let paths = |h: HostId| self.sctp.multihomed.get(&h).map_or(0, Vec::len);
         paths(key.local).min(paths(key.remote)).clamp(1, 255) as u8
@@ -153,7 +153,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// An application sent on a stream that its association does not have, and ends the run by that.
+    /// Ends the run: an application sent on a stream that its association does not have.
     fn no_stream(&mut self, app: u32, streams: u16) {
         let host = self.apps[app as usize].host;
         self.fault.get_or_insert(SimFault::NoStream { at: self.now, host, streams });
@@ -224,8 +224,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Does everything that an association has become ready for. As with TCP, acknowledgements that are due
-    /// leave before the application hears of the data; delayed ones can ride on its answer.
+    /// Drains an association. As with TCP, acknowledgements that are due leave before the application gets the data.
+    /// Delayed ones may ride on its reply.
     fn settle_association(&mut self, index: u32) {
         if !self.sctp.all[index as usize].sctp.delivers_first() {
             self.flush_association(index);
@@ -270,7 +270,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
 
     fn remove_association(&mut self, index: u32) {
         let assoc = &mut self.sctp.all[index as usize];
-        // The number may have been freed and taken again while the application was handling its events.
+        // The application may have freed the number and reused it in its event handlers.
         if !assoc.sctp.is_closed() || self.sctp.tuples.get(&assoc.key) != Some(&index) {
             return;
         }
@@ -286,7 +286,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.sctp.free.push(index);
     }
 
-    /// Forgets the associations of a host that fails, and the key of its cookies; nobody is told.
+    /// Drops the associations of a host that fails, and the key of its cookies, without any event.
     pub(super) fn fail_associations(&mut self, host: HostId) {
         *self.sctp.failures.entry(host).or_default() += 1;
         for index in 0..self.sctp.all.len() as u32 {

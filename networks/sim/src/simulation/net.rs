@@ -15,14 +15,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         let direction = &mut self.directions[index as usize];
         let Some((packet, next)) = direction.take_arrived(self.now, &self.pool) else { return };
         let from = direction.from;
-        // What comes from another half has an event each.
+        // A packet from another half has an event of its own.
         if let Some(at) = next.filter(|_| !self.extent.is_elsewhere(from)) {
             self.schedule_event(at, SimEvent::Arrive(index));
         }
         self.handle_arrived_packet(index, packet);
     }
 
-    /// A packet has come to the end of a link direction.
+    /// Handles a packet that reached the end of a link direction.
     #[inline(always)]
     pub(super) fn handle_arrived_packet(&mut self, index: u32, packet: PacketRef) {
         let direction = &self.directions[index as usize];
@@ -70,7 +70,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         tap.capture_packet(self.now, interface, outward, &self.tap_buf);
     }
 
-    /// Sends a packet from `host`, as far as its policies let it. It is made where it is needed, as deliveries are.
+    /// Sends a packet from `host` if its policies permit. The packet is built in place, as deliveries are.
     #[inline(always)]
     pub(super) fn send_ip_packet(&mut self, host: HostId, packet: impl FnOnce() -> Packet) {
         if self.guards.is_empty() || !self.guards.contains_key(&host) {
@@ -142,8 +142,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Sends a packet that is larger than the link's MTU: UDP in fragments (IPv6: only at the sender),
-    /// anything else not at all.
+    /// Sends a packet larger than the link's MTU: UDP in fragments (IPv6: only at the sender). Others are dropped.
     fn send_fragments(&mut self, host: HostId, direction: u32, packet: Packet) {
         let mtu = self.directions[direction as usize].mtu;
         let (id, base, total, last_more, whole) = match packet.body {
@@ -184,7 +183,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Takes a packet that came to `host`, by this port of it, from the pool.
+    /// Takes a packet that arrived at `host`, by this port, from the pool.
     #[inline]
     pub(super) fn receive_packet(&mut self, host: HostId, port: u32, packet: PacketRef) {
         let p = &self.pool[packet].packet;
@@ -253,8 +252,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.send_ip_packet(from, || Packet::from_datagram(version, from, to, ident, datagram));
     }
 
-    /// The address that a connection is to be opened from: the application's host's own if none is asked for, nothing if
-    /// it is not the host's.
+    /// Returns the local address of a new connection: the host's own by default; `None` if `from` is not the host's.
     pub(super) fn local_address(&mut self, app: u32, from: Option<HostId>) -> Option<HostId> {
         let host = self.apps[app as usize].host;
         let from = from.unwrap_or(host);
@@ -275,14 +273,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.transmit_packet(direction, packet);
     }
 
-    /// Has a packet of others go on from an application's host.
+    /// Forwards a transit packet from an application's host.
     pub(super) fn forward_packet(&mut self, app: u32, packet: TransitPacket) {
         let host = self.apps[app as usize].host;
         let packet = self.pool.insert(*packet.0);
         self.route_packet(host, packet);
     }
 
-    /// What both directions of a link at a port of an application's host carry are packets of this session.
+    /// Marks all packets of a link, at a port of an application's host, as packets of this PPPoE session.
     pub(super) fn name_session(&mut self, app: u32, port: u32, number: u16) {
         let host = self.apps[app as usize].host;
         let Some(&direction) = self.hosts[host.0 as usize].ports.as_slice().get(port as usize) else {
@@ -301,8 +299,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         h.ident
     }
 
-    /// The next free port of 49152 to 65535 (RFC 6335 §6). With all of them taken, the next one all the
-    /// same: a host of a study with 16,384 sockets is better told by its counters than by a panic.
+    /// Returns the next free port of 49152 to 65535 (RFC 6335 §6). If none is free it returns the next port: counters
+    /// explain a study with 16,384 sockets better than a panic.
     pub(super) fn ephemeral_port(&mut self, host: HostId, free: impl Fn(&Self, u16) -> bool) -> u16 {
         const FIRST: u16 = 49_152;
         let mut port = FIRST;

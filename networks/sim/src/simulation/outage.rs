@@ -1,4 +1,4 @@
-//! Hosts that fail and come back.
+//! Hosts that fail and recover.
 
 use super::{NetworkExtent, SimEvent, Simulation};
 use crate::addr::HostId;
@@ -20,7 +20,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// The beginning of an outage, or its end.
+    /// Begins or ends an outage.
     pub(super) fn toggle_outage(&mut self, index: u32) {
         let HostOutage { host, until, .. } = self.outages[index as usize];
         if self.now < until {
@@ -40,7 +40,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// A host and its interfaces.
+    /// Returns a host and its interfaces.
     fn host_addresses(&self, host: HostId) -> Vec<HostId> {
         let interfaces = self.interfaces.iter().filter(|(_, owner)| **owner == host);
         std::iter::once(host).chain(interfaces.map(|(interface, _)| *interface)).collect()

@@ -1,4 +1,4 @@
-//! A simulation taken apart before it is built, for another network to host the same applications.
+//! A simulation taken apart before it is built, so that another network can run the same applications.
 
 use super::{HostPorts, SimulationBuilder, TransportConfig};
 use crate::addr::{HostAddresses, HostId};
@@ -8,24 +8,24 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use usher_core::{Instant, Seed, WallTime};
 
-/// Everything that was told a [`SimulationBuilder`], but for radio: that is nothing a network of cables can be.
+/// The contents of a [`SimulationBuilder`] except radio, which a wired network cannot provide.
 #[derive(Debug)]
 pub struct SimulationParts<A> {
-    /// From which every stream of chance derives: link k has those of `("link", 2k)` and `("link", 2k + 1)`.
+    /// Source of all random streams: link k has those of `("link", 2k)` and `("link", 2k + 1)`.
     pub seed: Seed,
     /// The wall time at [`Instant::ZERO`].
     pub epoch: WallTime,
-    /// Who has which address.
+    /// The addresses of the hosts.
     pub addresses: HostAddresses,
     /// The hosts and their interfaces, by number.
     pub hosts: Vec<HostPart>,
-    /// The links, by number; those of cells and basic service sets are among them.
+    /// The links, by number, including those of cells and basic service sets.
     pub links: Vec<LinkPart>,
     /// The applications, by number.
     pub apps: Vec<AppPart<A>>,
-    /// Hosts that fail and come back.
+    /// Hosts that fail and recover.
     pub outages: Vec<OutagePart>,
-    /// How many cells and basic service sets there are.
+    /// Number of cells and basic service sets.
     pub radios: usize,
     /// Hosts whose associations have several paths.
     pub multihomed: Vec<HostId>,
@@ -34,20 +34,20 @@ pub struct SimulationParts<A> {
 /// A host, or an interface of one.
 #[derive(Debug)]
 pub struct HostPart {
-    /// The host whose interface it is.
+    /// The owner, if this is an interface.
     pub owner: Option<HostId>,
-    /// Its links in the order of its ports, and whether it is the first named end of each.
+    /// Its links in the order of its ports; true where it is the link's first end.
     pub ports: Vec<(LinkId, bool)>,
-    /// The application that gets its frames.
+    /// The application that receives its frames.
     pub frames_to: Option<u32>,
-    /// It has a processor whose time is charged.
+    /// True if it has a processor.
     pub processor: bool,
-    /// The port by which each host is reached, by number; what is missing is reached by the first port.
+    /// The port towards each host, by number. Missing entries mean the first port.
     next_hops: Vec<Option<u32>>,
 }
 
 impl HostPart {
-    /// The port by which a host is reached; `None` where it is not.
+    /// Returns the port towards a host; `None` if it is unreachable.
     pub fn next_hop(&self, to: HostId) -> Option<u32> {
         let only = (!self.ports.is_empty()).then_some(0);
         self.next_hops.get(to.0 as usize).copied().unwrap_or(only)
@@ -57,7 +57,7 @@ impl HostPart {
 /// A link.
 #[derive(Debug)]
 pub struct LinkPart {
-    /// The hosts that it joins.
+    /// The hosts at its ends.
     pub ends: [HostId; 2],
     /// Its properties.
     pub config: LinkConfig,
@@ -65,7 +65,7 @@ pub struct LinkPart {
     pub capture: [Option<u16>; 2],
 }
 
-/// An application, and where it is to be reached.
+/// An application and its sockets and listeners.
 #[derive(Debug)]
 pub struct AppPart<A> {
     /// The application.
@@ -74,11 +74,11 @@ pub struct AppPart<A> {
     pub host: HostId,
     /// The settings of its connections and associations.
     pub transports: Arc<TransportConfig>,
-    /// Bytes per second that it reads of each connection; `None` reads all at once.
+    /// Octets per second that it reads of each connection; `None` reads everything at once.
     pub read_rate: Option<NonZeroU64>,
-    /// Bytes that it then reads at a time, at most; `None` a segment.
+    /// Maximum octets of one read; `None` for a segment.
     pub read_size: Option<NonZeroU32>,
-    /// Its UDP sockets that are bound, by their numbers.
+    /// Its bound UDP sockets, by number.
     pub sockets: Vec<SocketPart>,
     /// Addresses and ports at which it accepts TCP connections, ascending.
     pub listens: Vec<(HostId, u16)>,
@@ -97,19 +97,19 @@ pub struct SocketPart {
     pub port: u16,
 }
 
-/// A time in which a host is out of order.
+/// A period in which a host is out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutagePart {
     /// The host.
     pub host: HostId,
-    /// From then on.
+    /// Start.
     pub from: Instant,
-    /// Until then.
+    /// End.
     pub until: Instant,
 }
 
 impl<A: Application> SimulationBuilder<A> {
-    /// Takes it apart instead of building it.
+    /// Takes the simulation apart instead of building it.
     #[must_use]
     pub fn into_parts(mut self) -> SimulationParts<A> {
         self.compute_routes();

@@ -1,6 +1,8 @@
-//! What becomes of a host's packets by its security policies and SAs (RFC 4301): the databases are `usher-esp`'s, the very ones of a
-//! live host. Of a packet that an SA carries the ports alone are sealed, and opened where it arrives: numbers, windows against
-//! replays, limits and selectors are those of the SAs, and no octets that nobody reads are enciphered.
+//! IPsec of simulated hosts: security policies and SAs (RFC 4301), by the databases of `usher-esp`, as on a live
+//! host.
+//!
+//! Only the ports of a protected packet are enciphered and deciphered, since its other octets are not read.
+//! Sequence numbers, anti-replay windows, limits and selectors are those of the SAs.
 
 use super::{NetworkExtent, Simulation};
 use crate::addr::HostId;
@@ -13,23 +15,23 @@ use usher_esp::ip::{IpPacket, PacketFlow, protocol};
 use usher_esp::plane::{EspDataPlaneConfig, EspEvent, IpsecMode, OutboundDecision, OuterPath, PacketArrival};
 use usher_esp::{EspDataPlane, IpsecOperation, PolicyId};
 
-/// Octets of a UDP header around ESP.
+/// Octets of the UDP header before ESP.
 const UDP: usize = 8;
 
-/// The databases of a host.
+/// The IPsec databases of a host.
 #[derive(Debug)]
 pub(super) struct HostProtection {
     plane: EspDataPlane,
     config: EspDataPlaneConfig,
-    /// The application that fills them.
+    /// The application that updates them.
     app: u32,
-    /// Packets that wait for an SA, since when.
+    /// Packets that wait for an SA, with the start of their wait.
     queued_packets: VecDeque<(Instant, Packet)>,
     octets: usize,
 }
 
 impl HostProtection {
-    /// Keeps a packet until there is an SA for it; of too many the oldest are dropped. Gives how many that were.
+    /// Queues a packet until its SA exists. Drops the oldest beyond the limit and returns their number.
     fn hold_packet(&mut self, since: Instant, packet: Packet) -> u64 {
         self.octets += packet.len as usize;
         self.queued_packets.push_back((since, packet));
@@ -49,7 +51,7 @@ impl HostProtection {
     }
 }
 
-/// The protocol and the ports of what a packet carries.
+/// Returns the protocol and the ports of a packet.
 fn upper_protocol(body: &PacketBody) -> (u8, Option<(u16, u16)>) {
     match body {
         PacketBody::Udp(d) => (protocol::UDP, Some((d.src_port, d.dst_port))),
@@ -61,7 +63,7 @@ fn upper_protocol(body: &PacketBody) -> (u8, Option<(u16, u16)>) {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
-    /// An application begins to protect its host's packets, anew where one did before.
+    /// Starts protection of an application's host, and replaces an earlier one.
     pub(super) fn begin_protection(&mut self, app: u32, config: EspDataPlaneConfig) {
         let host = self.apps[app as usize].host;
         let plane = EspDataPlane::new(config, self.seed.derive_secure_rng("esp", u64::from(host.0)));
@@ -69,7 +71,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
             .insert(host, HostProtection { plane, config, app, queued_packets: VecDeque::new(), octets: 0 });
     }
 
-    /// An application changes SAs or policies of its host.
+    /// Applies an application's change of SAs or policies.
     pub(super) fn update_protection(&mut self, app: u32, operation: IpsecOperation) {
         let host = self.apps[app as usize].host;
         let tunnel = matches!(&operation, IpsecOperation::Install(pair) if pair.mode == IpsecMode::Tunnel);
@@ -90,11 +92,11 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.deliver_protection_events(host);
     }
 
-    /// Sends a packet of a host that protects some.
+    /// Sends a packet of a host with security policies.
     #[cold]
     pub(super) fn send_guarded(&mut self, host: HostId, since: Instant, packet: Packet) {
         let Some(guard) = self.guards.get_mut(&host).filter(|_| packet.dst != host) else {
-            // To itself a host sends whatever it likes.
+            // Packets to the host itself bypass the policies.
             return self.send_now(packet);
         };
         if self.now.duration_since(since) > guard.config.queue_timeout {
@@ -131,7 +133,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Takes what an SA has carried to `host`.
+    /// Receives an ESP packet at `host`.
     pub(super) fn receive_esp(&mut self, host: HostId, port: u32, esp: EspPacket) {
         let EspPacket { inner, mut sealed, encapsulated } = esp;
         let [local, remote] =
@@ -147,7 +149,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.receive_packet(host, port, packet);
     }
 
-    /// Tells the application that fills a host's databases what those say.
+    /// Delivers events of a host's databases to their application.
     fn deliver_protection_events(&mut self, host: HostId) {
         let Some(guard) = self.guards.get_mut(&host) else { return };
         let app = guard.app;
@@ -158,7 +160,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
     }
 }
 
-/// The policy that needs an SA; SAs have no limits here, and hosts no NAT between them.
+/// Returns the policy that needs an SA. SAs have no limits here, and there is no NAT.
 fn acquire_policy(event: EspEvent) -> Option<PolicyId> {
     match event {
         EspEvent::Acquire { policy, .. } => Some(policy),
@@ -166,7 +168,7 @@ fn acquire_policy(event: EspEvent) -> Option<PolicyId> {
     }
 }
 
-/// How long a packet is behind its IP header that is carried by an SA, what the SA makes of its ports, and whether that is within
+/// Seals a packet's ports. Returns its length behind the IP header, the sealed ports, and true if it is within
 /// UDP.
 fn seal_ports(plane: &mut EspDataPlane, inbound: u32, ip: &IpPacket) -> Option<(usize, Vec<u8>, bool)> {
     let carried = plane.outbound_payload(inbound, ip)?;

@@ -1,7 +1,7 @@
 //! Cells and basic service sets: links that share one medium.
 //!
-//! A cell's stations are linked with its base station as by links of their own, with ports, routes, captures and
-//! counters as usual; only what becomes of a packet is the cell's to say.
+//! A link joins each station with its base station. It has ports, routes, captures and counters like any other,
+//! but the cell decides when its packets arrive or are lost.
 
 use super::{NetworkExtent, SimError, SimEvent, Simulation, SimulationBuilder};
 use crate::addr::HostId;
@@ -15,10 +15,10 @@ use crate::radio::{DropReason, LinkCommand, LinkEvent, StationDirection};
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::{Duration, Instant};
 
-/// Octets of a frame that do not go on the air: a connection identifier stands for its header.
+/// Octets of the Ethernet header, which does not go on the air: a connection identifier replaces it.
 const FRAME_HEADER: u32 = 14;
 
-/// Octets of a packet or frame that go on the air, without what the medium adds.
+/// Returns the octets of a packet or frame on the air, without those that the medium adds.
 fn air_octets(packet: &Packet) -> u32 {
     let header = if matches!(packet.body, PacketBody::Frame(_)) { FRAME_HEADER } else { 0 };
     packet.len.saturating_sub(header)
@@ -35,7 +35,7 @@ enum RadioMedium {
     Wifi(Box<Bss>),
 }
 
-/// Calls the machine, whichever it is.
+/// Calls the machine of either medium.
 macro_rules! medium {
     ($medium:expr, $machine:ident => $call:expr) => {
         match $medium {
@@ -46,7 +46,7 @@ macro_rules! medium {
 }
 
 impl RadioMedium {
-    /// Octets that a packet takes beside its own.
+    /// Octets that the medium adds to a packet.
     const fn packet_overhead(&self) -> u32 {
         match self {
             Self::Wimax(_) => PDU,
@@ -59,11 +59,11 @@ impl RadioMedium {
 #[derive(Debug)]
 pub(super) struct RadioCell {
     medium: RadioMedium,
-    /// The direction from the first station to the base station; back follows, then the next station's two.
+    /// The direction from the first station to the base station. The reverse follows, then those of the next station.
     first: u32,
-    /// What links have said and nobody has been told of yet.
+    /// Link events not delivered yet.
     events: VecDeque<(u32, LinkEvent)>,
-    /// The time of the one valid event for it in the event queue; far future for none.
+    /// The time of its one valid event in the event queue; far future if none.
     armed: Instant,
 }
 
@@ -81,22 +81,22 @@ impl RadioCell {
     }
 }
 
-/// Who has to do with links that speak.
+/// Stations and the listeners to their link events.
 #[derive(Debug, Default)]
 pub(super) struct RadioRegistry {
-    /// The cell that a host is a station of, and its number there.
+    /// The cell of each station, and its number there.
     stations: BTreeMap<HostId, (u32, u32)>,
-    /// Applications that hear the links of a station, or all of a base station or access point.
+    /// Applications that receive the link events of a station, or of all stations of a base station or access point.
     listeners: BTreeMap<HostId, Vec<u32>>,
 }
 
 impl<A: Application> SimulationBuilder<A> {
     /// Joins stations with a base station by an 802.16 cell. Each station gets a link, whose first host it is, in the
-    /// order of the stations; the links become the hosts' next ports. IP packets of up to `mtu` octets go as they are.
-    /// Of a frame, the Ethernet header does not go on the air, where a connection identifier stands for it; captures
-    /// show one with every packet.
+    /// order of the stations. The links become the hosts' next ports. IP packets of up to `mtu` octets are sent
+    /// unchanged. The Ethernet header of a frame does not go on the air, where a connection identifier replaces it;
+    /// captures show a header with every packet.
     ///
-    /// Where they are is what [`Self::place`] has said so far.
+    /// Place the stations first, by [`Self::place_host`].
     ///
     /// # Errors
     /// [`SimError::Cell`].
@@ -115,8 +115,8 @@ impl<A: Application> SimulationBuilder<A> {
         Ok(self.add_medium(base_station, stations, RadioMedium::Wimax(Box::new(cell)), mtu))
     }
 
-    /// Joins stations with an access point by an 802.11 basic service set, as [`Self::add_cell`] does by a cell. Of a frame,
-    /// the Ethernet header does not go on the air, where an 802.11 header and LLC stand for it.
+    /// Joins stations with an access point by an 802.11 basic service set, like [`Self::add_cell`]. The Ethernet
+    /// header of a frame does not go on the air, where an 802.11 header and LLC replace it.
     ///
     /// # Errors
     /// [`SimError::Bss`].
@@ -133,7 +133,7 @@ impl<A: Application> SimulationBuilder<A> {
         Ok(self.add_medium(access_point, stations, RadioMedium::Wifi(Box::new(bss)), mtu))
     }
 
-    /// Has a link carry IP within PPPoE, as its framing may say of one that is no station's.
+    /// Makes a link carry IP within PPPoE, like its framing setting. It must not be a station's link.
     pub fn carry_sessions(&mut self, link: LinkId) {
         for direction in self.directions.iter_mut().skip(2 * link.0 as usize).take(2) {
             direction.framing = LinkFraming::Pppoe;
@@ -145,7 +145,7 @@ impl<A: Application> SimulationBuilder<A> {
         (way(&base).start, stations.iter().map(way).collect())
     }
 
-    /// Puts a medium in the place of the links between its stations and their base station.
+    /// Replaces the links between stations and their base station by a medium.
     fn add_medium(
         &mut self,
         base_station: HostId,
@@ -168,28 +168,28 @@ impl<A: Application> SimulationBuilder<A> {
         (CellId(number), links)
     }
 
-    /// Whether a host, or an interface, is a station of a cell.
+    /// True if a host or interface is a station of a cell.
     pub fn is_station(&self, host: HostId) -> bool {
         self.air.stations.contains_key(&host)
     }
 
-    /// Lets an application hear a link: with its own host or an interface of it, what that says as a station; with a
-    /// base station or access point, what the links of all its stations say that the network can know of, which is not
-    /// [`LinkEvent::Detected`] and [`LinkEvent::Scanned`].
+    /// Subscribes an application to link events. At its own host or interface, it gets the events of that station. At
+    /// a base station or access point, it gets those of all stations except [`LinkEvent::Detected`] and
+    /// [`LinkEvent::Scanned`], which the network cannot know.
     pub fn link_events(&mut self, app: u32, at: HostId) {
         self.air.listeners.entry(at).or_default().push(app);
     }
 }
 
 impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
-    /// What happened in an 802.16 cell; nothing for another medium.
+    /// Returns the counters of an 802.16 cell; `None` for another medium.
     pub fn cell_counters(&self, cell: CellId) -> Option<&wimax::CellCounters> {
         match &self.cells[cell.0 as usize].medium {
             RadioMedium::Wimax(cell) => Some(cell.counters()),
             RadioMedium::Wifi(_) => None,
         }
     }
-    /// What happened in an 802.11 basic service set; nothing for another medium.
+    /// Returns the counters of an 802.11 basic service set; `None` for another medium.
     pub fn bss_counters(&self, cell: CellId) -> Option<&wifi::BssCounters> {
         match &self.cells[cell.0 as usize].medium {
             RadioMedium::Wimax(_) => None,
@@ -199,14 +199,14 @@ impl<A: Application, O, E: NetworkExtent> Simulation<A, O, E> {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
-    /// Arms the timers of cells in which something happens by itself.
+    /// Arms the timers of cells that have events of their own.
     pub(super) fn start_cells(&mut self) {
         for number in 0..self.cells.len() as u32 {
             self.settle_cell(number);
         }
     }
 
-    /// Gives a packet to the cell that is its direction's medium.
+    /// Passes a packet to the cell of its direction.
     #[inline(never)]
     pub(super) fn send_by_cell(&mut self, number: u32, index: u32, packet: PacketRef) {
         let direction = &mut self.directions[index as usize];
@@ -223,7 +223,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.settle_cell(number);
     }
 
-    /// Does what an application wants of a link. What the link says to it, it says after this handler.
+    /// Applies an application's command to a link. Resulting events are delivered after this handler.
     #[inline(never)]
     pub(super) fn link_command(&mut self, app: u32, at: HostId, command: LinkCommand) {
         let ours = self.local_address(app, Some(at));
@@ -258,7 +258,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.settle_cell(number);
     }
 
-    /// Tells who listens what a link says.
+    /// Delivers a link event to its listeners.
     fn notify_listeners(&mut self, number: u32, station: u32, event: LinkEvent) {
         let direction = self.cells[number as usize].direction_index(StationDirection::Up(station));
         let (station, base) =
@@ -283,7 +283,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Frees what a cell dropped, and arms its timer.
+    /// Releases packets that a cell dropped, and arms its timer.
     fn settle_cell(&mut self, number: u32) {
         let radio = &mut self.cells[number as usize];
         while let Some((way, handle, why)) = medium!(&mut radio.medium, m => m.poll_drop()) {
@@ -299,7 +299,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
         self.collect_events(number);
         let radio = &mut self.cells[number as usize];
-        // Links speak when no application is at work.
+        // Link events are delivered while no application runs.
         let speaks = (!radio.events.is_empty()).then_some(self.now);
         let next = medium!(&radio.medium, m => m.poll_timeout()).into_iter().chain(speaks).min();
         if let Some(at) = next.map(|at| at.max(self.now)).filter(|at| *at < radio.armed) {

@@ -6,8 +6,8 @@ use crate::app::{AppContext, AppDelivery, AppOperation, Application, ReportObser
 use usher_core::Instant;
 
 impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O> {
-    /// Runs until `until`, until nothing is left to happen, or until the observer is done. May be called
-    /// again with a later time. A [`fault`](Self::fault) ends it for good.
+    /// Runs until `until`, until the queue is empty, or until the observer is done. May be called again with a later
+    /// time. A [`fault`](Self::fault) ends the run for good.
     pub fn run_until(&mut self, until: Instant) {
         self.start();
         while self.fault.is_none()
@@ -28,7 +28,7 @@ impl<A: Application, O: ReportObserver<A::Report>> Simulation<A, O> {
 }
 
 impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<A, O, E> {
-    /// Starts what runs on hosts, once.
+    /// Starts the applications, once.
     pub(super) fn start(&mut self) {
         if std::mem::replace(&mut self.started, true) {
             return;
@@ -89,14 +89,14 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Hands something to an application: at once, or when its host's processor gets to it.
+    /// Delivers to an application: at once, or when its host's processor is free.
     #[inline]
     pub(super) fn deliver(&mut self, app: u32, delivery: AppDelivery) {
         self.deliver_with(app, || delivery);
     }
 
-    /// The same of what is made where the application reads it: to make it elsewhere and copy it costs a stall of the
-    /// processor, more than the rest of this.
+    /// As [`Self::deliver`], but builds the delivery where the application reads it. A copy would stall the processor
+    /// longer than the rest takes.
     #[inline(always)]
     pub(super) fn deliver_with(&mut self, app: u32, delivery: impl FnOnce() -> AppDelivery) {
         let slot = &mut self.apps[app as usize];
@@ -122,7 +122,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Lets a free core of the host handle a delivery; the outputs wait until its work is done.
+    /// Starts a delivery on a free core of the host. Its outputs wait until the work is done.
     fn process_delivery(&mut self, host: HostId, app: u32, delivery: AppDelivery, waited: bool) {
         let mut ops = self.spare_ops.pop().unwrap_or_default();
         let mut ctx = AppContext { now: self.now, epoch: self.epoch, ops: &mut ops, work: &mut self.work };

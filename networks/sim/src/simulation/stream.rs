@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use usher_core::{CloseReason, Duration, Instant};
 
 impl TcpTotals {
-    /// These and others.
+    /// Returns the sum of two totals.
     #[must_use]
     pub fn merged_with(self, other: Self) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.add_connection(tcp, app, id, key);
     }
 
-    /// Takes a connection in, tells its application's table, and lets it speak.
+    /// Adds a connection to the table and to its application, and drains it.
     fn add_connection(&mut self, tcp: TcpConnection, app: u32, id: LocalId, key: FourTuple) {
         let mut conn = ConnectionSlot {
             tcp,
@@ -80,7 +80,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
                 i
             }
             None => {
-                // A quarter more at a time, not twice as much: they are most of a large run's memory.
+                // Grow by a quarter, not by half: connections are most of a large run's memory.
                 if self.conns.len() == self.conns.capacity() {
                     self.conns.reserve_exact(self.conns.len() / 4 + 16);
                 }
@@ -173,8 +173,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.drain_connection(index);
     }
 
-    /// A segment for no connection: a SYN for a listener opens one, anything but a reset is answered with
-    /// a reset (RFC 9293 §3.10.7.1).
+    /// Handles a segment without a connection. A SYN for a listener opens one. All others except a reset are answered
+    /// with a reset (RFC 9293 §3.10.7.1).
     fn receive_unmatched(&mut self, key: FourTuple, packet: PacketRef) {
         let PacketBody::Tcp { segment, .. } = self.pool.take(packet).body else { return };
         let listener = self.listeners.get(&(key.local, key.local_port)).copied();
@@ -193,9 +193,8 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Does everything that a connection has become ready for. Acknowledgements that are due leave before
-    /// the application hears of the data, as from a kernel, unless the connection's settings have it otherwise; what is
-    /// delayed can ride on its answer.
+    /// Drains a connection. Acknowledgements that are due leave before the application gets the data, as from a
+    /// kernel, unless the settings say otherwise. Delayed ones may ride on its reply.
     #[inline]
     fn drain_connection(&mut self, index: u32) {
         let delivers_first = self.conns[index as usize].tcp.delivers_first();
@@ -219,7 +218,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
                     }
                     continue;
                 }
-                // Nobody here uses half-closed connections: ours ends with the other side's.
+                // No application uses half-closed connections: the local end closes with the peer's.
                 tcp::TcpEvent::PeerClosed => {
                     conn.tcp.shutdown();
                     StreamDelivery::Closed(CloseReason::Closed)
@@ -256,7 +255,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         }
     }
 
-    /// Tells an application whose a connection of its host is.
+    /// Delivers the owner of a connection of its host to an application.
     pub(super) fn deliver_owner(
         &mut self,
         app: u32,
@@ -271,7 +270,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.deliver(app, AppDelivery::Owner { token, app: owner });
     }
 
-    /// A slow application has read a piece: its room in the window is free again.
+    /// Ends a slow application's read: the window opens again.
     pub(super) fn slow_read(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
         let n = std::mem::take(&mut conn.reading);
@@ -279,9 +278,9 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.drain_connection(index);
     }
 
-    /// Frees a connection that is over; its application has been told.
+    /// Releases a closed connection after its application's event.
     fn release_connection(&mut self, index: u32) {
-        // The number may have been freed and taken again while the application was handling its events.
+        // The application may have freed the number and reused it in its event handlers.
         if !self.conns[index as usize].tcp.is_closed() || !self.tuples.remove(&self.conns, index) {
             return;
         }
@@ -296,7 +295,7 @@ impl<A: Application, O: ReportObserver<A::Report>, E: NetworkExtent> Simulation<
         self.free_conns.push(index);
     }
 
-    /// Forgets the connections of a host that fails; nobody is told.
+    /// Drops the connections of a host that fails, without any event.
     pub(super) fn fail_connections(&mut self, host: HostId) {
         for index in 0..self.conns.len() as u32 {
             let conn = &mut self.conns[index as usize];

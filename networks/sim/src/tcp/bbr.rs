@@ -1,29 +1,28 @@
-//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00, version 1): the window and the pace follow the
-//! bottleneck's bandwidth and the path's round trip, both measured; a loss says nothing about them.
+//! BBR (draft-cardwell-iccrg-bbr-congestion-control-00, version 1): window and pacing rate follow the measured
+//! bottleneck bandwidth and round trip, not losses.
 //!
 //! Delivery rates are sampled as in draft-cheng-iccrg-delivery-rate-estimation-00, at acknowledgements of new
-//! data. Rates are bytes per second and gains are thousandths, all whole numbers. Simpler than the drafts:
-//! a segment is paced at a time; after a loss packets are conserved until recovery ends, not for a round trip;
-//! policers are not looked for.
+//! data. Rates are octets per second and gains are thousandths, all integers. Simplifications: pacing is per
+//! segment; packet conservation lasts until recovery ends, not a round trip; policers are not detected.
 
 use super::seq;
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant};
 
-/// 2/ln 2, the least gain that doubles the rate each round trip.
+/// 2/ln 2, the minimum gain that doubles the rate each round trip.
 const HIGH_GAIN: u64 = 2885;
-/// Its inverse: drains in one round trip what start-up has queued.
+/// Its inverse: drains the queue of start-up in one round trip.
 const DRAIN_GAIN: u64 = 347;
-/// The window is two bandwidth-delay products, for acknowledgements that are late or come together.
+/// The window is two bandwidth-delay products, for late or aggregated acknowledgements.
 const CWND_GAIN: u64 = 2000;
 /// Pacing gains of the phases of ProbeBW, a round trip each.
 const CYCLE: [u64; 8] = [1250, 750, 1000, 1000, 1000, 1000, 1000, 1000];
-/// Round trips that the bandwidth's maximum is taken over.
+/// Round trips of the bandwidth's maximum filter.
 const BANDWIDTH_ROUNDS: u64 = 10;
-/// How long the smallest round trip is believed.
+/// Lifetime of the minimum round trip.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 const PROBE_RTT: Duration = Duration::from_millis(200);
-/// The least window, in segments.
+/// Minimum window, in segments.
 const MIN_SEGMENTS: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,65 +33,65 @@ enum BbrMode {
     ProbeRtt,
 }
 
-/// A segment in flight, as it was sent last.
+/// A segment in flight, by its last transmission.
 #[derive(Clone, Copy, Debug)]
 struct BbrSegment {
     end: u32,
     sent_at: Instant,
     is_retransmitted: bool,
     app_limited: bool,
-    /// The counters when it was sent.
+    /// The counters at its transmission.
     delivered: u64,
     delivered_at: Instant,
     first_sent: Instant,
 }
 
-/// A segment that leaves.
+/// A transmission.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentDeparture {
     pub(super) now: Instant,
     pub(super) start: u32,
     pub(super) end: u32,
-    /// Bytes in flight before it.
+    /// Octets in flight before it.
     pub(super) flight: u32,
-    /// Nothing waits behind it.
+    /// True if no data is pending behind it.
     pub(super) last: bool,
     pub(super) cwnd: u32,
 }
 
-/// An acknowledgement, after loss recovery has looked at it.
+/// An acknowledgement, after loss recovery has handled it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BbrAck {
     pub(super) now: Instant,
     pub(super) una: u32,
-    /// Bytes above `una` that the other side holds, as far as is known.
+    /// SACKed octets above `una`.
     pub(super) above: u32,
-    /// Bytes in flight, less those.
+    /// Octets in flight, less those.
     pub(super) flight: u32,
     pub(super) mss: u32,
     pub(super) recovering: bool,
     pub(super) cwnd: u32,
 }
 
-/// What BBR remembers beside the window.
+/// State of BBR beside the window.
 #[derive(Clone, Debug)]
 pub(super) struct Bbr {
     mode: BbrMode,
     sent: VecDeque<BbrSegment>,
-    /// C.delivered, its time, and the sequence space that it has counted up to.
+    /// C.delivered, its time, and the counted end of sequence space.
     delivered: u64,
     delivered_at: Instant,
     counted: u32,
     first_sent: Instant,
-    /// The sample is the application's until this much is delivered; 0 where it is not.
+    /// Samples are application-limited until this much is delivered; 0 if they are not.
     app_limited: u64,
-    /// When everything written was sent and the window had room.
+    /// When all written data was sent and the window was not full.
     dry_at: Option<Instant>,
 
     round: u64,
     round_ends: u64,
     round_start: bool,
-    /// Rates and their rounds, both such that nothing later is larger: the first is the maximum.
+    /// Rates and their rounds, both without a larger later one: the first is the maximum.
     rates: VecDeque<(u64, u64)>,
     min_rtt: Duration,
     min_rtt_at: Instant,
@@ -106,19 +105,19 @@ pub(super) struct Bbr {
     probe_until: Option<Instant>,
     probe_round: u64,
     idle_restart: bool,
-    /// The window to come back to after recovery or ProbeRTT.
+    /// The window to restore after recovery or ProbeRTT.
     prior_cwnd: u32,
     initial_cwnd: u32,
 
-    /// Bytes per second; 0 is without pace.
+    /// Octets per second; 0 for no pacing.
     pacing_rate: u64,
     next_send: Instant,
-    /// Something waits for `next_send`.
+    /// True if data waits for `next_send`.
     pub(super) is_waiting: bool,
 }
 
 impl Bbr {
-    /// `iss` also chooses the phase of ProbeBW that is the first, which the draft leaves to chance.
+    /// Creates it. `iss` also selects the first phase of ProbeBW, which the draft draws at random.
     pub(super) fn new(iss: u32) -> Self {
         Self {
             mode: BbrMode::Startup,
@@ -138,7 +137,7 @@ impl Bbr {
             full_rate: 0,
             full_count: 0,
             pipe_is_full: false,
-            // Any but the draining one.
+            // Any phase but the draining one.
             phase: [0, 2, 3, 4, 5, 6, 7][iss as usize % 7],
             phase_at: Instant::ZERO,
             loss_in_phase: false,
@@ -153,7 +152,7 @@ impl Bbr {
         }
     }
 
-    /// The handshake is over.
+    /// Starts it after the handshake.
     pub(super) fn start(&mut self, cwnd: u32, srtt: Option<Duration>) {
         self.initial_cwnd = cwnd;
         let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_nanos().max(1);
@@ -180,8 +179,8 @@ impl Bbr {
         }
     }
 
-    /// BBRInflight: this many thousandths of the bandwidth-delay product, and three segments on the way
-    /// through hosts; the initial window before anything was measured.
+    /// BBRInflight: returns this many thousandths of the bandwidth-delay product, plus three segments in host queues;
+    /// the initial window before a measurement.
     fn target_inflight(&self, gain: u64, mss: u32) -> u32 {
         if self.min_rtt == Duration::MAX || self.bandwidth() == 0 {
             return self.initial_cwnd;
@@ -191,17 +190,17 @@ impl Bbr {
         u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(3 * mss)
     }
 
-    /// True where the next segment may not leave yet; it is then waited for.
+    /// True if pacing delays the next segment; it then waits.
     pub(super) fn hold_for_pace(&mut self, now: Instant) -> bool {
         self.is_waiting = now < self.next_send;
         self.is_waiting
     }
-    /// When what is held may leave.
+    /// Returns when a delayed segment may be sent.
     pub(super) fn wakes_at(&self) -> Instant {
         if self.is_waiting { self.next_send } else { Instant::FAR_FUTURE }
     }
 
-    /// A segment with data or FIN leaves.
+    /// Handles a transmission of data or FIN.
     pub(super) fn on_sent(&mut self, s: SegmentDeparture) {
         if s.flight == 0 {
             (self.first_sent, self.delivered_at) = (s.now, s.now);
@@ -242,19 +241,19 @@ impl Bbr {
         self.next_send = s.now + Duration::from_nanos(gap);
     }
 
-    /// Loss recovery begins, or the timer expired: the window to come back to.
+    /// Saves the window at the start of recovery or at a timeout.
     pub(super) fn on_loss(&mut self, cwnd: u32) {
         self.loss_in_phase = true;
         if self.mode != BbrMode::ProbeRtt {
             self.prior_cwnd = self.prior_cwnd.max(cwnd);
         }
     }
-    /// After a timeout the window grows from the least one.
+    /// Restarts the window from the minimum after a timeout.
     pub(super) fn on_timeout(&mut self) {
         self.prior_cwnd = 0;
     }
 
-    /// Takes an acknowledgement; answers the window.
+    /// Handles an acknowledgement; returns the window.
     pub(super) fn on_ack(&mut self, a: BbrAck) -> u32 {
         let mark = a.una.wrapping_add(a.above);
         let newly = seq::octets_ahead(self.counted, mark);
@@ -279,7 +278,7 @@ impl Bbr {
         self.update_window(a, newly)
     }
 
-    /// A rate sample, and what follows from it (BBRUpdateModelAndState).
+    /// Takes a rate sample and updates the model (BBRUpdateModelAndState).
     fn take_rate_sample(&mut self, a: BbrAck, sent: BbrSegment, before: u32) {
         self.round_start = sent.delivered >= self.round_ends;
         if self.round_start {
@@ -287,7 +286,7 @@ impl Bbr {
             self.round += 1;
         }
         let rtt = (!sent.is_retransmitted).then(|| a.now - sent.sent_at);
-        // The slower of sending and acknowledging: the other may have been compressed.
+        // The longer of the sending and acknowledging intervals: the other may have been compressed.
         let interval = (sent.sent_at - sent.first_sent).max(self.delivered_at - sent.delivered_at);
         self.first_sent = sent.sent_at;
         let floor = rtt.unwrap_or(Duration::MAX).min(self.min_rtt);
@@ -315,7 +314,7 @@ impl Bbr {
         }
     }
 
-    /// Old rates go when one comes that is the path's: an application that sends little teaches nothing.
+    /// Drops old rates when a sample of the path arrives: application-limited samples show nothing of it.
     fn enter_rate(&mut self, rate: u64) {
         while self.rates.pop_back_if(|(_, last)| *last <= rate).is_some() {}
         self.rates.push_back((self.round, rate));
@@ -345,7 +344,7 @@ impl Bbr {
         }
     }
 
-    /// Three round trips without a quarter more bandwidth: the pipe is full.
+    /// The pipe is full after three round trips without a quarter more bandwidth.
     fn check_pipe(&mut self, app_limited: bool) {
         if self.pipe_is_full || !self.round_start || app_limited {
             return;
@@ -359,7 +358,7 @@ impl Bbr {
         self.pipe_is_full = self.full_count >= 3;
     }
 
-    /// The smallest round trip, and ProbeRTT where it has not been seen for long.
+    /// Updates the minimum round trip, and enters ProbeRTT when it has expired.
     fn check_rtt(&mut self, a: BbrAck, rtt: Option<Duration>) {
         let expired = self.min_rtt != Duration::MAX && a.now - self.min_rtt_at > RTT_LIFE;
         if let Some(rtt) = rtt
@@ -375,7 +374,7 @@ impl Bbr {
         if self.mode != BbrMode::ProbeRtt {
             return;
         }
-        // Rates of so small a window are not the path's.
+        // Rates of so small a window do not show the path.
         self.app_limited = (self.delivered + u64::from(a.flight)).max(1);
         match self.probe_until {
             None if a.flight <= MIN_SEGMENTS * a.mss => {
@@ -395,7 +394,7 @@ impl Bbr {
         }
     }
 
-    /// BBRSetCwnd, for what is left to BBR: recovery has its own window.
+    /// BBRSetCwnd outside recovery, which has its own window.
     fn update_window(&mut self, a: BbrAck, newly: u32) -> u32 {
         if a.recovering {
             return a.cwnd;

@@ -1,4 +1,4 @@
-//! Segments as bytes (RFC 9293 §3.1, RFC 2018, RFC 7323).
+//! Segments as octets (RFC 9293 §3.1, RFC 2018, RFC 7323).
 
 use super::fast_open::FastOpenCookie;
 use super::segment::{Segment, SegmentFlags, TcpOptions};
@@ -15,7 +15,7 @@ const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const FAST_OPEN: u8 = 34;
 
-/// Why bytes are not a TCP segment.
+/// Why octets are not a TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
     /// They end before the header does.
@@ -46,9 +46,8 @@ impl From<TruncatedError> for ParseError {
 }
 
 impl Segment {
-    /// Appends the segment to `out` as it goes on the wire: header, options padded to words, payload
-    /// (zeros where the segment carries a count). The checksum, at offset 16, is left zero for the layer
-    /// that knows the addresses.
+    /// Appends the segment to `out` in wire format: header, options padded to words, payload (zeros without content).
+    /// The checksum, at offset 16, stays zero for the layer that knows the addresses.
     pub fn encode_into(&self, source: u16, destination: u16, out: &mut Vec<u8>) {
         let header = self.header_len();
         let mut w = OctetWriter::new(out);
@@ -67,11 +66,11 @@ impl Segment {
         };
     }
 
-    /// Reads a segment; answers source port, destination port and the segment, whose payload is its own
-    /// copy. Unknown options are skipped; the checksum is not looked at.
+    /// Parses a segment. Returns source port, destination port and the segment, with a copy of the payload. Unknown
+    /// options are skipped; the checksum is not verified.
     ///
     /// # Errors
-    /// The bytes are no segment, or an option's length is wrong.
+    /// The octets are not a segment, or an option's length is wrong.
     pub fn parse(bytes: &[u8]) -> Result<(u16, u16, Segment), ParseError> {
         let mut r = OctetReader::new(bytes);
         let (source, destination, seq, ack) = (r.read_u16()?, r.read_u16()?, r.read_u32()?, r.read_u32()?);
@@ -150,7 +149,7 @@ fn parse_options(mut r: OctetReader<'_>) -> Result<TcpOptions, ParseError> {
                     }
                 }
             }
-            // RFC 7413 §4.1.1: one of another length is ignored.
+            // RFC 7413 §4.1.1: ignore one of another length.
             (FAST_OPEN, _) => {
                 if let Some(cookie) = FastOpenCookie::new(body.take_rest()) {
                     o.fast_open = Some(Box::new(cookie));
@@ -163,11 +162,10 @@ fn parse_options(mut r: OctetReader<'_>) -> Result<TcpOptions, ParseError> {
     Ok(o)
 }
 
-/// What a fuzzer runs: parses bytes and, where they are a segment, checks that it survives being written
-/// and read again.
+/// Fuzz target: parses octets and checks that a segment survives encoding and parsing.
 ///
 /// # Panics
-/// Where it does not: a defect of this codec.
+/// If it does not: a defect of this codec.
 pub fn round_trip(bytes: &[u8]) {
     let Ok((source, destination, mut segment)) = Segment::parse(bytes) else { return };
     let mut out = Vec::new();

@@ -1,6 +1,6 @@
-//! How the congestion window grows and shrinks: Reno (RFC 5681 §3.1), or what takes its place.
+//! The congestion window: Reno (RFC 5681 §3.1), or another algorithm in its place.
 //!
-//! Loss recovery does not know which it is.
+//! Loss recovery does not depend on the algorithm.
 
 use super::bbr::Bbr;
 use super::config::{CongestionControl, LossRecovery, RecoveryAlgorithm, TcpConfig};
@@ -9,17 +9,17 @@ use super::full_tcp::FullTcp;
 use super::ns3_sender::Ns3Sender;
 use usher_core::{Duration, Instant};
 
-/// The largest congestion window, half the sequence space's comparable range.
+/// Maximum congestion window, half of the comparable sequence space.
 const MAX_CWND: u32 = 1 << 30;
 
-/// Congestion window and slow-start threshold in bytes.
+/// Congestion window and slow-start threshold in octets.
 #[derive(Clone, Debug)]
 pub(super) struct CongestionWindow {
     pub(super) cwnd: u32,
     pub(super) ssthresh: u32,
-    /// Bytes acknowledged in congestion avoidance since the window last grew.
+    /// Octets acknowledged in congestion avoidance since the last growth.
     acked: u32,
-    /// What another control than Reno remembers.
+    /// State of another algorithm than Reno.
     control: Option<Box<CongestionAlgorithm>>,
 }
 
@@ -49,7 +49,7 @@ impl CongestionWindow {
         };
         Self { cwnd: 0, ssthresh: config.initial_ssthresh, acked: 0, control }
     }
-    /// Sets the initial window once the segment size is known, and maybe the round-trip time.
+    /// Sets the initial window when the segment size is known, and maybe the round-trip time.
     pub(super) fn set_initial_window(&mut self, cwnd: u32, srtt: Option<Duration>) {
         self.cwnd = cwnd.min(MAX_CWND);
         self.acked = 0;
@@ -57,12 +57,12 @@ impl CongestionWindow {
             bbr.start(cwnd, srtt);
         }
     }
-    /// The window is Reno's, so that [`on_ack`](Self::on_ack) is to be told of acknowledgements.
+    /// True for Reno, which needs [`on_ack`](Self::on_ack).
     #[inline]
     pub(super) fn is_reno(&self) -> bool {
         self.control.is_none()
     }
-    /// BBR's model, where BBR controls.
+    /// Returns BBR's model, if BBR is in use.
     #[inline]
     pub(super) fn bbr(&mut self) -> Option<&mut Bbr> {
         match self.control.as_deref_mut() {
@@ -70,7 +70,7 @@ impl CongestionWindow {
             _ => None,
         }
     }
-    /// What ns-2's sender remembers, where losses are repaired as it does.
+    /// Returns the state of ns-2's sender, if it is in use.
     #[inline]
     pub(super) fn full_tcp(&mut self) -> Option<&mut FullTcp> {
         match self.control.as_deref_mut() {
@@ -78,12 +78,12 @@ impl CongestionWindow {
             _ => None,
         }
     }
-    /// Whether losses are repaired as ns-2 does.
+    /// True if ns-2's sender is in use.
     #[inline]
     pub(super) fn is_full_tcp(&self) -> bool {
         matches!(self.control.as_deref(), Some(CongestionAlgorithm::FullTcp(_)))
     }
-    /// What ns-3's sender remembers, where losses are repaired as it does.
+    /// Returns the state of ns-3's sender, if it is in use.
     #[inline]
     pub(super) fn ns3(&mut self) -> Option<&mut Ns3Sender> {
         match self.control.as_deref_mut() {
@@ -91,12 +91,12 @@ impl CongestionWindow {
             _ => None,
         }
     }
-    /// Whether ns-3's sender repairs losses.
+    /// True if ns-3's sender is in use.
     #[inline]
     pub(super) fn is_ns3(&self) -> bool {
         matches!(self.control.as_deref(), Some(CongestionAlgorithm::Ns3(_)))
     }
-    /// When a segment that BBR holds back may leave, or what was written to ns-3's sender.
+    /// Returns when a segment paced by BBR, or data written to ns-3's sender, may be sent.
     #[cold]
     pub(super) fn paced_until(&self) -> Instant {
         match self.control.as_deref() {
@@ -105,7 +105,7 @@ impl CongestionWindow {
             _ => Instant::FAR_FUTURE,
         }
     }
-    /// New data was acknowledged outside of recovery.
+    /// Handles an acknowledgement of new data outside recovery.
     #[inline]
     pub(super) fn on_ack(&mut self, acked: u32, mss: u32) {
         if self.cwnd < self.ssthresh {
@@ -118,12 +118,12 @@ impl CongestionWindow {
             }
         }
     }
-    /// The same where acknowledgements count and not what they acknowledge.
+    /// As [`Self::on_ack`], counting acknowledgements, not octets.
     pub(super) fn on_counted_ack(&mut self, mss: u32) {
         let share = if self.cwnd < self.ssthresh { mss } else { (mss * mss / self.cwnd.max(1)).max(1) };
         self.cwnd = (self.cwnd + share).min(MAX_CWND);
     }
-    /// The same for CUBIC.
+    /// As [`Self::on_ack`], for CUBIC.
     #[cold]
     pub(super) fn on_ack_timed(&mut self, ack: cubic::CubicAck) {
         if let Some(CongestionAlgorithm::Cubic(cubic)) = self.control.as_deref_mut() {
@@ -131,8 +131,8 @@ impl CongestionWindow {
             self.cwnd = self.cwnd.saturating_add(grown).min(MAX_CWND);
         }
     }
-    /// A loss was seen with this much in flight: the threshold is half of it (equation 4), or CUBIC's share; with
-    /// BBR all of it, so that recovery sends as much as arrives.
+    /// Handles a loss with this much in flight. The threshold is half of it (equation 4), or CUBIC's share. With BBR
+    /// it is all of it, so that recovery sends as much as arrives.
     pub(super) fn on_loss(&mut self, flight: u32, mss: u32) {
         let kept = match self.control.as_deref_mut() {
             None | Some(CongestionAlgorithm::FullTcp(_) | CongestionAlgorithm::Ns3(_)) => flight / 2,
@@ -148,12 +148,12 @@ impl CongestionWindow {
         self.ssthresh = kept.max(2 * mss);
         self.acked = 0;
     }
-    /// The same where the window counts and not what is in flight: `window` is what of it could be used.
+    /// As [`Self::on_loss`], from the usable `window` instead of data in flight.
     pub(super) fn on_loss_of_window(&mut self, window: u32, mss: u32) {
         self.ssthresh = (window / 2 / mss).max(2) * mss;
         self.acked = 0;
     }
-    /// The retransmission timer expired: the loss window of one segment.
+    /// Sets the loss window of one segment at a retransmission timeout.
     pub(super) fn on_timeout(&mut self, mss: u32) {
         self.cwnd = mss;
         self.acked = 0;
@@ -163,7 +163,7 @@ impl CongestionWindow {
             Some(CongestionAlgorithm::Bbr(bbr)) => bbr.on_timeout(),
         }
     }
-    /// Lets recovery inflate or set the window.
+    /// Sets the window, for recovery.
     pub(super) fn set_cwnd(&mut self, cwnd: u32) {
         self.cwnd = cwnd.min(MAX_CWND);
     }

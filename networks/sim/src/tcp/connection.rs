@@ -1,4 +1,4 @@
-//! The connection: its state, how it is opened, and the application's side of it.
+//! The connection: its state, its opening, and the interface of the application.
 
 use super::ack_pace::AckPace;
 use super::config::{RecoveryAlgorithm, TcpConfig};
@@ -19,57 +19,57 @@ use usher_core::{CloseReason, CommandError, Duration, Instant};
 /// [`TcpConnection::accept`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TcpState {
-    /// Waiting for a SYN after having sent one.
+    /// Waits for a SYN after it sent its own.
     SynSent,
-    /// Waiting for the acknowledgement of our SYN after having seen theirs.
+    /// Has received a SYN and waits for the acknowledgement of its own.
     SynReceived,
-    /// Open both ways.
+    /// Open in both directions.
     Established,
-    /// We sent a FIN.
+    /// Has sent a FIN.
     FinWait1,
-    /// Our FIN is acknowledged.
+    /// Its FIN is acknowledged.
     FinWait2,
-    /// They sent a FIN.
+    /// Has received a FIN.
     CloseWait,
-    /// Both sent a FIN, ours is not acknowledged.
+    /// Both ends sent a FIN; its own is not acknowledged.
     Closing,
-    /// Both sent a FIN, theirs first; ours is not acknowledged.
+    /// Both ends sent a FIN, the peer first; its own is not acknowledged.
     LastAck,
-    /// Both are closed; waiting for stray segments to die.
+    /// Both ends are closed; waits until stray segments have expired.
     TimeWait,
-    /// There is no connection any more.
+    /// The connection has ended.
     Closed,
 }
 
-/// What an application writes.
+/// Data of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamData<'a> {
-    /// This many bytes of no particular value; nothing is stored or carried.
+    /// A number of octets without content; they are neither stored nor carried.
     Count(u32),
-    /// These bytes.
+    /// Octets.
     Bytes(&'a [u8]),
 }
 
-/// What a connection has to say to its application.
+/// An event of a connection for its application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TcpEvent {
-    /// It is established.
+    /// The connection is established.
     Connected,
-    /// The next `len` bytes, in order; boundaries mean nothing.
+    /// The next `len` octets, in order; event boundaries have no meaning.
     Data {
-        /// How many bytes.
+        /// Number of octets.
         len: u32,
-        /// The bytes, where the other side wrote bytes and not a count.
+        /// The octets, unless the peer wrote [`StreamData::Count`].
         payload: Option<Arc<[u8]>>,
     },
-    /// The other side sends no more; ours may still be written.
+    /// The peer sends no more data; this end may still write.
     PeerClosed,
-    /// It is over; no further event will come. [`CloseReason::Closed`] when both sides have closed in good
-    /// order (the connection may still answer from TIME-WAIT: see [`TcpConnection::is_closed`]).
+    /// The connection is over; no further event follows. [`CloseReason::Closed`] after both ends closed gracefully
+    /// (the connection may still answer from TIME-WAIT: see [`TcpConnection::is_closed`]).
     Closed(CloseReason),
 }
 
-/// What a connection counted.
+/// The counters of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpStats {
     /// Segments sent, of every kind.
@@ -78,9 +78,9 @@ pub struct TcpStats {
     pub segments_received: u32,
     /// Segments sent without data, SYN, FIN or RST.
     pub pure_acks_sent: u32,
-    /// Segments sent that held a sequence number sent before (SYN and FIN too; probes not).
+    /// Segments sent with a sequence number sent before (SYN and FIN included, probes not).
     pub retransmitted: u32,
-    /// Expiries of the retransmission timer.
+    /// Expirations of the retransmission timer.
     pub timeouts: u32,
     /// Entries into fast retransmit.
     pub fast_retransmits: u32,
@@ -90,13 +90,13 @@ pub struct TcpStats {
     pub window_probes: u32,
     /// Duplicate acknowledgements received.
     pub duplicate_acks: u32,
-    /// Data segments received that held nothing new.
+    /// Data segments received without new data.
     pub duplicate_data: u32,
     /// Data segments received beyond a gap.
     pub out_of_order: u32,
-    /// Segments dropped because they lie outside the window or acknowledge what was never sent.
+    /// Segments dropped because they lie outside the window or acknowledge data never sent.
     pub unacceptable: u32,
-    /// Segments dropped because they contradict themselves or lack what the handshake agreed on.
+    /// Segments dropped because they are inconsistent or lack a negotiated option.
     pub malformed: u32,
     /// Segments dropped because their timestamp is old (RFC 7323 §5).
     pub old_timestamps: u32,
@@ -104,7 +104,7 @@ pub struct TcpStats {
     pub challenge_acks: u32,
 }
 
-/// What the one long timer of a connection waits for.
+/// The purpose of a connection's long timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TcpTimer {
     Off,
@@ -123,18 +123,18 @@ pub(super) struct TimestampState {
     pub(super) last_ack_sent: u32,
 }
 
-/// What few connections have, in one place so that the others stay small.
+/// State that few connections have, boxed so that the others stay small.
 #[derive(Debug, Default)]
 pub(super) struct RareState {
-    /// Of one that opens by Fast Open.
+    /// State of an opening by Fast Open.
     pub(super) opening: Option<FastOpenState>,
-    /// Where acknowledgements go by the sender's pace.
+    /// State of acknowledgements paced by the sender's rate.
     pub(super) acks: Option<AckPace>,
-    /// Where losses are found by time.
+    /// State of loss detection by time.
     pub(super) rack: Option<Rack>,
-    /// Where the receive buffer follows what is read.
+    /// State of receive buffer tuning.
     pub(super) tuning: Option<Box<ReceiveTuning>>,
-    /// What few of the others see.
+    /// State of rare events.
     pub(super) extras: Option<Box<ConnectionExtras>>,
 }
 
@@ -149,14 +149,14 @@ impl RareState {
     }
 }
 
-/// What happens to few connections.
+/// State of events that few connections see.
 #[derive(Debug)]
 pub(super) struct ConnectionExtras {
-    /// A reset or acknowledgement that answers a stray segment.
+    /// A reset or acknowledgement in answer to a stray segment.
     pub(super) answer: Option<Segment>,
     /// When the last challenge acknowledgement was sent; `FAR_FUTURE` before the first.
     pub(super) challenged_at: Instant,
-    /// But for what all of them count.
+    /// Counters, except those that all connections have.
     pub(super) stats: TcpStats,
 }
 
@@ -166,7 +166,7 @@ impl Default for ConnectionExtras {
     }
 }
 
-/// Events that wait to be polled, beside data.
+/// Pending events, except data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingEvents {
     pub(super) connected: bool,
@@ -174,27 +174,28 @@ pub(super) struct PendingEvents {
     pub(super) closed: Option<CloseReason>,
 }
 
-/// One endpoint of a TCP connection; see the [module](super) for how to drive it.
+/// An endpoint of a TCP connection. The [module](super) describes its use.
 #[derive(Debug)]
 pub struct TcpConnection {
     pub(super) config: Arc<TcpConfig>,
     pub(super) state: TcpState,
     pub(super) timer: TcpTimer,
-    /// Something changed that may let a segment leave.
+    /// True after a change that may permit a segment.
     pub(super) wake: bool,
     pub(super) ack_now: bool,
-    /// A SYN or SYN-ACK is to be sent (again).
+    /// True if a SYN or SYN-ACK is to be sent or retransmitted.
     pub(super) syn_now: bool,
-    /// The segment at `una` is to be retransmitted, whatever the window.
+    /// True if the segment at `una` is to be retransmitted regardless of the window.
     pub(super) resend_now: bool,
-    /// A tail-loss probe is to be sent, whatever the window; in ns-2's sender, another look at what may leave.
+    /// True if a tail-loss probe is to be sent regardless of the window. In ns-2's sender: output is attempted once
+    /// more.
     pub(super) tail_now: bool,
-    /// The data segment that is being taken ended a write (PSH).
+    /// True if the current data segment ended a write (PSH).
     pub(super) pushed: bool,
-    /// The persist timer asks for a segment that the window or Nagle would not let go.
+    /// True if the persist timer requests a segment against the window or Nagle.
     pub(super) probe_now: bool,
     pub(super) active_open: bool,
-    /// Expiries of the timer that awaited the acknowledgement of our SYN.
+    /// Expirations of the timer for the acknowledgement of our SYN.
     pub(super) syn_timeouts: u8,
     pub(super) fin_queued: bool,
     pub(super) fin_sent: bool,
@@ -202,14 +203,14 @@ pub struct TcpConnection {
     pub(super) sack_ok: bool,
     pub(super) scale_ok: bool,
     pub(super) in_recovery: bool,
-    /// The first partial acknowledgement of this recovery has come.
+    /// True after the first partial acknowledgement of this recovery.
     pub(super) partial_seen: bool,
     pub(super) auto_read: bool,
     pub(super) pending: PendingEvents,
     pub(super) snd_scale: u8,
     pub(super) rcv_scale: u8,
     pub(super) unacked_segments: u8,
-    /// Bytes of the largest data segment that came.
+    /// Octets of the largest data segment received.
     pub(super) largest: u16,
     /// Zero-window probes since the window closed: the exponent of their interval.
     pub(super) probes: u8,
@@ -221,14 +222,14 @@ pub struct TcpConnection {
     pub(super) rtt: RttEstimator,
     pub(super) congestion: CongestionWindow,
 
-    /// ISS, SND.UNA, SND.NXT (which a timeout pulls back) and the end of what was ever sent.
+    /// ISS, SND.UNA, SND.NXT (which a timeout pulls back) and the end of all data ever sent.
     pub(super) iss: u32,
     pub(super) una: u32,
     pub(super) nxt: u32,
     pub(super) max: u32,
-    /// Where the last segment ended that was sent with less than it could hold.
+    /// End of the last segment sent below full size.
     pub(super) small_end: u32,
-    /// Where the written data ends; the FIN's number once it is queued.
+    /// End of the written data; the FIN's number once it is queued.
     pub(super) end: u32,
     pub(super) wnd: u32,
     pub(super) wl1: u32,
@@ -239,16 +240,16 @@ pub struct TcpConnection {
     /// RFC 6582 `recover`, RFC 6675 RecoveryPoint.
     pub(super) recover: u32,
     pub(super) dup_acks: u32,
-    /// Bytes that limited transmit sent since the first duplicate acknowledgement.
+    /// Octets sent by limited transmit since the first duplicate acknowledgement.
     pub(super) limited: u32,
-    /// Sequence number whose acknowledgement is being timed.
+    /// Sequence number of the current round-trip measurement.
     pub(super) timed_seq: u32,
-    /// Timeouts or unanswered probes in a row.
+    /// Consecutive timeouts or unanswered probes.
     pub(super) retries: u32,
 
     pub(super) irs: u32,
     pub(super) rcv_nxt: u32,
-    /// Right edge of the window we announced.
+    /// Right edge of the announced window.
     pub(super) rcv_edge: u32,
     pub(super) unread: u32,
     pub(super) credit: u32,
@@ -259,21 +260,21 @@ pub struct TcpConnection {
     pub(super) reassembly: Option<Box<ReassemblyBuffer>>,
     pub(super) scoreboard: Option<Box<Scoreboard>>,
     pub(super) timestamps: Option<Box<TimestampState>>,
-    /// What few connections have.
+    /// State that few connections have.
     pub(super) rare_state: Option<Box<RareState>>,
-    /// What all of them count.
+    /// Counters that all connections have.
     pub(super) segments_sent: u32,
     pub(super) segments_received: u32,
     pub(super) pure_acks_sent: u32,
 }
 
-/// The most that may be written and not yet acknowledged: half of what sequence numbers can compare.
+/// Maximum data that may be written and unacknowledged: half of the comparable sequence space.
 const MAX_QUEUED: u32 = 1 << 30;
 
 impl TcpConnection {
-    /// Octets that count for the state of a connection without data: between what one takes in this simulator, on a machine
-    /// with addresses of 64 bits, and that with what few have beside it. It is a number of its own so that results are the
-    /// same everywhere, whatever becomes of that.
+    /// Octets that the memory model counts for a connection without data. It lies between the size of a connection in
+    /// this simulator, on a 64-bit machine, and that with its rare state. The constant keeps results independent of
+    /// both.
     pub const CONTROL_BLOCK: u32 = 328;
 
     fn new(config: Arc<TcpConfig>, state: TcpState, iss: u32) -> Self {
@@ -348,8 +349,8 @@ impl TcpConnection {
         }
     }
 
-    /// Opens a connection actively: the SYN is then polled. `iss` is the initial sequence number, which
-    /// the host draws (RFC 9293 §3.4.1).
+    /// Opens a connection actively; the next poll returns the SYN. The host draws `iss`, the initial sequence number
+    /// (RFC 9293 §3.4.1).
     #[must_use]
     pub fn connect(config: Arc<TcpConfig>, iss: u32, now: Instant) -> Self {
         let mut c = Self::new(config, TcpState::SynSent, iss);
@@ -357,11 +358,11 @@ impl TcpConnection {
         c
     }
 
-    /// Answers a SYN that came to a listener: the SYN-ACK is then polled.
+    /// Accepts a SYN of a listener; the next poll returns the SYN-ACK.
     ///
-    /// `None` where the segment is not a SYN: the host answers that with [`Segment::reset_for`] (or not at
-    /// all). Data on the SYN waits until the connection is established; a FIN on it is not taken, and comes again
-    /// (RFC 9293 §3.10.7.2 and §3.10.7.4, eighth check).
+    /// Returns `None` if the segment is not a SYN: the host then answers with [`Segment::reset_for`] or not at all.
+    /// Data on the SYN waits until the connection is established. A FIN on it is ignored until retransmitted (RFC
+    /// 9293 §3.10.7.2 and §3.10.7.4, eighth check).
     #[must_use]
     pub fn accept(config: Arc<TcpConfig>, iss: u32, syn: &Segment, now: Instant) -> Option<Self> {
         if !syn.flags.contains(SegmentFlags::SYN)
@@ -377,7 +378,7 @@ impl TcpConnection {
         Some(c)
     }
 
-    /// Learns from the other side's SYN: its numbers and options.
+    /// Reads the numbers and options of the peer's SYN.
     pub(super) fn take_syn(&mut self, now: Instant, syn: &Segment) {
         self.irs = syn.seq;
         self.rcv_nxt = syn.seq.wrapping_add(1);
@@ -404,7 +405,7 @@ impl TcpConnection {
         self.wl2 = syn.ack;
     }
 
-    /// Keeps what a SYN that does not establish carries until we are ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
+    /// Keeps the data of a SYN until ESTABLISHED (RFC 9293 §3.10.7.2 and §3.10.7.3).
     pub(super) fn hold_text(&mut self, syn: &Segment) {
         if syn.is_malformed() {
             self.stats_mut().malformed += 1;
@@ -422,12 +423,11 @@ impl TcpConnection {
         }
     }
 
-    /// Queues data for sending and attempts output (the segments are then polled). Before the handshake is
-    /// over it waits.
+    /// Queues data and attempts output (the next polls return the segments). Data waits until the handshake is over.
     ///
     /// # Errors
-    /// [`CommandError::WrongState`] after [`shutdown`](Self::shutdown), [`abort`](Self::abort) or the end
-    /// of the connection; [`CommandError::Full`] where more than 1 GiB would wait. Nothing was taken then.
+    /// [`CommandError::WrongState`] after [`shutdown`](Self::shutdown), [`abort`](Self::abort) or the end of the
+    /// connection; [`CommandError::Full`] beyond 1 GiB of queued data. No data is queued then.
     #[inline]
     pub fn write(&mut self, data: StreamData<'_>) -> Result<(), CommandError> {
         if self.fin_queued || !self.can_send() {
@@ -455,8 +455,8 @@ impl TcpConnection {
         )
     }
 
-    /// Closes our side once all that was written is sent. What the other side still sends is delivered.
-    /// Does nothing where that was done already.
+    /// Closes this end after all written data is sent. Data from the peer is still delivered. Repeated calls have no
+    /// effect.
     pub fn shutdown(&mut self) {
         match self.state {
             TcpState::SynSent => self.state = TcpState::Closed,
@@ -466,8 +466,8 @@ impl TcpConnection {
         self.wake = true;
     }
 
-    /// Resets the connection: no event follows, a RST is then polled unless the other side knows of nothing, or has
-    /// closed as we have (RFC 9293 §3.10.5).
+    /// Resets the connection without an event. The next poll returns a RST, unless the peer knows of no connection or
+    /// both ends have closed (RFC 9293 §3.10.5).
     pub fn abort(&mut self) {
         let open = !matches!(self.state, TcpState::SynSent | TcpState::TimeWait | TcpState::Closed);
         let reset = open && !matches!(self.state, TcpState::Closing | TcpState::LastAck);
@@ -476,19 +476,19 @@ impl TcpConnection {
         self.pending = PendingEvents::default();
     }
 
-    /// The reset that ends this connection for the other side.
+    /// Returns the reset that ends the peer's connection.
     pub(super) fn reset_segment(&self) -> Segment {
         let flags = SegmentFlags::RST | SegmentFlags::ACK;
         Segment { seq: self.snd_nxt(), ack: self.rcv_nxt, flags, ..Default::default() }
     }
 
-    /// SND.NXT: beyond what was sent, also while a timeout sends it again. The byte of a probe does not count: a closed
-    /// window may have refused it, and then takes nothing beyond it.
+    /// Returns SND.NXT: the end of the data sent, even while a timeout retransmits. The octet of a probe does not
+    /// count: the peer may have refused it, and with it all beyond.
     pub(super) fn snd_nxt(&self) -> u32 {
         if self.timer == TcpTimer::Persist { self.nxt } else { self.max }
     }
 
-    /// What few connections see, of one that sees it.
+    /// Returns the state of rare events, and creates it if absent.
     #[cold]
     pub(super) fn extras_mut(&mut self) -> &mut ConnectionExtras {
         self.rare_state.get_or_insert_default().extras.get_or_insert_default()
@@ -498,13 +498,13 @@ impl TcpConnection {
         self.rare_state.as_ref()?.extras.as_deref()
     }
 
-    /// What few connections count.
+    /// Returns the rare counters, and creates them if absent.
     #[cold]
     pub(super) fn stats_mut(&mut self) -> &mut TcpStats {
         &mut self.extras_mut().stats
     }
 
-    /// Answers a stray segment, or not.
+    /// Sets the answer to a stray segment.
     #[cold]
     pub(super) fn set_answer(&mut self, answer: Option<Segment>) {
         if answer.is_some() || self.extras().is_some() {
@@ -517,7 +517,7 @@ impl TcpConnection {
         self.extras().is_some_and(|aside| aside.answer.is_some())
     }
 
-    /// Ends the connection and tells why.
+    /// Ends the connection with an event.
     pub(super) fn fail(&mut self, reason: CloseReason) {
         self.enter_closed();
         self.pending = PendingEvents { closed: Some(reason), ..PendingEvents::default() };
@@ -539,26 +539,25 @@ impl TcpConnection {
         self.send_buffer = None;
     }
 
-    /// Whether arriving data is taken at once (the default) or waits in the receive buffer, filling the
-    /// window, until [`read`](Self::grant_credit) grants credit.
+    /// Sets whether arriving data is delivered at once (the default). Otherwise it fills the receive window until
+    /// [`grant_credit`](Self::grant_credit).
     pub fn set_auto_read(&mut self, auto: bool) {
         self.auto_read = auto;
         self.offer_window();
     }
 
-    /// Takes other settings while it runs, as an application may ask for (the receive buffer, Nagle). What is
-    /// negotiated or announced stays; what is sent and measured from now on goes by them.
+    /// Replaces the settings of an open connection, such as the receive buffer or Nagle. Negotiated and announced
+    /// values stay. New settings apply to further segments and measurements.
     pub fn reconfigure(&mut self, config: Arc<TcpConfig>) {
         self.config = config;
     }
 
-    /// Grants credit for `n` more bytes to a connection that does not read by itself; as much is then
-    /// delivered as [`TcpEvent::Data`], now or when it comes.
+    /// Allows `n` more octets to be delivered as [`TcpEvent::Data`], now or later, if automatic reading is off.
     pub fn grant_credit(&mut self, n: u32) {
         self.credit = self.credit.saturating_add(n);
     }
 
-    /// The next event; poll until `None`. Data is delivered before the close that follows it.
+    /// Returns the next event; poll until `None`. Data precedes the close that follows it.
     #[must_use]
     #[inline]
     pub fn poll_event(&mut self) -> Option<TcpEvent> {
@@ -607,7 +606,7 @@ impl TcpConnection {
         Some(TcpEvent::Data { len, payload })
     }
 
-    /// An application that reads by itself has read so much.
+    /// Reduces the credit of a connection without automatic reading.
     #[cold]
     fn use_credit(&mut self, len: u32) {
         self.credit -= len;
@@ -615,7 +614,7 @@ impl TcpConnection {
         self.acknowledge_read();
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due; it may move either way after every call.
+    /// Returns the due time of [`handle_timeout`](Self::handle_timeout); it may change either way after each call.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -638,16 +637,16 @@ impl TcpConnection {
         self.rare_state.as_ref()?.rack.as_ref()
     }
 
-    /// The state.
+    /// Returns the state.
     pub fn state(&self) -> TcpState {
         self.state
     }
-    /// True when nothing more will be sent or received, so that the host may forget the connection (after
-    /// the last [`poll_transmit`](Self::poll_transmit)).
+    /// True if nothing more will be sent or received, so that the host may drop the connection (after the last
+    /// [`poll_transmit`](Self::poll_transmit)).
     pub fn is_closed(&self) -> bool {
         self.state == TcpState::Closed
     }
-    /// What was counted.
+    /// Returns the counters.
     pub fn stats(&self) -> TcpStats {
         let rest = self.extras().map(|aside| aside.stats).unwrap_or_default();
         TcpStats {
@@ -657,60 +656,60 @@ impl TcpConnection {
             ..rest
         }
     }
-    /// Whether the host drains [`poll_event`](Self::poll_event) before the first
+    /// True if the host must drain [`poll_event`](Self::poll_event) before the first
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn delivers_first(&self) -> bool {
         self.config.deliver_first
     }
-    /// Such a host says so when the application has had all events, and written what it answers them.
+    /// Reports that the application has handled all events and written its replies, if
+    /// [`delivers_first`](Self::delivers_first).
     pub fn all_delivered(&mut self) {
         if !self.congestion.is_reno() {
             self.full_tcp_delivered();
         }
     }
-    /// The smoothed round-trip time; `None` before the first measurement.
+    /// Returns the smoothed round-trip time; `None` before the first measurement.
     pub fn srtt(&self) -> Option<Duration> {
         self.rtt.srtt()
     }
-    /// The retransmission timeout as it would be armed now.
+    /// Returns the current retransmission timeout.
     pub fn rto(&self) -> Duration {
         self.rtt.rto(&self.config)
     }
-    /// The congestion window in bytes; 0 before the handshake.
+    /// Returns the congestion window in octets; 0 before the handshake.
     pub fn cwnd(&self) -> u32 {
         self.congestion.cwnd
     }
-    /// The slow-start threshold in bytes.
+    /// Returns the slow-start threshold in octets.
     pub fn ssthresh(&self) -> u32 {
         self.congestion.ssthresh
     }
-    /// Sequence space sent and not yet acknowledged (RFC 5681 FlightSize).
+    /// Returns the sequence space sent and not acknowledged (RFC 5681 FlightSize).
     pub fn bytes_in_flight(&self) -> u32 {
         self.max.wrapping_sub(self.una)
     }
-    /// Bytes written and never sent yet.
+    /// Returns the octets written and never sent.
     pub fn bytes_unsent(&self) -> u32 {
         seq::octets_ahead(seq::max(self.max, self.iss.wrapping_add(1)), self.end)
     }
-    /// The window the other side offers, in bytes.
+    /// Returns the peer's window in octets.
     pub fn peer_window(&self) -> u32 {
         self.wnd
     }
-    /// The largest payload of a segment, in bytes.
+    /// Returns the largest payload of a segment, in octets.
     pub fn mss(&self) -> u32 {
         self.mss
     }
-    /// Whether timestamps, SACK and window scaling are in use, in this order.
+    /// True for each option in use: timestamps, SACK and window scaling, in this order.
     pub fn negotiated_options(&self) -> (bool, bool, bool) {
         (self.timestamps.is_some(), self.sack_ok, self.scale_ok)
     }
-    /// Bytes that arrived in order and wait to be read.
+    /// Returns the octets received in order and not read.
     pub fn bytes_unread(&self) -> u32 {
         self.unread
     }
-    /// Octets that it takes: a control block of [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), what was written and is not
-    /// acknowledged, what came and is not read, and what came behind a gap. Data that is a mere count counts as if it were
-    /// there.
+    /// Returns its memory in octets: [`CONTROL_BLOCK`](Self::CONTROL_BLOCK), unacknowledged written data, unread data
+    /// and data behind a gap. Data without content counts in full.
     pub fn memory_octets(&self) -> u32 {
         let unacknowledged = seq::octets_ahead(seq::max(self.una, self.iss.wrapping_add(1)), self.end);
         let held = self.reassembly.as_ref().map_or(0, |r| r.buffered_octets());

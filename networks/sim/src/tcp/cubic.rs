@@ -1,8 +1,8 @@
 //! CUBIC (RFC 9438): in congestion avoidance the window is a cubic function of the time since the last loss.
 //!
-//! Windows are in segments and times in seconds, as in the RFC. Of floating point only what IEEE 754 rounds
-//! in one way is used, and `libm`'s cube root, so that results do not depend on the machine. Slow start is
-//! Reno's (§4.10 permits it); HyStart++ and the undoing of spurious reductions (§4.9) are left out.
+//! Windows are in segments and times in seconds, as in the RFC. It uses only floating-point operations with IEEE
+//! 754 rounding, and `libm`'s cube root, so results do not depend on the machine. Slow start is Reno's (§4.10
+//! permits it). HyStart++ and the undo of spurious reductions (§4.9) are left out.
 
 use usher_core::{Duration, Instant};
 
@@ -13,65 +13,66 @@ const BETA: f64 = 0.7;
 /// α_cubic, segments per round trip in the Reno-friendly region (§4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-/// What is kept of `flight` bytes at a loss (§4.6).
+/// Returns the window after a loss with `flight` octets in flight (§4.6).
 pub(super) fn reduced_window(flight: u32) -> u32 {
     (u64::from(flight) * 7 / 10) as u32
 }
 
-/// K: how long the cubic function takes from `cwnd_epoch` up to `w_max` (§4.2, equation 2).
+/// Returns K: the time of the cubic function from `cwnd_epoch` to `w_max` (§4.2, equation 2).
 fn time_to_w_max(w_max: f64, cwnd_epoch: f64) -> f64 {
     libm::cbrt((w_max - cwnd_epoch).max(0.0) / C)
 }
 
-/// The window `t` seconds into a stage (§4.2, equation 1).
+/// Returns the window `t` seconds into a stage (§4.2, equation 1).
 fn w_cubic(t: f64, k: f64, w_max: f64) -> f64 {
     let d = t - k;
     C * (d * d * d) + w_max
 }
 
-/// One stage of congestion avoidance.
+/// A stage of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct AvoidanceStage {
     k: f64,
     w_est: f64,
-    /// t: time in this stage during which the window, and not the application, held the sender.
+    /// t: the time in this stage during which the window, not the application, limited the sender.
     elapsed: Duration,
 }
 
-/// An acknowledgement of new data outside of recovery.
+/// An acknowledgement of new data outside recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CubicAck {
     pub(super) now: Instant,
-    /// Bytes that it acknowledged.
+    /// Acknowledged octets.
     pub(super) bytes: u32,
-    /// Bytes in flight before it.
+    /// Octets in flight before it.
     pub(super) flight: u32,
-    /// Largest segment in bytes.
+    /// Largest segment in octets.
     pub(super) mss: u32,
-    /// Smoothed round-trip time; zero where none was measured.
+    /// Smoothed round-trip time; zero before a measurement.
     pub(super) srtt: Duration,
-    /// The window counts segments, as Linux's does, which keeps α_cubic below 1 also beyond the window before the loss (RFC 8312 §4.2).
+    /// True if the window counts segments, as in Linux. α_cubic then stays below 1 beyond the window before the loss
+    /// (RFC 8312 §4.2).
     pub(super) counted: bool,
 }
 
-/// What CUBIC remembers beside window and threshold.
+/// State of CUBIC beside window and threshold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    /// Window before the last reduction, less where fast convergence applied; `None` before the first one.
+    /// Window before the last reduction, lower after fast convergence; `None` before the first one.
     w_max: Option<f64>,
     cwnd_prior: f64,
-    /// A timeout came after the last stage of congestion avoidance.
+    /// True after a timeout that followed the last stage of congestion avoidance.
     timed_out: bool,
     stage: Option<AvoidanceStage>,
-    /// Growth that is no whole segment yet.
+    /// Growth below a whole segment.
     credit: f64,
     last_ack: Instant,
-    /// The last acknowledgement left nothing in flight.
+    /// True if the last acknowledgement left no data in flight.
     quiet: bool,
 }
 
 impl Cubic {
-    /// A loss was seen while the window was `cwnd` bytes (§4.6, §4.7).
+    /// Handles a loss with a window of `cwnd` octets (§4.6, §4.7).
     pub(super) fn on_loss(&mut self, cwnd: u32, mss: u32) {
         let cwnd = f64::from(cwnd) / f64::from(mss);
         let falling = self.w_max.is_some_and(|w_max| cwnd < w_max);
@@ -81,7 +82,7 @@ impl Cubic {
         self.leave_avoidance();
     }
 
-    /// The retransmission timer expired; [`on_loss`](Self::on_loss) came before, at the first one.
+    /// Handles a retransmission timeout; [`on_loss`](Self::on_loss) precedes the first one.
     pub(super) fn on_timeout(&mut self) {
         self.timed_out = true;
         self.leave_avoidance();
@@ -92,14 +93,14 @@ impl Cubic {
         self.credit = 0.0;
     }
 
-    /// New data was acknowledged; answers by how many bytes the window grows.
+    /// Handles acknowledged new data; returns the growth of the window in octets.
     pub(super) fn on_ack(&mut self, cwnd: u32, ssthresh: u32, ack: CubicAck) -> u32 {
         let gap = ack.now - self.last_ack;
-        // Silence between two flights is the application's.
+        // Idle time between two flights is due to the application.
         let gap = if self.quiet { gap.min(ack.srtt) } else { gap };
         self.last_ack = ack.now;
         self.quiet = ack.bytes >= ack.flight;
-        // Application or receiver keep the sender below its window, which then does not grow (§5.8).
+        // The application or the receiver limits the sender, so the window does not grow (§5.8).
         if ack.flight.saturating_add(ack.mss) <= cwnd {
             return 0;
         }
@@ -122,9 +123,8 @@ impl Cubic {
         whole as u32 * ack.mss
     }
 
-    /// Begins congestion avoidance with `window` segments. Without a loss before it, or with a timeout
-    /// (§4.10, §4.8), the function starts at its point of inflection; so it does where the window is beyond
-    /// the last maximum.
+    /// Starts congestion avoidance with `window` segments. The function starts at its inflection point without an
+    /// earlier loss, after a timeout (§4.10, §4.8), or if the window exceeds the last maximum.
     fn enter_avoidance(&mut self, window: f64) -> AvoidanceStage {
         let w_max = match self.w_max {
             None => {
@@ -139,7 +139,7 @@ impl Cubic {
         AvoidanceStage { k: time_to_w_max(w_max, window), w_est: window, elapsed: Duration::ZERO }
     }
 
-    /// What one acknowledgement adds to a window of `window` segments: in the Reno-friendly region up to
+    /// Returns the growth of a window of `window` segments by one acknowledgement: in the Reno-friendly region up to
     /// W_est (§4.3), else (target - cwnd) / cwnd (§4.4, §4.5).
     fn window_growth(&self, window: f64, stage: AvoidanceStage, srtt: Duration) -> f64 {
         let w_max = self.w_max.unwrap_or(window);
@@ -148,7 +148,7 @@ impl Cubic {
             return (stage.w_est - window).max(0.0);
         }
         let target = w_cubic(t + srtt.as_secs_f64(), stage.k, w_max);
-        // Not `clamp`, which panics where a bound is no number.
+        // Not `clamp`, which panics if a bound is NaN.
         (target.max(window).min(1.5 * window) - window) / window
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         assert!(is_near(k, 4.326_748_710_922_225), "{k}");
         assert!(is_near(w_cubic(0.0, k, 108.0), 75.6));
         assert!(is_near(w_cubic(k, k, 108.0), 108.0));
-        // Numbers for the head: 0.4 · 5³ = 50 segments below, K = 5 s.
+        // Simple numbers: 0.4 · 5³ = 50 segments below, K = 5 s.
         let k = time_to_w_max(150.0, 100.0);
         assert!(is_near(k, 5.0));
         let at = [0.0, 1.0, 3.0, 5.0, 7.0, 10.0].map(|t| w_cubic(t, k, 150.0));
@@ -214,7 +214,7 @@ mod tests {
         let k = libm::cbrt(750.0);
         assert!(is_near(c.stage.unwrap().k, k));
         assert!((k - 9.0856).abs() < 1e-4);
-        // At t = 0 the function is not above W_est, which this acknowledgement has raised.
+        // At t = 0 the function is not above W_est, which this acknowledgement has increased.
         assert!(is_near(c.credit, 9.0 / 17.0 / 700.0));
         let window = 700.0 + c.credit;
         c.on_ack(700_000, 700_000, test_ack(100, 700_000));
@@ -236,7 +236,7 @@ mod tests {
             c.window_growth(400.0, stage, Duration::from_millis(100)),
             (512.1204 - 400.0) / 400.0
         ));
-        // Never down: the window may be ahead of the function.
+        // Never down: the window may exceed the function.
         assert_eq!(c.window_growth(600.0, stage, Duration::from_millis(100)), 0.0);
     }
 
@@ -268,7 +268,7 @@ mod tests {
         assert!(is_near(c.stage.unwrap().w_est, 19.9 + 9.0 / 17.0 / 20.0));
     }
 
-    /// Linux: 9/17 of a segment a round trip there, too.
+    /// Linux: 9/17 of a segment per round trip beyond it, too.
     #[test]
     fn a_window_of_segments_gains_no_more_beyond_it() {
         let mut c = Cubic { w_max: Some(2.0), cwnd_prior: 2.0, ..Default::default() };
@@ -287,7 +287,7 @@ mod tests {
         let stage = c.stage.unwrap();
         assert_eq!((stage.k, c.w_max), (0.0, Some(70.0)));
         assert!(is_near(stage.w_est, 70.0 + 9.0 / 17.0 / 70.0));
-        // The next loss has its maximum again.
+        // The next loss is at the same maximum.
         c.on_loss(90_000, MSS);
         c.on_ack(63_000, 63_000, test_ack(600, 63_000));
         assert!(is_near(c.stage.unwrap().k, libm::cbrt(27.0 / 0.4)));
@@ -311,10 +311,10 @@ mod tests {
         // Two segments in flight for an hour.
         assert_eq!(c.on_ack(70_000, 70_000, CubicAck { flight: 2000, ..test_ack(3_600_000, 0) }), 0);
         assert_eq!((c.credit, c.stage.unwrap().elapsed), (before, Duration::ZERO));
-        // Then full again: only what passed since the last acknowledgement counts.
+        // Then full again: only the time since the last acknowledgement counts.
         c.on_ack(70_000, 70_000, test_ack(3_600_040, 70_000));
         assert_eq!(c.stage.unwrap().elapsed, Duration::from_millis(40));
-        // All acknowledged, an hour of silence, full again: no more than a round trip.
+        // All acknowledged, an hour idle, full again: a round trip at most.
         c.on_ack(70_000, 70_000, CubicAck { bytes: 70_000, ..test_ack(3_600_050, 70_000) });
         c.on_ack(70_000, 70_000, test_ack(7_200_000, 70_000));
         assert_eq!(c.stage.unwrap().elapsed, Duration::from_millis(150));

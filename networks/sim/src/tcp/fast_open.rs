@@ -1,5 +1,5 @@
-//! Fast Open from the client's side (RFC 7413): data on a SYN, for servers that gave a cookie before. A server that
-//! accepts such data is not had: it ignores the option, and the data comes again.
+//! Fast Open of the client (RFC 7413): data on a SYN, for servers that gave a cookie before. There is no server
+//! of it here: a simulated server ignores the option, and the data is retransmitted.
 
 use super::config::TcpConfig;
 use super::connection::{TcpConnection, TcpState};
@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use usher_core::{CloseReason, Instant};
 
-/// What a Fast Open option carries: a cookie of 4 to 16 bytes, an even number of them, or nothing, which asks for one
-/// (RFC 7413 §4.1.1).
+/// The contents of a Fast Open option: a cookie of 4 to 16 octets, an even number, or empty, to request one (RFC
+/// 7413 §4.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct FastOpenCookie {
     len: u8,
@@ -17,7 +17,7 @@ pub struct FastOpenCookie {
 }
 
 impl FastOpenCookie {
-    /// The cookie of these bytes, or the empty one; `None` for a length that no cookie has.
+    /// Returns the cookie of these octets, or the empty one; `None` for an invalid length.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let good = bytes.is_empty() || (4..=16).contains(&bytes.len()) && bytes.len().is_multiple_of(2);
         if !good {
@@ -27,11 +27,11 @@ impl FastOpenCookie {
         cookie.bytes[..bytes.len()].copy_from_slice(bytes);
         Some(cookie)
     }
-    /// Its bytes.
+    /// Returns its octets.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// True where it asks for a cookie.
+    /// True for a request.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -43,29 +43,29 @@ impl fmt::Debug for FastOpenCookie {
     }
 }
 
-/// What a connection that opens by Fast Open knows.
+/// State of an opening by Fast Open.
 #[derive(Debug)]
 pub(super) struct FastOpenState {
-    /// What its SYN carries.
+    /// The cookie on its SYN.
     pub(super) offered: FastOpenCookie,
-    /// The most data that its SYN carries, in bytes, options included.
+    /// Maximum data on its SYN, in octets, options included.
     pub(super) mss: u16,
-    /// Data went with a SYN.
+    /// True if a SYN carried data.
     pub(super) sent: bool,
-    /// What the other side's SYN-ACK carried.
+    /// The cookie of the peer's SYN-ACK.
     pub(super) received_cookie: Option<FastOpenCookie>,
-    /// The size that it announced.
+    /// The peer's maximum segment size.
     pub(super) peer_mss: u16,
-    /// Data on the SYN was acknowledged.
+    /// True if data on the SYN was acknowledged.
     pub(super) is_data_acked: bool,
-    /// A SYN-ACK has come.
+    /// True after a SYN-ACK.
     pub(super) answered: bool,
 }
 
-/// What a client keeps of one server (RFC 7413 §4.1.3).
+/// A client's cache of one server (RFC 7413 §4.1.3).
 ///
-/// A server that gave no cookie, did not answer, or did not take the data although it gave no other cookie, is asked
-/// by ordinary SYNs from then on (§4.1.3.1), as long as this is kept.
+/// Some servers give no cookie, do not answer, or ignore the data without a new cookie. The client opens further
+/// connections to them by ordinary SYNs (§4.1.3.1) while this entry exists.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FastOpenCache {
     cookie: FastOpenCookie,
@@ -74,8 +74,8 @@ pub struct FastOpenCache {
 }
 
 impl FastOpenCache {
-    /// Opens a connection as [`TcpConnection::connect`] does, by Fast Open where the server takes it. What is written
-    /// before the first segment is polled goes with the SYN.
+    /// Opens a connection like [`TcpConnection::connect`], by Fast Open if the server accepts it. Data written before
+    /// the first poll goes with the SYN.
     #[must_use]
     pub fn connect(&self, config: Arc<TcpConfig>, iss: u32, now: Instant) -> TcpConnection {
         let default = config.default_peer_mss;
@@ -94,7 +94,7 @@ impl FastOpenCache {
         c
     }
 
-    /// Learns from a connection of its own that is open, or has failed.
+    /// Updates the cache from a connection of its own that is open or has failed.
     pub fn learn_from(&mut self, c: &TcpConnection) {
         let Some(opening) = c.rare_state.as_ref().and_then(|rare| rare.opening.as_ref()) else { return };
         if let Some(cookie) = opening.received_cookie {
@@ -111,11 +111,11 @@ impl FastOpenCache {
 }
 
 impl TcpConnection {
-    /// The data that goes with a first SYN beside `options` bytes of options; `None` without Fast Open, or where the
-    /// option does not fit.
+    /// Returns the data of a first SYN with `options` octets of options; `None` without Fast Open, or if the option
+    /// does not fit.
     pub(super) fn data_on_syn(&mut self, options: u32) -> Option<(FastOpenCookie, u32)> {
         let waiting = seq::octets_ahead(self.iss.wrapping_add(1), self.end);
-        // What is sent again goes as an ordinary SYN (§4.2.1, §4.2.2).
+        // A retransmission is an ordinary SYN (§4.2.1, §4.2.2).
         let first = self.max == self.iss && self.state == TcpState::SynSent;
         let opening = self.rare_state.as_mut()?.opening.as_mut().filter(|_| first)?;
         let whole = options + super::segment::fast_open_len(opening.offered);
@@ -128,8 +128,7 @@ impl TcpConnection {
         Some((opening.offered, len))
     }
 
-    /// A SYN-ACK acknowledges our SYN, and perhaps what went with it. What it does not acknowledge is as if it had not
-    /// been sent.
+    /// Handles a SYN-ACK, which may acknowledge data on the SYN. Unacknowledged data counts as never sent.
     pub(super) fn take_syn_ack(&mut self, ack: u32, mss: Option<u16>, given: Option<FastOpenCookie>) {
         self.nxt = ack;
         self.max = ack;
@@ -146,11 +145,11 @@ impl TcpConnection {
         }
     }
 
-    /// Hears of an ICMP error about a segment of ours that began at `seq` (RFC 9293 §3.9.2.2).
+    /// Handles an ICMP error for a segment that began at `seq` (RFC 9293 §3.9.2.2).
     ///
-    /// A hard one about what is not acknowledged ends a connection that is not open yet. One that is open stays, as
-    /// RFC 9293 notes of RFC 5927: whoever guesses a sequence number would end it. A soft one changes nothing, the
-    /// SYN is sent again.
+    /// A hard error for unacknowledged data ends a connection that is not established. An established one stays, as
+    /// RFC 9293 notes of RFC 5927: an attacker that guesses a sequence number could end it. A soft error has no
+    /// effect; the SYN is retransmitted.
     pub fn handle_icmp_error(&mut self, seq: u32, hard: bool) {
         let opening = matches!(self.state, TcpState::SynSent | TcpState::SynReceived);
         let ours = seq::le(self.una, seq) && seq::lt(seq, self.max);

@@ -1,8 +1,8 @@
-//! ns-2's Agent/TCP/FullTcp as a sender (tcp-full.cc of ns-2.35): plain, Newreno and Sack.
+//! The sender of ns-2's Agent/TCP/FullTcp (tcp-full.cc of ns-2.35): plain, Newreno and Sack.
 //!
-//! Where it parts from the RFCs is what makes it slower than they are at high loss: after a timeout three duplicates begin a
-//! recovery in which nothing is sent again and the window does not grow, SACK's window in a recovery may be one segment, and what
-//! fast retransmission lets go waits for the next packet.
+//! Three differences from the RFCs make it slower at high loss. After a timeout three duplicates start a recovery
+//! without retransmission or window growth. SACK's window in a recovery may be one segment. Segments that fast
+//! retransmission permits wait for the next packet.
 
 use super::config::RecoveryAlgorithm;
 use super::connection::{TcpConnection, TcpTimer};
@@ -12,12 +12,12 @@ use super::segment::Segment;
 use super::seq;
 use usher_core::Instant;
 
-/// Segments that a Newreno sends at a time while it recovers (`recov_maxburst_`).
+/// Segments that Newreno sends at once in a recovery (`recov_maxburst_`).
 const BURST: u8 = 2;
-/// Timeouts in a row after which the next round trip counts as the first (`t_backoff_` above 8).
+/// Consecutive timeouts after which the next round trip counts as the first (`t_backoff_` above 8).
 const FORGETFUL: u32 = 4;
 
-/// What reduced the window last (`last_cwnd_action_`).
+/// The last reduction of the window (`last_cwnd_action_`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum LastCut {
     #[default]
@@ -26,42 +26,42 @@ enum LastCut {
     Timeout,
 }
 
-/// What a FullTcp remembers beside what every connection does.
+/// State of a FullTcp beside that of every connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FullTcp {
     /// The congestion window in segments, with its fraction (`cwnd_`).
     window: f64,
-    /// In segments; zero before the first loss (`ssthresh_`).
+    /// Threshold in segments; zero before the first loss (`ssthresh_`).
     threshold: u32,
-    /// Three duplicates have come, whether something was sent again or not (`fastrecov_`).
+    /// True after three duplicates, with or without a retransmission (`fastrecov_`).
     recovering: bool,
-    /// What is thought to be in the network decides what may leave, and not the window (`pipectrl_`).
+    /// True if the pipe, not the window, limits output (`pipectrl_`).
     by_pipe: bool,
-    /// It is counted down by segments and up by octets, so that it may be below nothing (`pipe_`).
+    /// Decreases by segments and increases by octets, so it may be negative (`pipe_`).
     pipe: i64,
-    /// Where the next hole is looked for (`h_seqno_`).
+    /// Start of the search for the next hole (`h_seqno_`).
     hole: u32,
     last_cut: LastCut,
-    /// What the other side has reported (`sq_`).
+    /// SACKed ranges of the peer (`sq_`).
     reported: Scoreboard,
-    /// The next segment leaves whatever the window (`send_much()` with `force`).
+    /// The next segment ignores the window (`send_much()` with `force`).
     forced: bool,
-    /// Nothing else leaves at this occasion: `recv()` ends with the fast retransmission.
+    /// No other output in this call: `recv()` ends with the fast retransmission.
     suppresses_output: bool,
-    /// An acknowledgement leaves after what the application answers (`TF_ACKNOW` is set behind `recvBytes()`).
+    /// An acknowledgement follows the application's reply (`TF_ACKNOW` is set after `recvBytes()`).
     is_ack_pending: bool,
-    /// The next round trip counts as the first.
+    /// True if the next round trip counts as the first.
     remeasures: bool,
-    /// Segments that may yet leave at this occasion, where so many are bounded.
+    /// Segments that may still be sent in this burst, if it is limited.
     burst: Option<u8>,
 }
 
 impl FullTcp {
-    /// What can be used of it, where the other side's window is of so many segments (`windowd()`).
+    /// Returns the usable window in segments, limited by the peer's (`windowd()`).
     fn usable_window(&self, offered: u32) -> f64 {
         self.window.min(f64::from(offered))
     }
-    /// Half of that as the threshold; answers the half itself (`slowdown()`).
+    /// Sets the threshold to half the usable window; returns the half (`slowdown()`).
     fn halve_threshold(&mut self, offered: u32) -> f64 {
         let half = self.usable_window(offered) / 2.0;
         self.threshold = (half as u32).max(2);
@@ -72,7 +72,7 @@ impl FullTcp {
         let slow_start = self.threshold == 0 || self.window < f64::from(self.threshold);
         self.window += if slow_start { 1.0 } else { 1.0 / self.window };
     }
-    /// Plain and Newreno: the recovery is over (`FullTcpAgent::ack_action()`).
+    /// Plain and Newreno: ends the recovery (`FullTcpAgent::ack_action()`).
     fn deflate_window(&mut self) {
         if self.recovering && self.threshold > 0 {
             self.window = self.window.min(f64::from(self.threshold));
@@ -82,12 +82,12 @@ impl FullTcp {
 }
 
 impl TcpConnection {
-    /// How many segments the other side's window has (`wnd_`).
+    /// Returns the peer's window in segments (`wnd_`).
     fn offered_segments(&self) -> u32 {
         (self.wnd / self.mss).max(1)
     }
 
-    /// Shows the window to whoever asks for it in octets.
+    /// Copies the window to the getters in octets.
     fn show_window(&mut self) {
         let mss = f64::from(self.mss);
         let Some(full) = self.congestion.full_tcp() else { return };
@@ -98,7 +98,7 @@ impl TcpConnection {
         }
     }
 
-    /// The connection is established, with a window of so many octets.
+    /// Handles the established connection, with a window in octets.
     pub(super) fn full_tcp_open(&mut self, window: u32) {
         let una = self.una;
         if let Some(full) = self.congestion.full_tcp() {
@@ -107,7 +107,7 @@ impl TcpConnection {
         self.full_tcp_restart(window);
     }
 
-    /// The window is of so many octets after a silence.
+    /// Sets the window in octets after idle time.
     pub(super) fn full_tcp_restart(&mut self, window: u32) {
         let segments = f64::from(window) / f64::from(self.mss);
         if let Some(full) = self.congestion.full_tcp() {
@@ -115,7 +115,7 @@ impl TcpConnection {
         }
     }
 
-    /// Halves the threshold for a SYN that was lost.
+    /// Halves the threshold after a lost SYN.
     pub(super) fn full_tcp_syn_lost(&mut self) {
         let offered = self.offered_segments();
         if let Some(full) = self.congestion.full_tcp() {
@@ -125,19 +125,19 @@ impl TcpConnection {
         self.show_window();
     }
 
-    /// What `recv()` makes of an acknowledgement, or of data that brings one.
+    /// Handles an acknowledgement, or data with one (`recv()`).
     #[cold]
     pub(super) fn full_tcp_ack(&mut self, now: Instant, s: &Segment) {
         let (ack, una, mss) = (s.ack, self.una, i64::from(self.mss));
         let news = seq::lt(una, ack);
-        // What of its data is new, and whether all has come before.
+        // The new part of its data, and whether all of it is old.
         let fresh = seq::octets_ahead(self.rcv_nxt, s.seq.wrapping_add(s.len)).min(s.len);
         let again = s.len > 0 && fresh == 0;
         let reports = self.sack_ok && s.options.as_ref().is_some_and(|o| !o.sack.is_empty());
         let predicted = s.seq == self.rcv_nxt && self.nxt == self.max && !reports;
         let (offered, max, dup_acks) = (self.offered_segments(), self.max, self.dup_acks);
         if predicted && s.len > 0 && ack == una && self.reassembly.is_none() {
-            // Header prediction: the acknowledgement is not looked at.
+            // Header prediction ignores the acknowledgement.
             return;
         }
         let measured = self.timed_at != Instant::FAR_FUTURE && seq::lt(self.timed_seq, ack);
@@ -155,7 +155,7 @@ impl TcpConnection {
             }
             return;
         }
-        // Header prediction again: neither the window grows, nor is the count of duplicates forgotten.
+        // Header prediction: the window does not grow, and the duplicate count stays.
         let in_stride =
             predicted && s.len == 0 && ack != max && full.window >= f64::from(offered) && !full.recovering;
         if measured && std::mem::take(&mut full.remeasures) {
@@ -169,7 +169,7 @@ impl TcpConnection {
         self.show_window();
     }
 
-    /// An acknowledgement of new data has been taken (`pack_action()`, `ack_action()`, `opencwnd()`).
+    /// Handles an acknowledgement of new data (`pack_action()`, `ack_action()`, `opencwnd()`).
     fn full_tcp_progress(&mut self, now: Instant, ack: u32) {
         let (mss, una, sack) = (i64::from(self.mss), self.una, self.sack_ok);
         let plain = self.config.recovery == RecoveryAlgorithm::Reno;
@@ -205,7 +205,7 @@ impl TcpConnection {
         }
     }
 
-    /// A duplicate acknowledgement without data.
+    /// Handles a duplicate acknowledgement without data.
     fn full_tcp_duplicate(&mut self, now: Instant, ack: u32) {
         if self.timer != TcpTimer::Retransmit || seq::lt(ack, self.una) {
             self.dup_acks = 0;
@@ -225,7 +225,7 @@ impl TcpConnection {
         self.show_window();
     }
 
-    /// As many duplicates have come as mean a loss (`dupack_action()`).
+    /// Handles the duplicate that reaches the threshold (`dupack_action()`).
     fn full_tcp_recover(&mut self, now: Instant) {
         let (una, max, sack, offered) = (self.una, self.max, self.sack_ok, self.offered_segments());
         let dup_acks = f64::from(self.dup_acks);
@@ -237,12 +237,12 @@ impl TcpConnection {
             full.pipe = i64::from(max.wrapping_sub(una)) - i64::from(full.reported.sacked_octets());
         }
         if !behind && (sack || full.last_cut != LastCut::Duplicates) {
-            // bugFix_: duplicates of what a timeout sent again.
+            // bugFix_: duplicates of data that a timeout retransmitted.
             return;
         }
         let half = full.halve_threshold(offered);
         full.by_pipe = sack;
-        // Sack goes on at once with what the pipe has room for.
+        // Sack continues at once as the pipe permits.
         full.suppresses_output = !sack;
         full.window = half;
         self.stats_mut().fast_retransmits += 1;
@@ -256,13 +256,13 @@ impl TcpConnection {
         }
     }
 
-    /// Sends the first segment under way again, at once: what has come with the acknowledgement that asks for it is not
-    /// acknowledged yet (`fast_retransmit()`).
+    /// Retransmits the first unacknowledged segment at once, before data of the current segment is acknowledged
+    /// (`fast_retransmit()`).
     fn full_tcp_retransmit(&mut self, now: Instant) {
         let nxt = self.nxt;
         self.recover = self.max;
         let Some(outgoing) = self.full_tcp_segment(now, self.una) else { return };
-        // It is no part of what is sent in order.
+        // It is not part of the sequence sent in order.
         self.nxt = nxt;
         let hole = self.una.wrapping_add(outgoing.sequence_len());
         if let Some(full) = self.congestion.full_tcp() {
@@ -273,7 +273,7 @@ impl TcpConnection {
         self.set_answer(Some(segment));
     }
 
-    /// The retransmission timer has expired (`timeout_action()`).
+    /// Handles the retransmission timeout (`timeout_action()`).
     #[cold]
     pub(super) fn full_tcp_timeout(&mut self) {
         let (offered, retries) = (self.offered_segments(), self.retries);
@@ -293,7 +293,7 @@ impl TcpConnection {
         self.show_window();
     }
 
-    /// All that has come was handed to the application: what waited for that is acknowledged.
+    /// Sends the acknowledgement that waited until the application had all data.
     #[cold]
     pub(super) fn full_tcp_delivered(&mut self) {
         if self.congestion.full_tcp().is_some_and(|full| std::mem::take(&mut full.is_ack_pending)) {
@@ -302,8 +302,8 @@ impl TcpConnection {
         }
     }
 
-    /// Data came beyond a gap, or filled one so that `len` octets more are in order: it is acknowledged at once, after what the
-    /// application answers.
+    /// Handles data beyond a gap, or that fills one with `len` more octets in order. It is acknowledged at once,
+    /// after the application's reply.
     pub(super) fn acknowledge_gap(&mut self, len: u32) {
         let first = self.config.deliver_first;
         match self.congestion.full_tcp() {
@@ -315,7 +315,7 @@ impl TcpConnection {
         }
     }
 
-    /// `nxt_tseq()`: what leaves next, if anything may.
+    /// `nxt_tseq()`: returns the next sequence number to send, if anything may be sent.
     fn full_tcp_next(&mut self) -> u32 {
         let (nxt, in_recovery) = (self.nxt, seq::lt(self.una, self.recover));
         let sack = self.sack_ok && in_recovery;
@@ -325,7 +325,7 @@ impl TcpConnection {
         at
     }
 
-    /// `send_much()`: the next segment, or nothing more until something happens.
+    /// `send_much()`: returns the next segment, or ends the output.
     #[cold]
     pub(super) fn full_tcp_output(&mut self, now: Instant) -> Option<OutgoingSegment> {
         self.tail_now = false;
@@ -362,12 +362,12 @@ impl TcpConnection {
         outgoing.or_else(|| self.full_tcp_persist(now))
     }
 
-    /// `foutput()`: a segment at `at`, if there is a reason for one.
+    /// `foutput()`: returns a segment at `at`, if there is a reason for it.
     fn full_tcp_segment(&mut self, now: Instant, at: u32) -> Option<OutgoingSegment> {
         let (una, end, mss, offered) = (self.una, self.end, self.mss, self.offered_segments());
         let full = self.congestion.full_tcp()?;
         let window = full.usable_window(offered) as u32 * mss;
-        // What goes by the pipe is not bounded by the other side's window, unless that is closed.
+        // Pipe-controlled output ignores the peer's window unless that is closed.
         let limit = match full.by_pipe {
             true if self.wnd > 0 => end,
             _ => seq::min(end, una.wrapping_add(window.min(self.wnd))),
@@ -394,7 +394,7 @@ impl TcpConnection {
         let outgoing = self.send_data(now, at, len, fin);
         let sent = at.wrapping_add(outgoing.sequence_len());
         self.max = seq::max(self.max, sent);
-        // What is sent again is no reason to time nothing, nor is it timed unless it brings something new.
+        // A retransmission does not cancel a measurement, and is timed only with new data.
         if timed_at != Instant::FAR_FUTURE {
             (self.timed_at, self.timed_seq) = (timed_at, timed_seq);
         } else if seq::lt(max, sent) {
@@ -402,12 +402,12 @@ impl TcpConnection {
         } else {
             self.timed_at = Instant::FAR_FUTURE;
         }
-        // Whether more may leave is looked at anew.
+        // Output is attempted again.
         self.tail_now = true;
         Some(outgoing)
     }
 
-    /// A window that takes nothing is asked again; ns-2 has no such windows.
+    /// Probes a closed window; ns-2 has no closed windows.
     fn full_tcp_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;

@@ -8,11 +8,11 @@ use super::{AckEvery, AckTimer, InitialWindow, TimestampEcho, WindowUpdate, seq}
 use std::sync::Arc;
 use usher_core::{CloseReason, Duration, Instant};
 
-/// TS.Recent is not to be trusted after so long a silence (RFC 7323 §5.5).
+/// TS.Recent is invalid after this idle time (RFC 7323 §5.5).
 const TIMESTAMP_LIFE: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl TcpConnection {
-    /// Takes a segment of this connection. Then drain [`poll_event`](Self::poll_event) and
+    /// Handles a segment of this connection. Then drain [`poll_event`](Self::poll_event) and
     /// [`poll_transmit`](Self::poll_transmit), in this order.
     pub fn handle_segment(&mut self, now: Instant, segment: &Segment) {
         self.segments_received += 1;
@@ -70,7 +70,7 @@ impl TcpConnection {
         }
     }
 
-    /// Our SYN is acknowledged.
+    /// Handles the acknowledgement of the own SYN.
     fn enter_established(&mut self, now: Instant, ack: u32) {
         self.una = ack;
         if self.timed_at != Instant::FAR_FUTURE {
@@ -89,8 +89,8 @@ impl TcpConnection {
                 self.reduce_threshold(0);
             }
         }
-        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928 §2: a timeout of a second
-        // may have been too early, so that its window is kept after one.
+        // RFC 5681 §3.1: after a lost SYN or SYN-ACK the initial window is one segment. RFC 6928 §2: a single timeout
+        // of a second may have been spurious, so its window is kept after one.
         let spared = u8::from(self.config.initial_window == InitialWindow::Rfc6928);
         let one = self.config.syn_loss_shrinks && self.syn_timeouts > spared;
         let window = if one { self.mss } else { self.config.initial_window.window_bytes(self.mss) };
@@ -109,7 +109,7 @@ impl TcpConnection {
         }
     }
 
-    /// §3.10.7.4: every state in which the other side's numbers are known.
+    /// §3.10.7.4: all states in which the peer's numbers are known.
     #[inline]
     fn in_synchronized(&mut self, now: Instant, s: &Segment) {
         let (mut start, mut flags) = (s.seq, s.flags);
@@ -119,12 +119,12 @@ impl TcpConnection {
             && start == self.irs
         {
             if !flags.contains(SegmentFlags::ACK) {
-                // They have not seen our SYN-ACK.
+                // The peer has not received our SYN-ACK.
                 self.syn_now = true;
                 self.wake = true;
                 return;
             }
-            // Simultaneous open: their SYN is known, what is new is the acknowledgement.
+            // Simultaneous open: the peer's SYN is known; only the acknowledgement is new.
             start = start.wrapping_add(1);
             flags = SegmentFlags(flags.0 & !SegmentFlags::SYN.0);
         }
@@ -167,7 +167,7 @@ impl TcpConnection {
         }
     }
 
-    /// Any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
+    /// True if any part of `[start, start + space)` lies in the announced window (§3.10.7.4, first check).
     #[inline]
     fn in_window(&self, start: u32, space: u32) -> bool {
         let window = self.acceptable_end().wrapping_sub(self.rcv_nxt);
@@ -178,10 +178,11 @@ impl TcpConnection {
         seq::lt(start, self.rcv_nxt) && seq::lt(self.rcv_nxt, start.wrapping_add(space))
     }
 
-    /// Where what is taken ends.
+    /// Returns the end of the acceptable sequence space.
     #[inline]
     fn acceptable_end(&self) -> u32 {
-        // BSD keeps what it announced, and no buffer, where a listener's connection is not open or waits to die.
+        // BSD accepts only what it announced, without the buffer, before an accepted connection is established and in
+        // TIME-WAIT.
         let small =
             self.state == TcpState::TimeWait || (self.state == TcpState::SynReceived && !self.active_open);
         if small || self.config.variants.window_update == WindowUpdate::Rfc9293 {
@@ -194,7 +195,7 @@ impl TcpConnection {
         seq::max(self.rcv_edge, self.rcv_nxt.wrapping_add(free))
     }
 
-    /// Keeps what of a segment has come before, for the next acknowledgement (RFC 2883 §4).
+    /// Records the duplicate part of a segment for the next acknowledgement (RFC 2883 §4).
     fn note_duplicate(&mut self, start: u32, len: u32) {
         if !self.config.variants.duplicate_sack || !self.sack_ok || len == 0 {
             return;
@@ -234,7 +235,7 @@ impl TcpConnection {
             self.stats_mut().unacceptable += 1;
             return;
         }
-        // All of it came before: our acknowledgement was lost. Its own one still counts.
+        // A complete duplicate: our acknowledgement was lost. Its own acknowledgement still counts.
         self.stats_mut().duplicate_data += 1;
         self.hurry_acks();
         self.note_duplicate(start, s.len);
@@ -246,9 +247,9 @@ impl TcpConnection {
         }
     }
 
-    /// RFC 7323 §5.3: false drops the segment. What is to be echoed is chosen here, before the segment is held
-    /// against the window (§4.3, appendix D): what was sent again because our acknowledgement was lost lies before the
-    /// window, and an echo of what came first would measure the other side's timeout as well.
+    /// RFC 7323 §5.3: false drops the segment. The timestamp to echo is chosen before the window check (§4.3,
+    /// appendix D). A segment retransmitted after the loss of our acknowledgement lies before the window. An echo of
+    /// its first copy would include the peer's timeout in the measurement.
     fn timestamp_is_good(&mut self, now: Instant, start: u32, s: &Segment) -> bool {
         let Some(ts) = &mut self.timestamps else { return true };
         let Some((val, _)) = s.options.as_ref().and_then(|o| o.timestamps) else {
@@ -277,7 +278,7 @@ impl TcpConnection {
     fn reset_or_challenge(&mut self, now: Instant, start: u32, flags: SegmentFlags) {
         let variants = self.config.variants;
         if !flags.contains(SegmentFlags::RST) && self.state == TcpState::SynReceived && !self.active_open {
-            // A listener listens again (RFC 9293 §3.10.7.4, fourth check).
+            // A listener returns to LISTEN (RFC 9293 §3.10.7.4, fourth check).
             self.stats_mut().unacceptable += 1;
             self.enter_closed();
             return;
@@ -303,7 +304,7 @@ impl TcpConnection {
         }
     }
 
-    /// A challenge acknowledgement, unless one has just been sent (RFC 5961 §7).
+    /// Queues a challenge acknowledgement, unless one was sent recently (RFC 5961 §7).
     pub(super) fn queue_challenge_ack(&mut self, now: Instant) {
         let interval = self.config.challenge_ack_interval;
         let aside = self.extras_mut();
@@ -316,7 +317,7 @@ impl TcpConnection {
         }
     }
 
-    /// Takes the segment's data and FIN (§3.10.7.4, seventh and eighth checks).
+    /// Handles the segment's data and FIN (§3.10.7.4, seventh and eighth checks).
     #[inline]
     fn take_text(&mut self, now: Instant, start: u32, s: &Segment, fin: bool) {
         if !matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2) {
@@ -381,8 +382,8 @@ impl TcpConnection {
         self.acknowledge_later(now, len);
     }
 
-    /// `len` more bytes came in order: acknowledges them at once, or when they have waited.
-    // As a call it takes twice as long, for every segment.
+    /// Handles `len` octets received in order: acknowledges them at once or after the delay.
+    // A call would take twice as long, for every segment.
     #[inline(always)]
     fn acknowledge_later(&mut self, now: Instant, len: u32) {
         let Some(delayed) = self.config.delayed_ack else {
@@ -405,14 +406,14 @@ impl TcpConnection {
         }
     }
 
-    /// An acknowledgement now would announce half of the buffer anew.
+    /// True if an acknowledgement now would open the window by half of the buffer.
     #[inline]
     pub(super) fn opens_window(&self) -> bool {
         let gain = self.rcv_nxt.wrapping_add(self.receive_limit()).wrapping_sub(self.rcv_edge);
         self.auto_read && gain >= self.receive_limit() / 2
     }
 
-    /// When an acknowledgement leaves that begins to wait now.
+    /// Returns when an acknowledgement that is delayed now is sent.
     pub(super) fn delayed_until(&self, now: Instant, timeout: Duration) -> Instant {
         match self.config.ack_timer {
             AckTimer::FromArrival => self.timer_expiry(now, timeout),
@@ -423,7 +424,7 @@ impl TcpConnection {
         }
     }
 
-    /// [`AckEvery::LargestSeen`], with a segment of `len` bytes.
+    /// Implements [`AckEvery::LargestSeen`] for a segment of `len` octets.
     #[cold]
     fn more_than_largest(&mut self, n: u8, len: u32) -> bool {
         self.largest = self.largest.max(len.min(self.mss) as u16);
@@ -431,7 +432,7 @@ impl TcpConnection {
         self.unacked_bytes > u32::from(n.saturating_sub(1)) * segment
     }
 
-    /// Puts in-order data where the application reads it.
+    /// Delivers in-order data to the application.
     #[inline(always)]
     fn deliver_data(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         if data.is_some() || self.chunks.is_some() {
@@ -453,7 +454,7 @@ impl TcpConnection {
         chunks.push(len, data);
     }
 
-    /// Processes the FIN once all before it has come.
+    /// Handles the FIN after all data before it is received.
     fn take_fin(&mut self, now: Instant) {
         let Some(held) = &self.reassembly else { return };
         let Some(at) = held.fin else {
@@ -473,7 +474,7 @@ impl TcpConnection {
         self.pending.peer_closed = true;
         match self.state {
             TcpState::Established => self.state = TcpState::CloseWait,
-            // Had our FIN been acknowledged by now, the state were FIN-WAIT-2.
+            // If our FIN were acknowledged, the state would be FIN-WAIT-2.
             TcpState::FinWait1 => {
                 self.state = TcpState::Closing;
                 if self.config.variants.fin_again {

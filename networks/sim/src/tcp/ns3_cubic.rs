@@ -1,4 +1,4 @@
-//! CUBIC as ns-3 has it (tcp-cubic.cc of ns-3.37): in whole segments, whether the window is in use or not, with hybrid slow start.
+//! ns-3's CUBIC (tcp-cubic.cc of ns-3.37): in whole segments, regardless of window use, with hybrid slow start.
 
 use super::seq;
 use usher_core::{Duration, Instant};
@@ -7,20 +7,20 @@ use usher_core::{Duration, Instant};
 const C: f64 = 0.4;
 /// `Beta`.
 const BETA: f64 = 0.7;
-/// `CntClamp`: acknowledged segments for one more at most, where no loss is remembered.
+/// `CntClamp`: maximum acknowledged segments per window increase before the first loss.
 const CLAMP: u32 = 20;
-/// `CubicDelta`: after a loss, round trips do not count for so long.
+/// `CubicDelta`: after a loss, round trips are ignored for this time.
 const DEAF: Duration = Duration::from_millis(10);
 /// `HyStartLowWindow`, in segments.
 const LOW_WINDOW: u32 = 16;
-/// `HyStartAckDelta`: acknowledgements that are no farther apart are a train.
+/// `HyStartAckDelta`: acknowledgements at most this far apart form a train.
 const TRAIN: Duration = Duration::from_millis(2);
 /// `HyStartMinSamples`.
 const SAMPLES: u8 = 8;
 /// `HyStartDelayMin` and `HyStartDelayMax`.
 const DELAY: (Duration, Duration) = (Duration::from_millis(4), Duration::from_secs(1));
 
-/// What the sender is at.
+/// The state of the sender's window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowState {
     pub(super) now: Instant,
@@ -31,34 +31,34 @@ pub(super) struct WindowState {
     /// The smoothed round trip, which ns-3 gives its controls as the last one.
     pub(super) rtt: Duration,
     pub(super) ack: u32,
-    /// Where what was sent ends.
+    /// End of the sent data.
     pub(super) max: u32,
 }
 
-/// What it remembers beside window and threshold.
+/// State beside window and threshold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ns3Cubic {
-    /// Acknowledged segments that have not widened the window yet (`m_cWndCnt`).
+    /// Acknowledged segments that have not increased the window yet (`m_cWndCnt`).
     credit: u32,
-    /// In segments; zero where no loss is remembered (`m_lastMaxCwnd`).
+    /// In segments; zero before a loss (`m_lastMaxCwnd`).
     w_max: u32,
-    /// Where the function is flat, in segments (`m_bicOriginPoint`), and when, in seconds (`m_bicK`).
+    /// Plateau of the function in segments (`m_bicOriginPoint`), and its time in seconds (`m_bicK`).
     origin: u32,
     k: f64,
     epoch: Option<Instant>,
     min_rtt: Option<Duration>,
-    /// Hybrid slow start has ended it (`m_found`).
+    /// True if hybrid slow start has ended slow start (`m_found`).
     found: bool,
     round_start: Instant,
     last_ack: Instant,
-    /// Where the round ends; zero before the first (`m_endSeq`).
+    /// End of the round; `None` before the first (`m_endSeq`).
     round_end: Option<u32>,
     round_rtt: Option<Duration>,
     samples: u8,
 }
 
 impl Ns3Cubic {
-    /// Segments were acknowledged; answers whether slow start is over (`PktsAcked()`, `HystartUpdate()`).
+    /// Handles acknowledged segments; true if slow start is over (`PktsAcked()`, `HystartUpdate()`).
     pub(super) fn on_acknowledged(&mut self, at: WindowState) -> bool {
         if self.epoch.is_some_and(|epoch| at.now - epoch < DEAF) {
             return false;
@@ -88,7 +88,7 @@ impl Ns3Cubic {
         self.samples = 0;
     }
 
-    /// The window after so many whole segments were acknowledged (`IncreaseWindow()`).
+    /// Returns the window after this number of acknowledged whole segments (`IncreaseWindow()`).
     pub(super) fn increase_window(&mut self, at: WindowState, segments: u32) -> u32 {
         if at.cwnd < at.ssthresh {
             if self.round_end.is_none_or(|end| seq::lt(end, at.ack)) {
@@ -108,7 +108,7 @@ impl Ns3Cubic {
         at.cwnd.saturating_add(at.mss)
     }
 
-    /// How many segments are to be acknowledged for one more (`Update()`).
+    /// Returns the acknowledged segments per window increase (`Update()`).
     fn segments_per_increase(&mut self, at: WindowState) -> u32 {
         let window = at.cwnd / at.mss;
         let epoch = *self.epoch.get_or_insert_with(|| {
@@ -127,7 +127,7 @@ impl Ns3Cubic {
         price.min(most).max(2)
     }
 
-    /// A loss was seen; answers the threshold in octets (`GetSsThresh()`).
+    /// Handles a loss; returns the threshold in octets (`GetSsThresh()`).
     pub(super) fn on_loss(&mut self, cwnd: u32, mss: u32) -> u32 {
         let window = cwnd / mss;
         let falling = window < self.w_max;
@@ -136,7 +136,7 @@ impl Ns3Cubic {
         ((f64::from(window) * BETA) as u32).max(2) * mss
     }
 
-    /// The timer expired, and a loss is seen already: all else is forgotten (`CubicReset()`, `HystartReset()`).
+    /// Resets all but the loss at a timeout (`CubicReset()`, `HystartReset()`).
     pub(super) fn on_timeout(&mut self, at: WindowState) {
         (self.w_max, self.origin, self.k) = (0, 0, 0.0);
         self.min_rtt = None;

@@ -1,8 +1,8 @@
-//! ns-3's TCP as a sender with SACK, CUBIC and proportional rate reduction (tcp-socket-base.cc, tcp-tx-buffer.cc and
+//! ns-3's TCP sender with SACK, CUBIC and proportional rate reduction (tcp-socket-base.cc, tcp-tx-buffer.cc and
 //! tcp-prr-recovery.cc of ns-3.37).
 //!
-//! It counts segments as they left: one is lost once three that lie above it were reported, however small they are. What parts it from
-//! RFC 6675 beside that stands in `docs/transports.md`.
+//! It counts segments as sent: one is lost after three above it are SACKed, however small they are.
+//! `docs/transports.md` lists its other differences from RFC 6675.
 
 use super::connection::{TcpConnection, TcpTimer};
 use super::ns3_cubic::{Ns3Cubic, WindowState};
@@ -23,14 +23,14 @@ enum CongestionState {
     Loss,
 }
 
-/// A segment under way (`TcpTxItem`).
+/// A segment in flight (`TcpTxItem`).
 #[derive(Clone, Copy, Debug)]
 struct SentSegment {
     start: u32,
     end: u32,
     reported: bool,
     lost: bool,
-    /// It was sent again since the last timeout.
+    /// True if it was retransmitted after the last timeout.
     is_retransmitted: bool,
 }
 
@@ -38,13 +38,13 @@ impl SentSegment {
     fn len(&self) -> u32 {
         self.end.wrapping_sub(self.start)
     }
-    /// How often it counts as in the network: what was sent again counts beside what is thought to be there.
+    /// Returns its copies in flight: a retransmission adds one, a SACK or a loss subtracts one.
     fn copies_in_flight(&self) -> i64 {
         1 + i64::from(self.is_retransmitted) - i64::from(self.reported) - i64::from(self.lost)
     }
 }
 
-/// What may measure a round trip (`RttHistory`).
+/// A segment for round-trip measurement (`RttHistory`).
 #[derive(Clone, Copy, Debug)]
 struct TimedSegment {
     start: u32,
@@ -53,30 +53,30 @@ struct TimedSegment {
     is_retransmitted: bool,
 }
 
-/// What it remembers beside what every connection does.
+/// State beside that of every connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ns3Sender {
     sent: VecDeque<SentSegment>,
-    /// Where the highest reported segment begins, or one that was reported after it and ends there (`m_highestSack`).
+    /// Start of the highest SACKed segment, or of one SACKed later that ends there (`m_highestSack`).
     highest: Option<u32>,
     timed: VecDeque<TimedSegment>,
     phase: CongestionState,
-    /// The point up to which a loss is repaired has not been acknowledged (`m_recoverActive`).
+    /// True until the recovery point is acknowledged (`m_recoverActive`).
     repairing: bool,
-    /// A partial acknowledgement has come in this recovery (`m_isFirstPartialAck` is its contrary).
+    /// True after a partial acknowledgement in this recovery (the inverse of `m_isFirstPartialAck`).
     has_partial_ack: bool,
-    /// Acknowledged octets that are no whole segment yet (`m_bytesAckedNotProcessed`).
+    /// Acknowledged octets below a whole segment (`m_bytesAckedNotProcessed`).
     rest: u32,
-    /// What was in the network when that was last looked at (`m_bytesInFlight`).
+    /// Octets in flight at the last update (`m_bytesInFlight`).
     in_flight: i64,
     /// `m_prrDelivered`, `m_prrOut` and `m_recoveryFlightSize`, in octets.
     delivered: u32,
     out: u32,
     flight_before: u32,
     cubic: Ns3Cubic,
-    /// Retransmissions that an acknowledgement asked for, beside the first.
+    /// Further retransmissions that an acknowledgement requested, beside the first.
     ready: VecDeque<Segment>,
-    /// When what was written leaves, unless something else lets it go before (`m_sendPendingDataEvent`).
+    /// When written data is sent, unless another event sends it before (`m_sendPendingDataEvent`).
     pub(super) written_at: Option<Instant>,
 }
 
@@ -86,7 +86,7 @@ impl Ns3Sender {
         self.in_flight = self.sent.iter().map(|one| one.copies_in_flight() * i64::from(one.len())).sum();
         self.in_flight
     }
-    /// Takes in what is reported; answers how many octets are news (`Update()`, `UpdateLostCount()`).
+    /// Records SACK blocks; returns the number of new octets (`Update()`, `UpdateLostCount()`).
     fn record_sacked(&mut self, blocks: &[(u32, u32)], threshold: u32) -> u32 {
         let mut news = 0;
         for &(left, right) in blocks {
@@ -108,7 +108,7 @@ impl Ns3Sender {
         }
         news
     }
-    /// Lets go of what is acknowledged; answers how many octets of it were not reported before (`DiscardUpTo()`).
+    /// Drops acknowledged segments; returns their octets that were not SACKed (`DiscardUpTo()`).
     fn discard_acked(&mut self, ack: u32) -> u32 {
         let mut news = 0;
         while let Some(first) = self.sent.front_mut()
@@ -124,25 +124,25 @@ impl Ns3Sender {
         self.highest = self.highest.filter(|highest| seq::lt(ack, *highest));
         news
     }
-    /// What was sent again ends here, and was not reported (`IsRetransmittedDataAcked()`).
+    /// True if a retransmission ends here and is not SACKed (`IsRetransmittedDataAcked()`).
     fn repeated_up_to(&self, end: u32) -> bool {
         self.sent.iter().any(|one| one.end == end && one.is_retransmitted && !one.reported)
     }
-    /// Whether what lies at `at` or above is lost before something is reported (`IsLost()`).
+    /// True if the first lost or SACKed segment from `at` on is a lost one (`IsLost()`).
     fn is_lost(&self, at: u32) -> bool {
         let mut above = self.sent.iter().filter(|one| seq::le(at, one.start));
         self.highest.is_some_and(|highest| seq::lt(at, highest))
             && above.find(|one| one.lost || one.reported).is_some_and(|one| one.lost)
     }
-    /// The first segment that is lost and was not sent again (rule 1 of `NextSeg()`).
+    /// Returns the first lost segment that was not retransmitted (rule 1 of `NextSeg()`).
     fn next_lost(&self) -> Option<u32> {
         self.sent.iter().find(|one| one.lost && !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
-    /// The first one that may be (rule 3).
+    /// Returns the first segment that may be lost (rule 3).
     fn next_doubtful(&self) -> Option<u32> {
         self.sent.iter().find(|one| !one.is_retransmitted && !one.reported).map(|one| one.start)
     }
-    /// Cuts at most so many octets from what begins at `start`, of two segments at most, and answers where they end
+    /// Cuts at most `most` octets from `start`, from at most two segments, and returns their end
     /// (`GetTransmittedSegment()`).
     fn cut_segment(&mut self, start: u32, most: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
@@ -166,8 +166,8 @@ impl Ns3Sender {
         self.sent[at] = SentSegment { end, is_retransmitted: true, ..whole };
         end
     }
-    /// The congestion window by which a recovery goes on (`TcpPrrRecovery::DoRecovery()`). Its numbers have no signs, and one that is
-    /// less than nothing is a large one.
+    /// Returns the congestion window of a recovery (`TcpPrrRecovery::DoRecovery()`). Its numbers are unsigned: a
+    /// negative one wraps to a large one.
     fn reduced_window(&mut self, delivered: u32, ssthresh: u32, mss: u32, repaired: bool) -> u32 {
         self.delivered = self.delivered.wrapping_add(delivered);
         let room = i64::from(ssthresh) - self.in_flight;
@@ -199,15 +199,15 @@ impl Ns3Sender {
 }
 
 impl TcpConnection {
-    /// Whether what was written now waits until all that happens now has happened: ns-3 sends it a nanosecond later, in as few segments
-    /// as it fits.
+    /// True if written data waits until all events of this instant are handled: ns-3 sends it a nanosecond later, in
+    /// as few segments as possible.
     pub fn defers_write(&mut self, now: Instant) -> bool {
         let Some(sender) = self.congestion.ns3() else { return false };
         sender.written_at.get_or_insert(now);
         true
     }
 
-    /// What was written leaves.
+    /// Sends written data.
     pub(super) fn ns3_release_written(&mut self, now: Instant) {
         if let Some(sender) = self.congestion.ns3()
             && sender.written_at.is_some_and(|at| at <= now)
@@ -229,7 +229,7 @@ impl TcpConnection {
         }
     }
 
-    /// `EstimateRtt()`: the earliest segment alone measures, unless it was sent again.
+    /// `EstimateRtt()`: only the earliest segment gives a measurement, unless it was retransmitted.
     fn ns3_measure(&mut self, now: Instant, s: &Segment) {
         let Some(sender) = self.congestion.ns3() else { return };
         let first =
@@ -249,7 +249,7 @@ impl TcpConnection {
         self.rtt.add_sample(&self.config, rtt, 1);
     }
 
-    /// `ReceivedAck()`, with all that it calls.
+    /// `ReceivedAck()`, with all its calls.
     #[cold]
     pub(super) fn ns3_ack(&mut self, now: Instant, s: &Segment) {
         let (ack, before, recover, mss) = (s.ack, self.una, self.recover, self.mss);
@@ -304,7 +304,7 @@ impl TcpConnection {
         self.congestion.set_cwnd(window);
     }
 
-    /// An acknowledgement reports something new (`DupAck()`).
+    /// Handles an acknowledgement with new SACKed data (`DupAck()`).
     fn ns3_duplicate(&mut self, now: Instant, delivered: u32, repaired: bool) {
         let (una, recover, mss) = (self.una, self.recover, self.mss);
         let (threshold, ssthresh) = (u32::from(self.config.dup_threshold), self.congestion.ssthresh);
@@ -349,7 +349,7 @@ impl TcpConnection {
         self.ns3_repair(now);
     }
 
-    /// New data was acknowledged (the rest of `ProcessAck()`).
+    /// Handles acknowledged new data (the rest of `ProcessAck()`).
     fn ns3_progress(
         &mut self,
         now: Instant,
@@ -418,7 +418,7 @@ impl TcpConnection {
         }
         let Some(sender) = self.congestion.ns3() else { return };
         sender.repairing &= below;
-        // Where duplicates go on, neither window nor timer do.
+        // While duplicates continue, neither window nor timer change.
         if sender.phase == CongestionState::Open {
             self.ns3_grow(now, segments);
             self.ns3_restart(now, true);
@@ -427,7 +427,7 @@ impl TcpConnection {
         }
     }
 
-    /// `NewAck()`: the timeout is calculated anew, and the timer maybe restarted.
+    /// `NewAck()`: recalculates the timeout, and may restart the timer.
     fn ns3_restart(&mut self, now: Instant, restarts: bool) {
         if restarts {
             self.rtt.reset_backoff(&self.config);
@@ -438,7 +438,8 @@ impl TcpConnection {
         }
     }
 
-    /// Sends something at once, whatever the window: what is lost, or new data, or the first segment again (`DoRetransmit()`).
+    /// Sends a segment at once regardless of the window: lost data, new data, or the first segment again
+    /// (`DoRetransmit()`).
     fn ns3_repair(&mut self, now: Instant) {
         let (una, mss) = (self.una, self.mss);
         let lost = self.congestion.ns3().and_then(|sender| sender.next_lost());
@@ -454,14 +455,14 @@ impl TcpConnection {
         }
     }
 
-    /// What an acknowledgement asked for beside what has just left.
+    /// Prepares the next retransmission that an acknowledgement requested.
     pub(super) fn ns3_next_repair(&mut self) {
         if let Some(segment) = self.congestion.ns3().and_then(|sender| sender.ready.pop_front()) {
             self.set_answer(Some(segment));
         }
     }
 
-    /// New data, as far as the other side's window goes (rule 2 of `NextSeg()`).
+    /// Returns new data within the peer's window (rule 2 of `NextSeg()`).
     fn ns3_unsent(&self) -> Option<(u32, u32)> {
         let room = self.wnd.saturating_sub(self.max.wrapping_sub(self.una)).min(self.mss);
         let fin = self.fin_queued && !self.fin_sent;
@@ -469,7 +470,7 @@ impl TcpConnection {
             .then_some((self.nxt, room))
     }
 
-    /// Sends at most so many octets from `start` (`SendDataPacket()`).
+    /// Sends at most `most` octets from `start` (`SendDataPacket()`).
     fn ns3_send(&mut self, now: Instant, start: u32, most: u32) -> Option<OutgoingSegment> {
         let (end, nxt) = (self.end, self.nxt);
         let sender = self.congestion.ns3()?;
@@ -501,7 +502,7 @@ impl TcpConnection {
         Some(outgoing)
     }
 
-    /// The next segment that may leave (`SendPendingData()`). An acknowledgement that is due leaves before.
+    /// Returns the next permitted segment (`SendPendingData()`). A due acknowledgement precedes it.
     #[cold]
     pub(super) fn ns3_output(&mut self, now: Instant) -> Option<OutgoingSegment> {
         self.tail_now = self.ack_now;
@@ -527,12 +528,12 @@ impl TcpConnection {
             return self.ns3_persist(now);
         }
         let outgoing = self.ns3_send(now, start, most.min(available))?;
-        // Whether more may leave is looked at anew.
+        // Output is attempted again.
         self.tail_now = true;
         Some(outgoing)
     }
 
-    /// A window that takes nothing is asked again.
+    /// Probes a closed window.
     fn ns3_persist(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let waits = seq::octets_ahead(self.nxt, self.end);
         let quiet = self.una == self.nxt && self.una == self.max;
@@ -540,7 +541,7 @@ impl TcpConnection {
         if asks { self.handle_closed_window(now, waits.min(self.wnd).min(self.mss)) } else { None }
     }
 
-    /// The retransmission timer has expired, and its timeout is doubled (`ReTxTimeout()`).
+    /// Handles the retransmission timeout, and doubles it (`ReTxTimeout()`).
     #[cold]
     pub(super) fn ns3_timeout(&mut self, now: Instant) {
         let (state, mss) = (self.ns3_state(now), self.mss);

@@ -1,4 +1,4 @@
-//! Segments to send (RFC 9293 §3.8.6 and §3.10.2): what may leave now, and what it says.
+//! Output (RFC 9293 §3.8.6 and §3.10.2): which segments may be sent now, and their contents.
 
 use super::bbr::SegmentDeparture;
 use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
@@ -10,11 +10,11 @@ use super::{
 };
 use usher_core::{Duration, Instant};
 
-/// SACK blocks in a segment of ns-2's (`max_sack_blocks_`).
+/// SACK blocks in a segment of ns-2 (`max_sack_blocks_`).
 const REPORTED_BY_NS2: usize = 3;
 
-/// What is to leave. The segment is made of it when all is decided, at one place and in its caller's memory: to make it earlier and
-/// hand it up costs more than making it.
+/// A decision to send. The segment is built at the end, in its caller's memory: to build it earlier and pass it
+/// up costs more than to build it.
 #[derive(Clone, Copy)]
 pub(super) struct OutgoingSegment {
     sequence: u32,
@@ -23,30 +23,30 @@ pub(super) struct OutgoingSegment {
 }
 
 impl OutgoingSegment {
-    /// Sequence numbers that it takes.
+    /// Returns its sequence space.
     pub(super) fn sequence_len(self) -> u32 {
         self.len + u32::from(self.flags.contains(SegmentFlags::FIN))
     }
 }
 
-/// What repairs losses next.
+/// The next step of loss recovery.
 enum RepairStep {
-    /// This, which was sent before.
+    /// Retransmit this.
     Retransmit(OutgoingSegment),
-    /// So many octets of what was not, if nothing else stands against it.
+    /// Send this number of new octets, if permitted otherwise.
     New(u32),
     Nothing,
 }
 
 impl TcpConnection {
-    /// False where [`poll_transmit`](Self::poll_transmit) has nothing to give; the cheaper question.
+    /// False if [`poll_transmit`](Self::poll_transmit) would return `None`; cheaper than that.
     #[inline]
     #[must_use]
     pub fn has_output(&self) -> bool {
         self.wake
     }
 
-    /// The next segment to send; poll until `None`.
+    /// Returns the next segment to send; poll until `None`.
     #[inline]
     #[must_use]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Segment> {
@@ -69,7 +69,7 @@ impl TcpConnection {
     #[inline(always)]
     fn has_left(&mut self) {
         self.segments_sent += 1;
-        // Spares the common case, a dialogue, a second look.
+        // Saves a second check in the common case, a dialogue.
         self.wake = self.nxt != self.end
             || self.fin_queued
             || self.ack_now
@@ -99,7 +99,7 @@ impl TcpConnection {
         self.pure_ack(now)
     }
 
-    /// SYN or SYN-ACK.
+    /// Returns the SYN or SYN-ACK.
     fn handshake_segment(&mut self, now: Instant) -> Segment {
         self.syn_now = false;
         let answer = self.state == TcpState::SynReceived;
@@ -146,7 +146,7 @@ impl TcpConnection {
         }
     }
 
-    /// The next data or FIN segment, if one may leave.
+    /// Returns the next data or FIN segment, if one may be sent.
     #[inline]
     fn next_data_segment(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if !self.congestion.is_reno() {
@@ -183,7 +183,7 @@ impl TcpConnection {
         outgoing
     }
 
-    /// What congestion control lets go of what waits beyond `nxt`, where anything does.
+    /// Returns the octets beyond `nxt` that congestion control permits, if data is pending.
     #[inline]
     fn window_share(&mut self, now: Instant) -> Option<u32> {
         if let Some(end) = self.scoreboard.as_ref().and_then(|b| b.sacked_end(self.nxt)) {
@@ -209,20 +209,20 @@ impl TcpConnection {
         Some(cwnd.saturating_sub(in_flight))
     }
 
-    /// What a window lets go that counts segments, with so many in flight: one, or nothing.
+    /// Returns the octets that a window counted in segments permits with `in_flight`: one segment or none.
     #[cold]
     fn segment_allowance(&self, in_flight: u32) -> u32 {
         if in_flight.saturating_mul(self.mss) < self.congestion.cwnd { self.mss } else { 0 }
     }
 
-    /// BBR's pace does not let what waits go yet.
+    /// True if BBR's pacing delays pending data.
     #[cold]
     fn is_pacing_blocked(&mut self, now: Instant) -> bool {
         let waiting = self.resend_now || self.in_recovery || self.has_unsent();
         waiting && self.congestion.bbr().is_some_and(|bbr| bbr.hold_for_pace(now))
     }
 
-    /// Data or a FIN waits beyond `nxt`.
+    /// True if data or a FIN is pending beyond `nxt`.
     #[inline]
     fn has_unsent(&self) -> bool {
         self.nxt != self.end.wrapping_add(1) && (self.nxt != self.end || self.fin_queued)
@@ -230,7 +230,7 @@ impl TcpConnection {
 
     /// RFC 5681 §4.1.
     pub(super) fn restart_after_idle(&mut self, now: Instant) {
-        // BBR restarts at its pace, and needs no smaller window.
+        // BBR restarts at its pacing rate and needs no smaller window.
         if self.congestion.bbr().is_some() {
             return;
         }
@@ -247,7 +247,7 @@ impl TcpConnection {
         self.full_tcp_restart(window);
     }
 
-    /// How long nothing was sent, as its sender measures it: ns-2's in ticks of its clock.
+    /// Returns the time since the last transmission, as its sender measures it: ns-2 in clock ticks.
     fn measured_idle(&self, now: Instant) -> Duration {
         match self.congestion.is_full_tcp() {
             true => self.time_in_ticks(self.last_data_at, now),
@@ -255,7 +255,7 @@ impl TcpConnection {
         }
     }
 
-    /// Largest payload now: SACK blocks take from it.
+    /// Returns the largest payload now: SACK blocks reduce it.
     #[inline]
     pub(super) fn max_payload(&self) -> u32 {
         if self.sack_ok && self.reassembly.is_some() { self.sack_segment_capacity() } else { self.mss }
@@ -268,8 +268,8 @@ impl TcpConnection {
         self.mss - (len - base).min(self.mss / 2)
     }
 
-    /// Sends from `nxt` what congestion control, the window, silly-window avoidance and Nagle let go
-    /// (RFC 9293 §3.8.6.2.1); `allowed` bytes are congestion control's share.
+    /// Sends data from `nxt` if congestion control, the window, silly window avoidance and Nagle permit it (RFC 9293
+    /// §3.8.6.2.1). Congestion control permits `allowed` octets.
     #[inline]
     fn new_data(&mut self, now: Instant, allowed: u32) -> Option<OutgoingSegment> {
         let waiting = seq::octets_ahead(self.nxt, self.end);
@@ -309,7 +309,7 @@ impl TcpConnection {
         None
     }
 
-    /// Whether Nagle's algorithm lets a small segment go although data is unacknowledged.
+    /// True if Nagle's algorithm permits a small segment although data is unacknowledged.
     #[cold]
     fn nagle_lets_go(&self) -> bool {
         match self.config.nagle_variant {
@@ -319,7 +319,7 @@ impl TcpConnection {
         }
     }
 
-    /// What the congestion window alone allows, without limited transmit's extra.
+    /// Returns the octets that the congestion window permits, without limited transmit.
     fn unlimited_share(&self) -> u32 {
         if self.in_recovery {
             return u32::MAX;
@@ -327,14 +327,14 @@ impl TcpConnection {
         self.congestion.cwnd.saturating_sub(self.nxt.wrapping_sub(self.una))
     }
 
-    /// The window keeps us from sending: arms the persist timer, or sends what it asked for.
+    /// Handles a window that permits no data: arms the persist timer, or sends the probe that it requested.
     pub(super) fn handle_closed_window(&mut self, now: Instant, sendable: u32) -> Option<OutgoingSegment> {
         if !std::mem::take(&mut self.probe_now) {
             self.arm_persist(now);
             return None;
         }
         if sendable > 0 {
-            // Silly-window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
+            // Silly window avoidance has waited long enough (RFC 9293 §3.8.6.2.1, case 4).
             return Some(self.send_data(now, self.nxt, sendable, false));
         }
         self.stats_mut().window_probes += 1;
@@ -345,11 +345,11 @@ impl TcpConnection {
         Some(probe)
     }
 
-    /// Retransmits from the first unacknowledged byte.
+    /// Retransmits from the first unacknowledged octet.
     fn retransmit_first(&mut self, now: Instant) -> OutgoingSegment {
         let mut to = seq::min(self.end, self.max);
         if self.config.nagle_variant == NagleVariant::Bsd {
-            // What has waited fills the segment up, as far as the other side's window goes.
+            // Pending data fills the segment, within the peer's window.
             to = seq::max(to, seq::min(self.end, self.una.wrapping_add(self.wnd)));
         }
         if let Some(start) = self.scoreboard.as_ref().and_then(|b| b.next_start(self.una)) {
@@ -380,7 +380,7 @@ impl TcpConnection {
         outgoing
     }
 
-    /// RFC 6675 §5 step (C): while the pipe has room for a segment, the next one by NextSeg().
+    /// RFC 6675 §5 step (C): while the pipe permits a segment, the next one by NextSeg().
     #[cold]
     fn next_repair(&mut self, now: Instant) -> RepairStep {
         if self.by_time() {
@@ -407,7 +407,7 @@ impl TcpConnection {
         self.repair_rest(now).map_or(RepairStep::Nothing, RepairStep::Retransmit)
     }
 
-    /// The rules (3) and (4) of NextSeg(), where no new data may leave.
+    /// Rules (3) and (4) of NextSeg(), when no new data may be sent.
     #[cold]
     fn repair_rest(&mut self, now: Instant) -> Option<OutgoingSegment> {
         if self.by_time() {
@@ -428,7 +428,7 @@ impl TcpConnection {
         Some(self.send_data(now, at, len, fin))
     }
 
-    /// The same by RFC 8985: what is lost, first of all.
+    /// The same by RFC 8985: lost segments first.
     #[cold]
     fn repair_rack_losses(&mut self, now: Instant) -> Option<RepairStep> {
         let rack = self.rack()?;
@@ -458,7 +458,7 @@ impl TcpConnection {
         self.has_unsent().then_some(RepairStep::New(allowed))
     }
 
-    /// Sends data at `at`, be it new or not.
+    /// Sends data at `at`, new or not.
     #[inline]
     pub(super) fn send_data(&mut self, now: Instant, at: u32, len: u32, fin: bool) -> OutgoingSegment {
         let mut flags = SegmentFlags::ACK;
@@ -482,7 +482,7 @@ impl TcpConnection {
         let new = !seq::lt(at, self.max);
         if seq::lt(at, self.max) && self.timer != TcpTimer::Persist {
             self.stats_mut().retransmitted += 1;
-            // Karn: what is sent twice is not timed, unless by BSD what it carries beside is new.
+            // Karn: retransmissions are not timed, except in BSD with new data.
             self.timed_at = Instant::FAR_FUTURE;
             let fills = self.config.nagle_variant == NagleVariant::Bsd && self.timestamps.is_none();
             if fills && seq::lt(self.max, data_end) {
@@ -500,7 +500,7 @@ impl TcpConnection {
         self.last_data_at = now;
         self.probes = 0;
         if self.timer == TcpTimer::Persist {
-            // Probes that went unanswered are no transmissions of this.
+            // Unanswered probes are not transmissions of this segment.
             self.retries = 0;
         }
         // RFC 6298 §5.1.
@@ -513,7 +513,7 @@ impl TcpConnection {
         outgoing
     }
 
-    /// Tells what few connections have that what lies from `at` to `end` was sent, `len` octets of data.
+    /// Records that `len` octets of data from `at` to `end` were sent, in the rare state.
     #[cold]
     fn note_sent(&mut self, now: Instant, at: u32, len: u32, end: u32, new: bool) {
         if len > 0
@@ -529,7 +529,7 @@ impl TcpConnection {
         }
     }
 
-    /// Tells what few connections have that an acknowledgement leaves.
+    /// Records an acknowledgement in the rare state.
     #[cold]
     fn note_acknowledged(&mut self) {
         if let (Some(acks), Some(delayed)) =
@@ -562,7 +562,7 @@ impl TcpConnection {
         Some(self.outgoing_segment(self.snd_nxt(), 0, SegmentFlags::ACK))
     }
 
-    /// What becomes a [`segment`](Self::build_segment) with our acknowledgement.
+    /// Returns the decision that becomes a [segment](Self::build_segment) with our acknowledgement.
     #[inline]
     pub(super) fn outgoing_segment(&mut self, at: u32, len: u32, flags: SegmentFlags) -> OutgoingSegment {
         if self.rare_state.is_some() {
@@ -571,7 +571,7 @@ impl TcpConnection {
         OutgoingSegment { sequence: at, len, flags }
     }
 
-    /// A segment with our acknowledgement and window, which thereby are up to date on the other side.
+    /// Builds a segment with the current acknowledgement and window, and records them as announced.
     #[inline(always)]
     pub(super) fn build_segment(&mut self, now: Instant, outgoing: OutgoingSegment) -> Segment {
         let OutgoingSegment { sequence: at, len, flags } = outgoing;
@@ -581,7 +581,7 @@ impl TcpConnection {
         self.unacked_bytes = 0;
         let window = self.announce_window();
         let options = if self.timestamps.is_some() || self.reassembly.is_some() {
-            // ns-3 reports nothing beside data.
+            // ns-3 sends no SACK blocks with data.
             let reports = len == 0 || !self.congestion.is_ns3();
             let options = self.segment_options(now, reports).map(Box::new);
             if let Some(held) = &mut self.reassembly
@@ -611,7 +611,7 @@ impl TcpConnection {
             timestamps: self.timestamps.as_ref().map(|t| (timestamp_value(now), t.recent)),
             ..Default::default()
         };
-        // What came with a SYN waits at the acknowledgement itself, and is no block beyond it.
+        // Data of a SYN waits at the acknowledgement itself; it is no block beyond it.
         let beyond = reports && self.sack_ok && self.state != TcpState::SynReceived;
         if let (true, Some(held)) = (beyond, &self.reassembly) {
             for &(left, right) in held.duplicate.iter().chain(held.runs()) {
@@ -624,13 +624,13 @@ impl TcpConnection {
         (options != TcpOptions::default()).then_some(options)
     }
 
-    /// What the receive window can be: the buffer, as far as the window field can say it.
+    /// Returns the maximum receive window: the buffer, limited by the window field.
     pub(super) fn receive_limit(&self) -> u32 {
         self.receive_buffer().min(0xffff << self.rcv_scale)
     }
 
-    /// The right edge that the buffer would allow, and how far it must move to be worth telling
-    /// (RFC 9293 §3.8.6.2.2).
+    /// Returns the right edge that the buffer permits, and the minimum advance worth an announcement (RFC 9293
+    /// §3.8.6.2.2).
     fn offerable_edge(&self) -> (u32, u32) {
         let limit = self.receive_limit();
         if self.auto_read {
@@ -658,11 +658,11 @@ impl TcpConnection {
         (self.rcv_edge.wrapping_sub(self.rcv_nxt) >> self.rcv_scale).min(0xffff) as u16
     }
 
-    /// The application has read: tells the other side if the window has grown by enough.
+    /// Announces the window after a read if it has grown enough.
     pub(super) fn offer_window(&mut self) {
         let (edge, step) = self.offerable_edge();
         let avoid = self.config.silly_window_avoidance;
-        // BSD tells by itself only of what is worth two segments.
+        // BSD announces by a segment of its own only growth of two segments.
         let bsd = avoid && self.config.variants.window_update == WindowUpdate::Bsd;
         let step = if bsd { 2 * self.mss } else { step };
         if self.is_receiving() && seq::octets_ahead(self.rcv_edge, edge) >= step.max(1) && !self.auto_read {
@@ -671,13 +671,13 @@ impl TcpConnection {
         }
     }
 
-    /// The other side may still send.
+    /// True if the peer may still send.
     fn is_receiving(&self) -> bool {
         matches!(self.state, TcpState::Established | TcpState::FinWait1 | TcpState::FinWait2)
     }
 
-    /// Without silly-window avoidance: what has been read since the last segment is told when a delayed
-    /// acknowledgement would be.
+    /// Without silly window avoidance: announces reads since the last segment when a delayed acknowledgement would be
+    /// sent.
     #[cold]
     fn delay_window(&mut self, now: Instant) {
         let Some(delayed) = self.config.delayed_ack else { return };

@@ -1,6 +1,6 @@
-//! Losses that are found by time (RFC 8985): RACK's record of what was sent when, and the tail-loss probe.
+//! Loss detection by time (RFC 8985): RACK's record of transmission times, and the tail-loss probe.
 //!
-//! The smallest round trip is that of the whole connection, where the RFC recommends a window of time.
+//! The minimum round trip is that of the whole connection; the RFC recommends a window of time.
 
 use super::config::WindowUnit;
 use super::connection::{RareState, TcpConnection, TcpState, TcpTimer};
@@ -14,13 +14,14 @@ use super::timers::on_wheel;
 use std::collections::VecDeque;
 use usher_core::{Duration, Instant};
 
-/// Loss recoveries without a duplicate report after which the reordering window is as at first (§6.2, step 4).
+/// Recoveries without a DSACK after which the reordering window is reset (§6.2, step 4).
 const PERSIST: u8 = 16;
-/// The probe's delay before anything was measured (§7.2).
+/// Delay of a probe before the first measurement (§7.2).
 const UNMEASURED: Duration = Duration::from_secs(1);
-/// No round trip was measured yet.
+/// No round trip is measured yet.
 const UNKNOWN: Duration = Duration::from_nanos(u64::MAX);
-/// What Linux adds to the delay of a probe behind several segments, and to that of its reordering timer (`TCP_TIMEOUT_MIN_US`).
+/// Linux's addition to the delay of a probe behind several segments, and of its reordering timer
+/// (`TCP_TIMEOUT_MIN_US`).
 const LEAST: Duration = Duration::from_millis(2);
 
 /// The latest transmission of a segment (§5.2).
@@ -29,17 +30,17 @@ struct RackSegment {
     start: u32,
     end: u32,
     sent_at: Instant,
-    /// It was sent more than once.
+    /// True if it was sent more than once.
     is_retransmitted: bool,
-    /// The other side has it.
+    /// True if the peer has it.
     delivered: bool,
     lost: bool,
 }
 
-/// What is under way, and what of it is late.
+/// Segments in flight, and the state of loss detection.
 #[derive(Debug)]
 pub(super) struct Rack {
-    /// By sequence number, without gaps.
+    /// Segments by sequence number, without gaps.
     sent: VecDeque<RackSegment>,
     /// RACK.xmit_ts and RACK.end_seq.
     latest: Option<(Instant, u32)>,
@@ -56,27 +57,27 @@ pub(super) struct Rack {
     multiplier: u32,
     /// RACK.reo_wnd_persist.
     persist: u8,
-    /// When what has not been reported counts as lost, and not as late.
+    /// When unreported segments count as lost.
     pub(super) reorder_at: Instant,
-    /// When a probe leaves.
+    /// Time of the next probe.
     pub(super) probe_at: Instant,
     /// TLP.end_seq.
     probe_end: Option<u32>,
     /// TLP.is_retrans.
     is_probe_retransmission: bool,
-    /// The round trip was measured since the last probe.
+    /// True if the round trip was measured after the last probe.
     measured: bool,
-    /// The congestion window counts segments.
+    /// True if the congestion window counts segments.
     pub(super) counts: bool,
-    /// How the window falls in this recovery.
+    /// Rate reduction of this recovery.
     pub(super) reduction: Option<RateReduction>,
 }
 
-/// What an acknowledgement says beside the scoreboard.
+/// The report of an acknowledgement, beside the scoreboard.
 struct AckReport {
     now: Instant,
     una: u32,
-    /// The timestamp that it echoes.
+    /// The echoed timestamp.
     echo: Option<u32>,
 }
 
@@ -85,7 +86,7 @@ fn is_sent_after(a: (Instant, u32), b: (Instant, u32)) -> bool {
 }
 
 impl Rack {
-    /// `rtt` is what the handshake measured.
+    /// Creates it; `rtt` is the handshake's measurement.
     pub(super) fn new(una: u32, rtt: Option<Duration>, counts: bool) -> Self {
         Self {
             sent: VecDeque::new(),
@@ -106,7 +107,7 @@ impl Rack {
             reduction: None,
         }
     }
-    /// When something is due.
+    /// Returns its next timeout.
     pub(super) fn next_timeout(&self) -> Instant {
         self.reorder_at.min(self.probe_at)
     }
@@ -114,7 +115,7 @@ impl Rack {
         self.reorder_at = Instant::FAR_FUTURE;
         self.probe_at = Instant::FAR_FUTURE;
     }
-    /// `[start, end)` was sent (§6.1).
+    /// Records a transmission of `[start, end)` (§6.1).
     pub(super) fn on_sent(&mut self, now: Instant, start: u32, end: u32) {
         if let Some(reduction) = &mut self.reduction {
             reduction.on_sent();
@@ -128,7 +129,7 @@ impl Rack {
             if !seq::lt(start, one.end) || !seq::lt(one.start, end) {
                 continue;
             }
-            // What was cut anew keeps the time of the part that was not sent again.
+            // A part cut from a segment that was not sent again keeps its time.
             let (from, to) = (seq::max(one.start, start), seq::min(one.end, end));
             if from != one.start {
                 self.sent.insert(at - 1, RackSegment { end: from, ..one });
@@ -162,7 +163,7 @@ impl Rack {
             self.merge_segments(start, end);
         }
     }
-    /// What left as one segment is one, however it was cut before.
+    /// Merges the parts of a segment that was sent as one.
     fn merge_segments(&mut self, start: u32, end: u32) {
         let mut at = self.sent.partition_point(|one| seq::lt(one.start, start));
         while let (Some(&one), Some(&next)) = (self.sent.get(at), self.sent.get(at + 1))
@@ -176,7 +177,7 @@ impl Rack {
             }
         }
     }
-    /// Steps 1 to 3 of §6.2; how many segments it is the first to tell of.
+    /// Steps 1 to 3 of §6.2. Returns the number of newly reported segments.
     fn on_ack(&mut self, ack: &AckReport, board: Option<&Scoreboard>) -> u32 {
         let (mut newest, mut delivered) = (self.latest, 0);
         for one in &mut self.sent {
@@ -213,7 +214,7 @@ impl Rack {
         }
         delivered
     }
-    /// Step 4 of §6.2: a duplicate was reported, or a recovery is over.
+    /// Step 4 of §6.2, after a DSACK or a recovery.
     fn adapt_reordering_window(&mut self, una: u32, next: u32, duplicate: bool, recovered: bool) {
         if self.round.is_some_and(|round| seq::le(round, una)) {
             self.round = None;
@@ -241,7 +242,7 @@ impl Rack {
         let window = Duration::from_nanos(part.as_nanos().saturating_mul(self.multiplier.into()));
         window.min(srtt.unwrap_or(window))
     }
-    /// Step 5 of §6.2: whether more counts as lost, and when what is late will.
+    /// Step 5 of §6.2: true if more segments count as lost. Sets the time when later ones will.
     fn detect_losses(&mut self, now: Instant, window: Duration) -> bool {
         self.reorder_at = Instant::FAR_FUTURE;
         let Some(latest) = self.latest else { return false };
@@ -264,49 +265,50 @@ impl Rack {
     pub(super) fn first_is_lost(&self) -> bool {
         self.sent.front().is_some_and(|one| one.lost)
     }
-    /// Octets that are in the network.
+    /// Returns the octets in flight.
     pub(super) fn pipe(&self) -> u32 {
         let there = self.sent.iter().filter(|one| !one.delivered && !one.lost);
         there.map(|one| one.end.wrapping_sub(one.start)).sum()
     }
-    /// Segments below `next` that are in the network: `next` is less than what was sent while a timeout has all sent again.
+    /// Returns the segments below `next` that are in flight. `next` is below the end of sent data while a timeout
+    /// retransmits.
     pub(super) fn in_flight(&self, next: u32) -> u32 {
         let there = |one: &&RackSegment| !one.delivered && !one.lost && seq::lt(one.start, next);
         self.sent.iter().filter(there).count() as u32
     }
-    /// Segments that an acknowledgement up to `ack` is the first to tell of.
+    /// Returns the number of segments that an acknowledgement up to `ack` reports first.
     pub(super) fn newly_acknowledged(&self, ack: u32) -> u32 {
         self.sent.iter().filter(|one| !one.delivered && seq::le(one.end, ack)).count() as u32
     }
-    /// Where a segment that begins at `start` ends when what follows and was not reported fills it up to `room` bytes.
+    /// Returns the end of a segment from `start` that is filled up to `room` octets with following unreported data.
     pub(super) fn collapsed_end(&self, start: u32, room: u32) -> u32 {
         let at = self.sent.partition_point(|one| seq::lt(one.start, start));
         let fits = |one: &&RackSegment| !one.delivered && one.end.wrapping_sub(start) <= room;
         self.sent.range(at..).take_while(fits).last().map_or(start, |one| one.end)
     }
-    /// The first segment that is lost.
+    /// Returns the first lost segment.
     pub(super) fn next_lost(&self) -> Option<(u32, u32)> {
         self.sent.iter().find(|one| one.lost).map(|one| (one.start, one.end))
     }
-    /// The last segment.
+    /// Returns the last segment.
     pub(super) fn last_segment(&self) -> Option<(u32, u32)> {
         self.sent.back().map(|one| (one.start, one.end))
     }
-    /// A probe has left, up to `end`; `again` where it was no new data.
+    /// Records a probe up to `end`; `again` for a retransmission.
     pub(super) fn record_probe(&mut self, end: u32, again: bool) {
         self.probe_at = Instant::FAR_FUTURE;
         self.probe_end = Some(end);
         self.is_probe_retransmission = again;
         self.measured = false;
     }
-    /// The timer for retransmission expired: all is sent again in its order, and no probe is under way (§7.1).
+    /// Handles the retransmission timeout: all data is sent again in order, and no probe is in flight (§7.1).
     pub(super) fn on_timeout(&mut self) {
         self.stop_timers();
         self.probe_end = None;
         self.reduction = None;
         self.sent.iter_mut().for_each(|one| one.lost = false);
     }
-    /// TLP_process_ack() of §7.4.2: whether the probe has repaired a loss.
+    /// TLP_process_ack() of §7.4.2: true if the probe has repaired a loss.
     fn has_probe_repaired(&mut self, s: &Segment, una: u32, duplicate: Option<u32>) -> bool {
         let Some(end) = self.probe_end.filter(|end| seq::le(*end, s.ack)) else { return false };
         let beyond = seq::lt(end, s.ack);
@@ -320,7 +322,7 @@ impl Rack {
 }
 
 impl TcpConnection {
-    /// The connection is open: it looks at times from now on, where it is to.
+    /// Starts RACK on an established connection if the settings require it.
     pub(super) fn begin_rack(&mut self) {
         let counts = self.config.window_unit == WindowUnit::Segments && self.congestion.bbr().is_none();
         if self.sack_ok && (self.config.rack || self.config.tail_loss_probe || counts) {
@@ -329,7 +331,7 @@ impl TcpConnection {
         }
     }
 
-    /// The round trip was measured, so that a probe may leave.
+    /// Records a round-trip measurement, after which a probe may be sent.
     #[inline]
     pub(super) fn note_measured(&mut self) {
         if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
@@ -337,7 +339,7 @@ impl TcpConnection {
         }
     }
 
-    /// The record of what was sent, where the congestion window counts its segments.
+    /// Returns the record if the congestion window counts segments.
     #[inline]
     pub(super) fn counted_rack(&self) -> Option<&Rack> {
         if self.config.window_unit == WindowUnit::Bytes {
@@ -346,14 +348,14 @@ impl TcpConnection {
         self.rack().filter(|rack| rack.counts)
     }
 
-    /// RACK, and not the number of duplicates, finds losses.
+    /// True if RACK, not the duplicate threshold, detects losses.
     #[inline]
     pub(super) fn by_time(&self) -> bool {
         self.config.rack && self.rack().is_some()
     }
 
-    /// An acknowledgement came, and the scoreboard knows; `before` is what was acknowledged before it, `recovering` whether
-    /// there was a recovery.
+    /// Handles an acknowledgement after the scoreboard. `before` is the previous acknowledgement; `recovering` is
+    /// true in a recovery.
     #[cold]
     pub(super) fn rack_ack(&mut self, now: Instant, s: &Segment, before: u32, recovering: bool) {
         let echo = s.options.as_ref().and_then(|o| o.timestamps).map(|(_, echo)| echo);
@@ -384,7 +386,7 @@ impl TcpConnection {
         }
     }
 
-    /// RACK_detect_loss_and_arm_timer() of §6.2, when the timer expired.
+    /// RACK_detect_loss_and_arm_timer() of §6.2, at the timer's expiration.
     pub(super) fn reorder_timeout(&mut self, now: Instant) {
         let recovering = self.in_recovery;
         self.detect_losses(now);
@@ -393,7 +395,7 @@ impl TcpConnection {
         }
     }
 
-    /// So many segments were delivered in a recovery: how far the window is open.
+    /// Updates the window after deliveries in a recovery.
     fn reduce_window(&mut self, delivered: u32, progress: bool) {
         let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
         let flight = rack.in_flight(self.max);
@@ -403,7 +405,7 @@ impl TcpConnection {
         self.wake = true;
     }
 
-    /// RACK_detect_loss_and_arm_timer() of §6.2; whether more counts as lost.
+    /// RACK_detect_loss_and_arm_timer() of §6.2; true if more segments count as lost.
     fn detect_losses(&mut self, now: Instant) -> bool {
         let recovering = self.in_recovery || seq::lt(self.una, self.recover);
         let (threshold, srtt) = (self.config.dup_threshold, self.rtt.srtt());
@@ -431,13 +433,13 @@ impl TcpConnection {
             self.enter_recovery();
             self.resend_now = first;
         } else if !self.in_recovery {
-            // After a timeout all is sent again in its order; what was lost again goes first.
+            // After a timeout all data is sent again in order; segments lost again go first.
             self.resend_now |= first;
         }
         true
     }
 
-    /// §7.2: after new data, and after an acknowledgement of some.
+    /// §7.2: schedules a probe after new data and after its acknowledgement.
     pub(super) fn schedule_probe(&mut self, now: Instant) {
         let quiet = !self.in_recovery && !seq::lt(self.una, self.recover) && self.scoreboard.is_none();
         let wanted = self.config.tail_loss_probe && quiet && self.timer == TcpTimer::Retransmit;
@@ -451,7 +453,7 @@ impl TcpConnection {
         }
         let alone = self.rack().is_some_and(|rack| rack.sent.len() == 1);
         let wait = match srtt {
-            // A lone segment's acknowledgement may be delayed.
+            // The acknowledgement of a single segment may be delayed.
             Some(srtt) => srtt * 2 + if alone { slack } else { LEAST },
             None => UNMEASURED,
         };
@@ -460,7 +462,7 @@ impl TcpConnection {
         rack.probe_at = at.min(rto_at);
     }
 
-    /// TLP_send_probe() of §7.3, as far as it is decided when the timer expires.
+    /// TLP_send_probe() of §7.3, the part at the timer's expiration.
     pub(super) fn probe_timeout(&mut self, now: Instant) {
         let Some(rack) = RareState::rack_mut(&mut self.rare_state) else { return };
         rack.probe_at = Instant::FAR_FUTURE;
@@ -471,7 +473,7 @@ impl TcpConnection {
         }
     }
 
-    /// The probe: the next segment, whatever the congestion window and Nagle's algorithm say, or the last one again.
+    /// Returns the probe: the next segment, regardless of the congestion window and Nagle, or the last one again.
     #[cold]
     pub(super) fn tail_probe(&mut self, now: Instant) -> Option<OutgoingSegment> {
         let room = self.max_payload();

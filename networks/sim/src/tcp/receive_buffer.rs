@@ -1,13 +1,13 @@
-//! What arrived: in order and not read yet, or beyond a gap.
+//! Received data: in order and unread, or beyond a gap.
 
 use super::seq;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A run of received data, with its bytes if any were carried.
+/// A run of received data, with its octets if it has content.
 pub(super) type DataRun = (u32, Option<Arc<[u8]>>);
 
-/// `data` from `skip` on, at most `len` bytes; shared where that is all of it.
+/// Returns at most `len` octets of `data` from `skip` on; shared if that is all of it.
 pub(super) fn cut_bytes(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
     if skip == 0 && len as usize >= data.len() {
         return data.clone();
@@ -17,7 +17,7 @@ pub(super) fn cut_bytes(data: &Arc<[u8]>, skip: u32, len: u32) -> Arc<[u8]> {
     Arc::from(&data[from..to])
 }
 
-/// In-order data that carries bytes and waits for its reader.
+/// In-order data with content that waits for a read.
 #[derive(Debug, Default)]
 pub(super) struct UnreadData {
     chunks: VecDeque<DataRun>,
@@ -27,7 +27,7 @@ impl UnreadData {
     pub(super) fn push(&mut self, len: u32, data: Option<Arc<[u8]>>) {
         self.chunks.push_back((len, data));
     }
-    /// The next chunk, at most `limit` bytes of it.
+    /// Removes the next chunk, at most `limit` octets.
     pub(super) fn pop(&mut self, limit: u32) -> Option<DataRun> {
         let (len, data) = self.chunks.front_mut()?;
         if *len <= limit {
@@ -48,27 +48,28 @@ impl UnreadData {
 pub(super) struct ReassemblyBuffer {
     /// Disjoint runs, the most recently extended first: the order in which SACK reports them (RFC 2018 §4).
     runs: Vec<(u32, u32)>,
-    /// Their bytes, by first sequence number; may overlap.
+    /// Their octets, by first sequence number; may overlap.
     pieces: Vec<(u32, Arc<[u8]>)>,
-    /// Where a FIN was seen beyond a gap.
+    /// Sequence number of a FIN beyond a gap.
     pub(super) fin: Option<u32>,
-    /// What came again, to be reported by the next segment (RFC 2883).
+    /// A duplicate to report by the next segment (RFC 2883).
     pub(super) duplicate: Option<(u32, u32)>,
 }
 
 impl ReassemblyBuffer {
-    /// True when nothing is held.
+    /// True if empty.
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
     }
     pub(super) fn has_data(&self) -> bool {
         !self.runs.is_empty()
     }
-    /// Octets that are held.
+    /// Returns the buffered octets.
     pub(super) fn buffered_octets(&self) -> u32 {
         self.runs.iter().map(|(left, right)| right.wrapping_sub(*left)).fold(0, u32::saturating_add)
     }
-    /// Holds `[start, end)`. The run that it joins `moves` to the front, or keeps its place (ns-2's `ReassemblyQueue`).
+    /// Inserts `[start, end)`. With `moves`, its run moves to the front; else it keeps its position (ns-2's
+    /// `ReassemblyQueue`).
     pub(super) fn insert(&mut self, start: u32, end: u32, data: Option<Arc<[u8]>>, moves: bool) {
         let held = self.runs.iter().any(|&(l, r)| seq::le(l, start) && seq::le(end, r));
         if let Some(data) = data.filter(|_| !held) {
@@ -86,7 +87,8 @@ impl ReassemblyBuffer {
         });
         self.runs.insert(place, (left, right));
     }
-    /// How many runs stay before that which `[start, end)` joins: the lowest of those that it does not swallow.
+    /// Returns the number of runs that stay before that of `[start, end)`: the lowest of those that it does not
+    /// absorb.
     fn run_position(&self, start: u32, end: u32) -> usize {
         let apart = |&(l, r): &(u32, u32)| seq::lt(end, l) || seq::lt(r, start);
         let swallowed = |&(l, r): &(u32, u32)| seq::le(start, l) && seq::le(r, end) && (l, r) != (start, end);
@@ -95,7 +97,7 @@ impl ReassemblyBuffer {
         let Some((_, at)) = lowest else { return 0 };
         self.runs[..at].iter().filter(|run| apart(run)).count()
     }
-    /// In-order data now ends at `next`: hands over what follows on, and answers where that ends.
+    /// Delivers the data that follows in order from `next`, and returns its end.
     pub(super) fn advance_to(&mut self, next: u32, mut deliver: impl FnMut(u32, Option<Arc<[u8]>>)) -> u32 {
         let mut end = next;
         self.runs.retain(|&(l, r)| {
@@ -125,11 +127,11 @@ impl ReassemblyBuffer {
         }
         end
     }
-    /// The runs, the most recently extended first.
+    /// Returns the runs, the most recently extended first.
     pub(super) fn runs(&self) -> &[(u32, u32)] {
         &self.runs
     }
-    /// The first part of `[start, end)` that is held already.
+    /// Returns the first part of `[start, end)` that is buffered already.
     pub(super) fn first_buffered_range(&self, start: u32, end: u32) -> Option<(u32, u32)> {
         let common = |&(l, r): &(u32, u32)| (seq::max(l, start), seq::min(r, end));
         let parts = self.runs.iter().map(common).filter(|&(l, r)| seq::lt(l, r));

@@ -1,7 +1,8 @@
-//! A receive buffer that grows with what its application reads in a round trip: Linux's dynamic right-sizing
-//! (net/ipv4/tcp_input.c: `tcp_rcv_space_adjust()`, `tcp_rcv_rtt_measure()`, `tcp_rcv_rtt_measure_ts()`, `tcp_grow_window()`).
+//! A receive buffer that grows with the data read per round trip: Linux's dynamic right-sizing
+//! (net/ipv4/tcp_input.c: `tcp_rcv_space_adjust()`, `tcp_rcv_rtt_measure()`, `tcp_rcv_rtt_measure_ts()`,
+//! `tcp_grow_window()`).
 //!
-//! What a packet takes of memory beside its data is left out: the buffer is what may be announced.
+//! Packet overhead in memory is left out: the buffer equals the maximum window.
 
 use super::connection::TcpConnection;
 use super::recovery::timestamp_value;
@@ -9,30 +10,30 @@ use super::segment::Segment;
 use super::seq;
 use usher_core::{Duration, Instant};
 
-/// Segments that the application is thought to read in the first round trip (`TCP_INIT_CWND`).
+/// Assumed segments read in the first round trip (`TCP_INIT_CWND`).
 const FIRST: u32 = 10;
 
-/// The buffer, and what decides how far it grows.
+/// The buffer and the state of its growth.
 #[derive(Debug)]
 pub(super) struct ReceiveTuning {
-    /// What may be announced (`window_clamp`).
+    /// Maximum window (`window_clamp`).
     buffer: u32,
-    /// What is announced: it follows the buffer by two segments for each full one that comes (`rcv_ssthresh`).
+    /// Announced window: it grows towards the buffer by two segments per full segment received (`rcv_ssthresh`).
     announced: u32,
-    /// How long the sender takes to answer an acknowledgement; zero before it is known (`rcv_rtt_est`).
+    /// Round trip seen by the receiver; zero if unknown (`rcv_rtt_est`).
     round_trip: Duration,
-    /// The window whose arrival is timed ends here, and began then, where no timestamps tell.
+    /// End and start time of the window that is timed without timestamps.
     window: Option<(u32, Instant)>,
-    /// The timestamp that was echoed last: each measures once.
+    /// The last echoed timestamp: each is measured once.
     echoed: Option<u32>,
-    /// What was read in the last round trip (`rcvq_space.space`), and from where and when the next is counted.
+    /// Octets read in the last round trip (`rcvq_space.space`), and the start of the next count.
     read: u32,
     read_from: u32,
     since: Instant,
 }
 
 impl ReceiveTuning {
-    /// A buffer of so many octets, before data comes at `start` in segments of at most `mss`.
+    /// Creates it with a buffer in octets, before data from `start` in segments of at most `mss`.
     pub(super) fn new(buffer: u32, start: u32, mss: u32, now: Instant) -> Self {
         Self {
             buffer,
@@ -45,12 +46,12 @@ impl ReceiveTuning {
             since: now,
         }
     }
-    /// What may be announced now.
+    /// Returns the window to announce.
     pub(super) fn announced_window(&self) -> u32 {
         self.announced
     }
-    /// A round trip took so long: an eighth of it counts where timestamps tell, and the shortest where a window's arrival does,
-    /// which lasts longer where the sender does not fill it (`tcp_rcv_rtt_update()`).
+    /// Records a round trip. With timestamps an eighth of it counts. Without, the minimum: a window takes longer if
+    /// the sender does not fill it (`tcp_rcv_rtt_update()`).
     fn record_round_trip(&mut self, sample: Duration, by_window: bool) {
         self.round_trip = if self.round_trip.is_zero() {
             sample
@@ -60,7 +61,7 @@ impl ReceiveTuning {
             self.round_trip - self.round_trip / 8 + sample / 8
         };
     }
-    /// A window's worth has come since its beginning.
+    /// Times the arrival of a full window.
     fn time_window(&mut self, now: Instant, next: u32) {
         if self.window.is_some_and(|(end, _)| seq::lt(next, end)) {
             return;
@@ -70,8 +71,8 @@ impl ReceiveTuning {
         }
         self.window = Some((next.wrapping_add(self.announced), now));
     }
-    /// The application has read all before `upto`. Once in a round trip: what it read in the last one is to fit twice, and as many
-    /// times more as it grew by, since the sender may double its rate again before the larger window reaches it.
+    /// Handles a read of all data before `upto`. Once per round trip, the buffer becomes twice the data read in the
+    /// last one, times its growth: the sender may double its rate again before the larger window reaches it.
     fn adjust_buffer(&mut self, now: Instant, upto: u32, mss: u32, most: u32) {
         if self.round_trip.is_zero() || now - self.since < self.round_trip {
             return;
@@ -90,7 +91,7 @@ impl ReceiveTuning {
 }
 
 impl TcpConnection {
-    /// The receive buffer, as far as it has grown.
+    /// Returns the present receive buffer.
     #[inline]
     pub(super) fn receive_buffer(&self) -> u32 {
         if self.config.receive_buffer_max.is_none() {
@@ -100,7 +101,7 @@ impl TcpConnection {
         tuning.map_or(self.config.receive_buffer, |tuning| tuning.announced_window())
     }
 
-    /// The other side's numbers are known: the buffer begins to follow what is read.
+    /// Starts tuning when the peer's numbers are known.
     pub(super) fn begin_tuning(&mut self, now: Instant) {
         if self.config.receive_buffer_max.is_some() {
             let tuning = ReceiveTuning::new(self.config.receive_buffer, self.rcv_nxt, self.mss, now);
@@ -108,7 +109,7 @@ impl TcpConnection {
         }
     }
 
-    /// Data came in order up to where it is expected now.
+    /// Handles data in order.
     #[cold]
     pub(super) fn tune_buffer(&mut self, now: Instant, s: &Segment) {
         let Some(most) = self.config.receive_buffer_max else { return };
@@ -148,7 +149,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// By hand: a first reading of ten segments is what is expected; then 20 in a round trip, which is twice that.
+    /// Calculated: ten segments read first are as assumed; then 20 in a round trip, twice that.
     #[test]
     fn the_buffer_is_twice_the_reading_and_more_as_that_grows() {
         let mut tuning = ReceiveTuning::new(65_536, 0, MSS, at_millis(0));

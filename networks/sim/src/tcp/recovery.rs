@@ -10,13 +10,13 @@ use super::segment::{Segment, SegmentFlags};
 use super::seq;
 use usher_core::{CloseReason, Duration, Instant};
 
-/// The timestamp clock: milliseconds.
+/// Returns the timestamp clock, in milliseconds.
 pub(super) fn timestamp_value(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000) as u32
 }
 
 impl TcpConnection {
-    /// The segment's acknowledgement and window (RFC 9293 §3.10.7.4, fifth check). False drops the rest.
+    /// Handles the segment's acknowledgement and window (RFC 9293 §3.10.7.4, fifth check). False drops the rest.
     #[inline]
     pub(super) fn handle_ack(&mut self, now: Instant, s: &Segment) -> bool {
         let ack = s.ack;
@@ -51,7 +51,7 @@ impl TcpConnection {
         let empty = s.len == 0 && !s.flags.intersects(SegmentFlags::FIN | SegmentFlags::SYN);
         let alone = empty && !news && ack == self.una;
         let duplicate = if self.sack_ok {
-            // RFC 6675 §2: by what it reports, whether it acknowledges new data or old.
+            // RFC 6675 §2: decided by the SACK blocks, whether the acknowledgement is new or old.
             sacked > 0 && (alone || self.config.advancing_duplicates)
         } else {
             alone && self.wnd == old_wnd
@@ -63,7 +63,7 @@ impl TcpConnection {
             self.rack_ack(now, s, before, recovering);
         }
         if self.wnd == 0 {
-            // The other side lives: a closed window is no reason to give up (RFC 9293 §3.8.6.1).
+            // The peer is alive: a closed window does not end the connection (RFC 9293 §3.8.6.1).
             self.retries = 0;
         }
         if !self.congestion.is_reno() {
@@ -72,7 +72,7 @@ impl TcpConnection {
         self.state != TcpState::Closed
     }
 
-    /// BBR looks at every acknowledgement, whatever recovery makes of it.
+    /// BBR handles every acknowledgement, also in recovery.
     #[cold]
     fn on_every_ack(&mut self, now: Instant) {
         let flight = self.max.wrapping_sub(self.una);
@@ -99,7 +99,7 @@ impl TcpConnection {
         self.take_window(s);
     }
 
-    /// SND.WND, SND.WL1 and SND.WL2 from a segment; the window of one with SYN is not scaled (RFC 7323 §2.2).
+    /// Sets SND.WND, SND.WL1 and SND.WL2 from a segment; the window of a SYN is not scaled (RFC 7323 §2.2).
     #[inline]
     pub(super) fn take_window(&mut self, s: &Segment) {
         let scale = if s.flags.contains(SegmentFlags::SYN) { 0 } else { self.snd_scale };
@@ -162,14 +162,14 @@ impl TcpConnection {
         if backed_off && self.config.backoff_reset == BackoffReset::Acknowledgement {
             self.rtt.reset_backoff(&self.config);
         }
-        // What waited for this acknowledgement may leave now.
+        // Pending data may be permitted now.
         self.wake |= self.nxt != self.end.wrapping_add(u32::from(self.fin_sent)) || self.resend_now;
         if self.fin_sent && self.una == self.end.wrapping_add(1) {
             self.fin_acknowledged(now);
         }
     }
 
-    /// What lies before `ack` is acknowledged; answers whether the timer had expired for it.
+    /// Releases data before `ack`; true if the timer had expired for it.
     #[inline]
     pub(super) fn release_acknowledged(&mut self, ack: u32) -> bool {
         self.una = ack;
@@ -191,7 +191,7 @@ impl TcpConnection {
         }
     }
 
-    /// The window grows by segments, so many of which were in flight and so many are acknowledged: while it is full.
+    /// Grows a full window counted in segments, by acknowledged and in-flight segments.
     #[cold]
     fn grow_counted(&mut self, now: Instant, acked: u32, in_flight: u32) {
         let bytes = |segments: u32| segments.saturating_mul(self.mss);
@@ -203,7 +203,7 @@ impl TcpConnection {
         }
     }
 
-    /// Sets the slow-start threshold for a loss that was found with so much in flight.
+    /// Sets the slow-start threshold after a loss with `flight` octets in flight.
     pub(super) fn reduce_threshold(&mut self, flight: u32) {
         if self.config.loss_halves == LossHalves::Window && self.congestion.is_reno() {
             self.congestion.on_loss_of_window(self.congestion.cwnd.min(self.wnd), self.mss);
@@ -239,8 +239,8 @@ impl TcpConnection {
         }
     }
 
-    /// Takes a round-trip measurement where one may be had: never from what was retransmitted (Karn), or
-    /// from any acknowledgement that echoes a timestamp (RFC 7323 §4).
+    /// Takes a round-trip measurement if possible: never from a retransmission (Karn), or from any acknowledgement
+    /// that echoes a timestamp (RFC 7323 §4).
     #[inline]
     fn measure_rtt(&mut self, now: Instant, s: &Segment) {
         if self.timestamps.is_some() {
@@ -259,13 +259,13 @@ impl TcpConnection {
         }
     }
 
-    /// How long what is being timed has been under way, in ticks where the clock has them. Where a tick begins differs
-    /// from connection to connection.
+    /// Returns the elapsed time of the current measurement, in ticks if the clock has them. The phase of the ticks
+    /// differs between connections.
     pub(super) fn timed_duration(&self, now: Instant) -> Duration {
         self.time_in_ticks(self.timed_at, now).max(self.config.rtt_tick)
     }
 
-    /// The time from one to the other in ticks of the clock, where it has them.
+    /// Returns the time between two instants, in ticks if the clock has them.
     pub(super) fn time_in_ticks(&self, from: Instant, to: Instant) -> Duration {
         let tick = self.config.rtt_tick.as_nanos();
         if tick == 0 {
@@ -276,7 +276,7 @@ impl TcpConnection {
         Duration::from_nanos((count(to) - count(from)) * tick)
     }
 
-    /// New data is acknowledged in fast recovery; answers whether the timer restarts.
+    /// Handles new data acknowledged in fast recovery; true if the timer restarts.
     fn recovery_ack(&mut self, acked: u32) -> bool {
         let full = seq::le(self.recover, self.una);
         let mss = self.mss;
@@ -303,7 +303,7 @@ impl TcpConnection {
             return true;
         }
         if full {
-            // RFC 6582 §3.2 step 3, option 1: no burst where little is in flight.
+            // RFC 6582 §3.2 step 3, option 1: no burst with little data in flight.
             let flight = self.max.wrapping_sub(self.una);
             self.congestion.set_cwnd(self.congestion.ssthresh.min(flight.max(mss) + mss));
             self.in_recovery = false;
@@ -337,7 +337,7 @@ impl TcpConnection {
             let sure = self.scoreboard.as_ref().is_some_and(|b| b.first_is_lost(self.una, self.loss_rule()));
             (self.dup_acks >= threshold || sure) && seq::le(self.recover, self.una)
         } else {
-            // RFC 6582 §3.2 step 2: duplicates of what a timeout sent again mean nothing.
+            // RFC 6582 §3.2 step 2: ignore duplicates of data that a timeout retransmitted.
             self.dup_acks == threshold
                 && (seq::lt(self.recover, self.una)
                     || (self.config.recovery == RecoveryAlgorithm::Reno && !self.config.reno_recover))
@@ -349,12 +349,12 @@ impl TcpConnection {
 
     pub(super) fn enter_recovery(&mut self) {
         self.stats_mut().fast_retransmits += 1;
-        // RFC 5681 §3.2 step 2: what limited transmit sent does not count as in flight.
+        // RFC 5681 §3.2 step 2: data of limited transmit does not count as in flight.
         let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
         let before = self.congestion.cwnd;
         self.reduce_threshold(flight);
         if self.config.fast_retransmit_restarts && !self.by_time() {
-            // With RACK the first segment may not be lost, and nothing be sent.
+            // With RACK the first segment may not be lost, and no segment sent.
             self.rearm_by_sending();
         }
         self.recover = self.max;

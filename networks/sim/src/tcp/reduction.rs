@@ -1,12 +1,12 @@
-//! How a window that counts segments falls in a recovery: proportional rate reduction with the slow-start reduction bound
-//! (RFC 6937 §3; Linux's `tcp_cwnd_reduction()`).
+//! Reduction of a window in segments during recovery: proportional rate reduction with the slow-start reduction
+//! bound (RFC 6937 §3; Linux's `tcp_cwnd_reduction()`).
 
-/// What a recovery has delivered and sent, in segments.
+/// Segments delivered and sent in a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateReduction {
-    /// The window that it began with, for RecoverFS.
+    /// The initial window, for RecoverFS.
     before: u32,
-    /// The window that it is to end with.
+    /// The final window.
     threshold: u32,
     /// prr_delivered.
     delivered: u32,
@@ -15,16 +15,16 @@ pub(super) struct RateReduction {
 }
 
 impl RateReduction {
-    /// A recovery that takes the window from `before` segments to `threshold`.
+    /// Starts a recovery that reduces the window from `before` segments to `threshold`.
     pub(super) fn new(before: u32, threshold: u32) -> Self {
         Self { before: before.max(1), threshold, delivered: 0, out: 0 }
     }
-    /// A segment has left.
+    /// Records a sent segment.
     pub(super) fn on_sent(&mut self) {
         self.out += 1;
     }
-    /// An acknowledgement told of so many segments more, at least one, with `flight` in the network now: how many may leave.
-    /// `progress` says that the oldest were acknowledged and no more were found lost, after which the window may grow as in slow start.
+    /// Handles at least one newly delivered segment, with `flight` in flight. Returns the segments that may be sent.
+    /// `progress`: the oldest were acknowledged and no more are lost, so the window may grow as in slow start.
     pub(super) fn on_delivered(&mut self, delivered: u32, flight: u32, progress: bool) -> u32 {
         self.delivered += delivered;
         let may = if flight > self.threshold {
@@ -34,7 +34,7 @@ impl RateReduction {
             let limit = self.delivered.saturating_sub(self.out).max(delivered) + u32::from(progress);
             limit.min(self.threshold - flight)
         };
-        // What was found lost first leaves at once.
+        // The first lost segment is sent at once.
         may.max(u32::from(self.out == 0))
     }
 }
@@ -43,7 +43,7 @@ impl RateReduction {
 mod tests {
     use super::RateReduction;
 
-    /// After each of so many acknowledgements of a recovery from 20 segments to ten: what was in the network, what left.
+    /// Runs a recovery from 20 segments to ten. Returns the data in flight and sent after each acknowledgement.
     fn run_recovery(mut flight: u32, acknowledgements: u32, progress: bool) -> Vec<(u32, u32)> {
         let mut reduction = RateReduction::new(20, 10);
         let one = |_| {
@@ -55,7 +55,7 @@ mod tests {
         (0..acknowledgements).map(one).collect()
     }
 
-    /// RFC 6937 §3.1, first example: one of 20 segments was lost, and two more had left before that was known.
+    /// RFC 6937 §3.1, first example: one of 20 segments is lost, and two more were sent before that is known.
     #[test]
     fn after_one_loss_the_window_falls_by_half_within_a_round_trip() {
         let all = run_recovery(18, 19, false);
@@ -64,7 +64,7 @@ mod tests {
         assert!(all.iter().all(|(flight, sent)| *sent <= 1 && *flight >= 9), "{all:?}");
     }
 
-    /// The second one, PRR-SSRB: fifteen of them were.
+    /// The second example, PRR-SSRB: fifteen are lost.
     #[test]
     fn after_many_losses_the_window_opens_as_in_slow_start() {
         assert_eq!(run_recovery(4, 3, true), [(4, 2), (5, 2), (6, 2)]);

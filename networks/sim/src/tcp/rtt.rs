@@ -3,7 +3,7 @@
 use super::config::{BackoffReset, LossRecovery, TcpConfig};
 use usher_core::Duration;
 
-/// Smoothed round-trip time, its variation, and the timeout that follows from them.
+/// Smoothed round-trip time, its variation, and the resulting timeout.
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
     /// [`UNMEASURED`] before the first measurement.
@@ -12,7 +12,7 @@ pub(super) struct RttEstimator {
     rto: Duration,
 }
 
-/// No round trip: it stands for none, so that a connection stays small.
+/// Stands for no round trip, so that a connection stays small.
 const UNMEASURED: Duration = Duration::from_nanos(u64::MAX);
 
 impl RttEstimator {
@@ -29,8 +29,7 @@ impl RttEstimator {
         let initial = !self.is_measured() && self.rto == config.initial_rto;
         if initial { self.rto } else { self.rto + config.variants.rto_slop }
     }
-    /// Takes a measurement, one of `per_window` that are made in a round trip (RFC 7323 appendix G: with
-    /// several, each weighs less).
+    /// Adds a measurement, one of `per_window` per round trip (RFC 7323 appendix G: with several, each weighs less).
     #[inline]
     pub(super) fn add_sample(&mut self, config: &TcpConfig, rtt: Duration, per_window: u64) {
         let rtt = rtt.as_nanos();
@@ -39,7 +38,7 @@ impl RttEstimator {
         if !self.is_measured() {
             (srtt, var) = (rtt, rtt / 2);
         } else if tick > 0 {
-            // BSD's integers: an eighth of a tick and a quarter of one are their units.
+            // BSD's integers have units of an eighth and a quarter of a tick.
             let (eighth, quarter) = (tick / 8, tick / 4);
             let off = (rtt / tick) as i64 - (srtt / tick) as i64;
             srtt = (srtt as i64 + off * eighth as i64).max(eighth as i64) as u64;
@@ -56,10 +55,10 @@ impl RttEstimator {
         self.var = Duration::from_nanos(var);
         self.rto = self.measured_rto(config);
     }
-    /// The timeout that the measurements give (§2.3, §2.4).
+    /// Returns the timeout from the measurements (§2.3, §2.4).
     fn measured_rto(&self, config: &TcpConfig) -> Duration {
         let rto = self.unbounded_rto(config).max(config.min_rto);
-        // ns-3 bounds only what it doubles.
+        // ns-3 bounds only the doubled timeout.
         if config.loss_recovery == LossRecovery::Ns3 { rto } else { rto.min(config.max_rto) }
     }
     fn unbounded_rto(&self, config: &TcpConfig) -> Duration {
@@ -67,25 +66,25 @@ impl RttEstimator {
         let part = if tick > 0 { self.srtt.as_nanos() % tick } else { 0 };
         self.srtt - Duration::from_nanos(part) + (self.var * 4).max(config.granularity)
     }
-    /// The timeout that the round trips give, without its bounds and back-off; the initial one before the first.
+    /// Returns the timeout from the measurements, without bounds and back-off; the initial one before the first.
     pub(super) fn plain_rto(&self, config: &TcpConfig) -> Duration {
         if self.is_measured() { self.unbounded_rto(config) } else { config.initial_rto }
     }
-    /// Forgets the doubling without a measurement.
+    /// Resets the back-off without a measurement.
     pub(super) fn reset_backoff(&mut self, config: &TcpConfig) {
         self.rto = if self.is_measured() { self.measured_rto(config) } else { config.initial_rto };
     }
-    /// The next measurement counts as the first; until then the timeout is what it is.
+    /// Makes the next measurement count as the first; the timeout stays until then.
     pub(super) fn reset_measurements(&mut self) {
         self.srtt = UNMEASURED;
     }
-    /// The timer expired: doubles the timeout (§5.5). It stays so until the next measurement, unless
-    /// [`reset_backoff`](Self::reset_backoff) is called.
+    /// Doubles the timeout after an expiration (§5.5), until the next measurement or
+    /// [`reset_backoff`](Self::reset_backoff).
     pub(super) fn back_off(&mut self, config: &TcpConfig) {
         self.rto = (self.rto * 2).min(config.max_rto);
     }
-    /// The handshake lost a SYN (§5.7): what was backed off for it does not bind the data, where it began with less than
-    /// the 3 s that then hold.
+    /// Handles the loss of a SYN (§5.7): its back-off does not apply to data if it began below the 3 s that then
+    /// apply.
     pub(super) fn syn_was_lost(&mut self, config: &TcpConfig) {
         if self.is_measured() {
             return;

@@ -1,4 +1,4 @@
-//! The sender's view of what the other side holds beyond the acknowledgement (RFC 6675 §3 and §4).
+//! The sender's view of the peer's data beyond the acknowledgement (RFC 6675 §3 and §4).
 
 use super::seq;
 
@@ -7,31 +7,31 @@ use super::seq;
 pub(super) struct Scoreboard {
     /// Disjoint, ascending, all above the cumulative acknowledgement.
     sacked: Vec<(u32, u32)>,
-    /// End of what was retransmitted in this recovery (HighRxt, exclusive).
+    /// End of the data retransmitted in this recovery (HighRxt, exclusive).
     pub(super) high_rxt: u32,
-    /// What must be acknowledged, and more, before the last segment is sent again (RescueRxt, exclusive): the first
-    /// segment of this recovery, or all of it once the one rescue was made.
+    /// An acknowledgement beyond this permits a rescue retransmission of the last segment (RescueRxt, exclusive). It
+    /// is the first segment of this recovery, or all of it after the one rescue.
     pub(super) rescue_rxt: u32,
 }
 
-/// What makes a sequence number count as lost.
+/// The criterion for a lost sequence number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossRule {
     /// DupThresh.
     pub(super) threshold: u8,
-    /// SMSS in bytes.
+    /// SMSS in octets.
     pub(super) mss: u32,
 }
 
 impl LossRule {
-    /// RFC 6675 IsLost(), from what is SACKed above.
+    /// RFC 6675 IsLost(), from the SACKed data above.
     fn is_lost(self, ranges_above: u32, bytes_above: u32) -> bool {
         ranges_above >= u32::from(self.threshold)
             || bytes_above > u32::from(self.threshold).saturating_sub(1) * self.mss
     }
 }
 
-/// A stretch that is not SACKed, below one that is.
+/// A range that is not SACKed, below one that is.
 struct SackGap {
     start: u32,
     end: u32,
@@ -39,11 +39,11 @@ struct SackGap {
 }
 
 impl Scoreboard {
-    /// Takes in the blocks of a segment that lie within (una, max]; answers how many bytes are new.
+    /// Adds the SACK blocks within (una, max]; returns the number of new octets.
     pub(super) fn add_blocks(&mut self, una: u32, max: u32, blocks: &[(u32, u32)]) -> u32 {
         let mut news = 0;
         for &(left, right) in blocks {
-            // A block at or below the acknowledgement reports a duplicate (RFC 2883); others are nonsense.
+            // A block at or below the acknowledgement reports a duplicate (RFC 2883); others are invalid.
             let (from, to) = (left.wrapping_sub(una), right.wrapping_sub(una));
             if from == 0 || from >= to || to > max.wrapping_sub(una) {
                 continue;
@@ -63,7 +63,7 @@ impl Scoreboard {
         }
         news
     }
-    /// The cumulative acknowledgement moved to `una`.
+    /// Advances the cumulative acknowledgement to `una`.
     pub(super) fn advance_to(&mut self, una: u32) {
         self.sacked.retain(|&(_, r)| seq::lt(una, r));
         if let Some(first) = self.sacked.first_mut() {
@@ -73,20 +73,20 @@ impl Scoreboard {
     pub(super) fn is_empty(&self) -> bool {
         self.sacked.is_empty()
     }
-    /// A recovery begins: nothing of it is retransmitted yet.
+    /// Starts a recovery: no data of it is retransmitted yet.
     pub(super) fn start_recovery(&mut self, una: u32) {
         self.high_rxt = una;
         self.rescue_rxt = una;
     }
-    /// Where the SACKed range that holds `at` ends.
+    /// Returns the end of the SACKed range with `at`.
     pub(super) fn sacked_end(&self, at: u32) -> Option<u32> {
         self.sacked.iter().find(|&&(l, r)| seq::le(l, at) && seq::lt(at, r)).map(|&(_, r)| r)
     }
-    /// Where the next SACKed range above `at` starts.
+    /// Returns the start of the next SACKed range above `at`.
     pub(super) fn next_start(&self, at: u32) -> Option<u32> {
         self.sacked.iter().map(|&(l, _)| l).find(|&l| seq::lt(at, l))
     }
-    /// Where a hole is at `from` or behind the range that holds it or ends there, with another range behind.
+    /// Returns the hole at `from`, or behind the range that contains `from` or ends there, if another range follows.
     pub(super) fn hole_at(&self, from: u32) -> Option<u32> {
         let at = self.sacked.iter().position(|&(_, r)| seq::le(from, r))?;
         let (left, right) = self.sacked[at];
@@ -95,7 +95,7 @@ impl Scoreboard {
         }
         (at + 1 < self.sacked.len()).then_some(right)
     }
-    /// Gaps from `una` up, lowest first.
+    /// Returns the gaps from `una` up, lowest first.
     fn gaps(&self, una: u32, rule: LossRule) -> impl Iterator<Item = SackGap> + '_ {
         let count = self.sacked.len() as u32;
         self.sacked.iter().zip(0..).scan((una, self.sacked_octets()), move |(from, above), (&(l, r), i)| {
@@ -105,15 +105,15 @@ impl Scoreboard {
             Some(gap)
         })
     }
-    /// Bytes that the other side holds beyond the acknowledgement.
+    /// Returns the octets that the peer holds beyond the acknowledgement.
     pub(super) fn sacked_octets(&self) -> u32 {
         self.sacked.iter().map(|(l, r)| r.wrapping_sub(*l)).sum()
     }
-    /// True where the first unacknowledged byte counts as lost.
+    /// True if the first unacknowledged octet counts as lost.
     pub(super) fn first_is_lost(&self, una: u32, rule: LossRule) -> bool {
         self.gaps(una, rule).next().is_some_and(|g| g.lost && seq::lt(g.start, g.end))
     }
-    /// RFC 6675 SetPipe(): bytes thought to be in the network.
+    /// RFC 6675 SetPipe(): estimated octets in the network.
     pub(super) fn pipe(&self, una: u32, max: u32, rule: LossRule) -> u32 {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
         let gaps = self.gaps(una, rule).chain([SackGap { start: tail, end: max, lost: false }]);
@@ -123,17 +123,17 @@ impl Scoreboard {
         })
         .sum()
     }
-    /// RFC 6675 NextSeg() rule 1 (`lost_only`) and rule 3: the lowest stretch of a gap that was not
-    /// retransmitted yet, as `[start, end)`.
+    /// RFC 6675 NextSeg() rule 1 (`lost_only`) and rule 3: the lowest part of a gap that is not retransmitted yet, as
+    /// `[start, end)`.
     pub(super) fn next_gap(&self, una: u32, rule: LossRule, lost_only: bool) -> Option<(u32, u32)> {
         self.gaps(una, rule)
             .filter(|g| g.lost || !lost_only)
             .map(|g| (seq::max(g.start, self.high_rxt), g.end))
             .find(|&(start, end)| seq::lt(start, end))
     }
-    /// NextSeg() rule 4: the last `mss` bytes that are neither SACKed nor retransmitted.
+    /// NextSeg() rule 4: the last `mss` octets that are neither SACKed nor retransmitted.
     ///
-    /// The RFC would also send again what this recovery has just retransmitted; that is left to the timer.
+    /// The RFC would also repeat retransmissions of this recovery; here the timer does that.
     pub(super) fn rescue_range(&self, una: u32, max: u32, mss: u32) -> Option<(u32, u32)> {
         let tail = self.sacked.last().map_or(una, |&(_, r)| r);
         let start = seq::max(seq::max(tail, self.high_rxt), max.wrapping_sub(mss));

@@ -1,4 +1,4 @@
-//! The TCP segment as the simulator carries it.
+//! The TCP segment in the simulator's form.
 
 use super::fast_open::FastOpenCookie;
 use std::fmt;
@@ -18,14 +18,14 @@ impl SegmentFlags {
     pub const RST: Self = Self(4);
     /// Push.
     pub const PSH: Self = Self(8);
-    /// The acknowledgement field means something.
+    /// The acknowledgement field is valid.
     pub const ACK: Self = Self(16);
 
-    /// True when all bits of `other` are set.
+    /// True if all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-    /// True when any bit of `other` is set.
+    /// True if any bit of `other` is set.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for SegmentFlags {
     }
 }
 impl fmt::Display for SegmentFlags {
-    /// As tcpdump writes them: `S.`, `P.`, `F.`, `R`, `.`; `-` for none.
+    /// Formats as tcpdump: `S.`, `P.`, `F.`, `R`, `.`; `-` for none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 0 {
             return f.write_str("-");
@@ -62,8 +62,8 @@ impl fmt::Display for SegmentFlags {
     }
 }
 
-/// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3). Few segments have any,
-/// so that they stand aside.
+/// Up to four blocks of received data beyond the acknowledgement, each `[left, right)` (RFC 2018 §3). Boxed,
+/// since few segments have any.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct SackBlocks(Option<Box<BlockList>>);
 
@@ -75,9 +75,9 @@ struct BlockList {
 }
 
 impl SackBlocks {
-    /// Adds a block behind the others.
+    /// Appends a block.
     ///
-    /// Answers false, and leaves the list as it is, where there are four already.
+    /// Returns false without a change if there are four already.
     pub fn push(&mut self, left: u32, right: u32) -> bool {
         let blocks = self.0.get_or_insert_default();
         let Some(slot) = blocks.all.get_mut(usize::from(blocks.len)) else { return false };
@@ -95,11 +95,11 @@ impl SackBlocks {
             blocks.len = n as u8;
         }
     }
-    /// The blocks, the most recent first.
+    /// Returns the blocks, the most recent first.
     pub fn as_slice(&self) -> &[(u32, u32)] {
         self.0.as_ref().map_or(&[], |blocks| &blocks.all[..usize::from(blocks.len)])
     }
-    /// True without any block.
+    /// True without blocks.
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -110,33 +110,33 @@ impl fmt::Debug for SackBlocks {
     }
 }
 
-/// The options this stack knows.
+/// The options of a segment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TcpOptions {
-    /// Maximum segment size the sender can take, in bytes of TCP payload (RFC 9293 §3.7.1).
+    /// Maximum segment size of the sender, in octets of TCP payload (RFC 9293 §3.7.1).
     pub mss: Option<u16>,
     /// Shift of the sender's later window fields (RFC 7323 §2).
     pub window_scale: Option<u8>,
-    /// The sender understands SACK (RFC 2018 §2).
+    /// The sender supports SACK (RFC 2018 §2).
     pub sack_permitted: bool,
     /// TSval and TSecr (RFC 7323 §3).
     pub timestamps: Option<(u32, u32)>,
     /// SACK blocks.
     pub sack: SackBlocks,
-    /// A cookie for Fast Open, or the wish for one (RFC 7413).
+    /// A Fast Open cookie, or a request for one (RFC 7413).
     pub fast_open: Option<Box<FastOpenCookie>>,
 }
 
-/// Room for options in a TCP header, in bytes.
+/// Maximum octets of options in a TCP header.
 pub(super) const MAX_OPTIONS: u32 = 40;
 
-/// Bytes of a Fast Open option, padded.
+/// Returns the octets of a Fast Open option, padded.
 pub(super) fn fast_open_len(cookie: FastOpenCookie) -> u32 {
     (2 + cookie.as_slice().len() as u32).next_multiple_of(4)
 }
 
 impl TcpOptions {
-    /// How many of the SACK blocks fit beside the other options.
+    /// Returns the number of SACK blocks that fit beside the other options.
     pub(super) fn sack_fitting(&self) -> usize {
         let room = MAX_OPTIONS.saturating_sub(self.len_without_sack()).saturating_sub(4) / 8;
         self.sack.as_slice().len().min(room as usize)
@@ -145,60 +145,60 @@ impl TcpOptions {
         4 * u32::from(self.mss.is_some())
             + 4 * u32::from(self.window_scale.is_some())
             + 12 * u32::from(self.timestamps.is_some())
-            // Timestamps leave two bytes of padding, which SACK-permitted fills.
+            // Timestamps leave two octets of padding, which SACK-permitted fills.
             + 4 * u32::from(self.sack_permitted && self.timestamps.is_none())
             + self.fast_open.as_ref().map_or(0, |cookie| fast_open_len(**cookie))
     }
-    /// Bytes on the wire, padded to a multiple of four; at most 40.
+    /// Returns the octets on the wire, padded to a multiple of four; at most 40.
     pub fn wire_len(&self) -> u32 {
         let blocks = self.sack_fitting() as u32;
         self.len_without_sack() + if blocks > 0 { 4 + 8 * blocks } else { 0 }
     }
 }
 
-/// One TCP segment.
+/// A TCP segment without ports: the host keeps them with the connection.
 ///
-/// Ports are not in it: the host keeps them beside the connection. `len` counts payload bytes and holds
-/// also where there are none to show (`payload` is `None`): a simulated application may send counts.
+/// `len` counts payload octets even without content (`payload` is `None`): a simulated application may send
+/// counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Segment {
-    /// Sequence number of the first payload byte, or of SYN.
+    /// Sequence number of the first payload octet, or of SYN.
     pub seq: u32,
-    /// Acknowledgement number; means something with [`SegmentFlags::ACK`].
+    /// Acknowledgement number; valid with [`SegmentFlags::ACK`].
     pub ack: u32,
-    /// Payload bytes.
+    /// Payload octets.
     pub len: u32,
     /// The window field as on the wire (not scaled up).
     pub window: u16,
     /// Control bits.
     pub flags: SegmentFlags,
-    /// Options, if there are any.
+    /// Options, if any.
     pub options: Option<Box<TcpOptions>>,
-    /// The payload where real bytes are carried; its length is `len`.
+    /// The payload, if it has content; its length is `len`.
     pub payload: Option<Arc<[u8]>>,
 }
 
 impl Segment {
-    /// Bytes of the TCP header with its padded options.
+    /// Returns the octets of the TCP header with padded options.
     pub fn header_len(&self) -> u32 {
         20 + self.options.as_ref().map_or(0, |o| o.wire_len())
     }
-    /// Bytes of header and payload.
+    /// Returns the octets of header and payload.
     pub fn wire_len(&self) -> u32 {
         self.header_len() + self.len
     }
-    /// Sequence space it takes: payload, and one each for SYN and FIN (RFC 9293 SEG.LEN).
+    /// Returns its sequence space: payload, and one each for SYN and FIN (RFC 9293 SEG.LEN).
     pub fn sequence_len(&self) -> u32 {
         self.len
             .wrapping_add(u32::from(self.flags.contains(SegmentFlags::SYN)))
             .wrapping_add(u32::from(self.flags.contains(SegmentFlags::FIN)))
     }
-    /// Its payload contradicts its length, or no IP packet carries so much.
+    /// True if the payload contradicts `len`, or exceeds an IP packet.
     pub(super) fn is_malformed(&self) -> bool {
         self.len > 65_535 || self.payload.as_ref().is_some_and(|p| p.len() != self.len as usize)
     }
-    /// The reset that answers a segment for which there is no connection (RFC 9293 §3.10.7.1); `None`
-    /// for a reset, which is never answered.
+    /// Returns the reset that answers a segment without a connection (RFC 9293 §3.10.7.1); `None` for a reset, which
+    /// is never answered.
     pub fn reset_for(&self) -> Option<Segment> {
         if self.flags.contains(SegmentFlags::RST) {
             return None;
@@ -216,7 +216,7 @@ impl Segment {
 }
 
 impl fmt::Display for Segment {
-    /// As tcpdump writes it: `P. 1:201(200) ack 1 win 65535 <mss 1460,wscale 7>`.
+    /// Formats as tcpdump: `P. 1:201(200) ack 1 win 65535 <mss 1460,wscale 7>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}:{}({})", self.flags, self.seq, self.seq.wrapping_add(self.len), self.len)?;
         if self.flags.contains(SegmentFlags::ACK) {

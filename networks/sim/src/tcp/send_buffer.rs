@@ -1,10 +1,10 @@
-//! The bytes an application wrote and the other side has not acknowledged yet.
+//! Written data that the peer has not acknowledged.
 
 use super::seq;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Written chunks by sequence number; stretches without one were written as counts.
+/// Written chunks by sequence number; ranges without a chunk have no content.
 #[derive(Debug, Default)]
 pub(super) struct SendBuffer {
     chunks: VecDeque<(u32, Arc<[u8]>)>,
@@ -17,7 +17,7 @@ impl SendBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
-    /// Forgets what lies before `una`.
+    /// Drops data before `una`.
     pub(super) fn release_before(&mut self, una: u32) {
         while let Some((start, data)) = self.chunks.front() {
             if seq::lt(una, start.wrapping_add(data.len() as u32)) {
@@ -26,8 +26,8 @@ impl SendBuffer {
             self.chunks.pop_front();
         }
     }
-    /// The payload of a segment: the very chunk where it is cut as it was written, otherwise a copy, with
-    /// zeros where counts were written; `None` where there are only counts.
+    /// Returns the payload of a segment: the written chunk itself if it matches, else a copy, with zeros for data
+    /// without content; `None` without any content.
     pub(super) fn segment_payload(&self, start: u32, len: u32) -> Option<Arc<[u8]>> {
         let end = start.wrapping_add(len);
         let first = self.chunks.partition_point(|(at, d)| seq::le(at.wrapping_add(d.len() as u32), start));

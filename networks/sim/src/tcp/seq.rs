@@ -1,22 +1,22 @@
-//! Sequence numbers compare modulo 2³² (RFC 9293 §3.4): each is "before" the 2³¹ that follow it.
+//! Sequence number comparison modulo 2³² (RFC 9293 §3.4): each number is "before" the 2³¹ that follow it.
 
-/// `a` comes before `b`.
+/// True if `a` comes before `b`.
 pub(crate) const fn lt(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
-/// `a` comes before `b` or is `b`.
+/// True if `a` comes before `b` or equals it.
 pub(crate) const fn le(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) <= 0
 }
-/// The later of two.
+/// Returns the later of two.
 pub(crate) const fn max(a: u32, b: u32) -> u32 {
     if lt(a, b) { b } else { a }
 }
-/// The earlier of two.
+/// Returns the earlier of two.
 pub(crate) const fn min(a: u32, b: u32) -> u32 {
     if lt(a, b) { a } else { b }
 }
-/// How far `to` lies beyond `from`; zero where it does not.
+/// Returns the distance of `to` beyond `from`; zero if it is not beyond.
 pub(crate) const fn octets_ahead(from: u32, to: u32) -> u32 {
     if lt(from, to) { to.wrapping_sub(from) } else { 0 }
 }

@@ -1,8 +1,8 @@
-//! Scenarios in virtual time: one connection against a script of segments, or two over a channel.
+//! Scenarios in virtual time: a connection against a script of segments, or two over a channel.
 //!
-//! A [`ScriptedConnection`] is written as packetdrill scripts are: what is injected and what must come out, each line
-//! a segment as [`Segment`]'s `Display` writes it. Both initial sequence numbers are 0; expected lines
-//! begin with the time in milliseconds; a window of 65535 is not written.
+//! A [`ScriptedConnection`] resembles a packetdrill script: injected segments and expected ones, each line a
+//! segment in [`Segment`]'s `Display` format. Both initial sequence numbers are 0. Expected lines begin with the
+//! time in milliseconds. A window of 65535 is omitted.
 
 mod ack_pace;
 mod acknowledging;
@@ -33,12 +33,12 @@ pub(super) fn at_millis(n: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(n)
 }
 
-/// Segments of at most 1000 bytes and no Nagle, for sums that can be done in the head.
+/// Segments of at most 1000 octets and no Nagle, for simple arithmetic.
 pub(super) fn test_config() -> TcpConfig {
     TcpConfig { mss: 1000, nagle: false, ..TcpConfig::default() }
 }
 
-/// Reads what `Display` writes; `win` may be left out and is then 65535.
+/// Parses the `Display` format; `win` defaults to 65535.
 pub(super) fn parse_segment(text: &str) -> Segment {
     let mut s = Segment { window: 65_535, ..Default::default() };
     let (head, options) = text.split_once('<').unwrap_or((text, ""));
@@ -86,7 +86,7 @@ pub(super) fn parse_segment(text: &str) -> Segment {
     s
 }
 
-/// One connection, what it sent, and what it said.
+/// A connection with its sent segments and its events.
 pub(super) struct ScriptedConnection {
     pub(super) c: TcpConnection,
     now: Instant,
@@ -108,7 +108,7 @@ impl ScriptedConnection {
         script.collect_output();
         script
     }
-    /// A connection that we opened at 0 in no time, to a peer that takes segments of 1000 bytes.
+    /// A connection opened at 0 without delay, to a peer with segments of 1000 octets.
     pub(super) fn established(config: TcpConfig) -> Self {
         Self::open_to(config, "S. 0:0(0) ack 1 <mss 1000>")
     }
@@ -119,12 +119,12 @@ impl ScriptedConnection {
         s.sent.clear();
         s
     }
-    /// Feeds a segment and hears what the connection has to say, before anything leaves.
+    /// Feeds a segment and drains events, before any output.
     pub(super) fn feed_segment(&mut self, text: &str) {
         self.c.handle_segment(self.now, &parse_segment(text));
         self.collect_events();
     }
-    /// Feeds a segment and lets everything out.
+    /// Feeds a segment and drains events and output.
     pub(super) fn inject_segment(&mut self, text: &str) {
         self.feed_segment(text);
         self.collect_output();
@@ -145,7 +145,7 @@ impl ScriptedConnection {
             self.sent.push(line.replace(" win 65535", ""));
         }
     }
-    /// Writes a count, and lets out what may leave.
+    /// Writes octets without content, and drains output.
     pub(super) fn write(&mut self, n: u32) {
         self.c.write(StreamData::Count(n)).unwrap();
         self.collect_output();
@@ -154,7 +154,7 @@ impl ScriptedConnection {
         self.c.shutdown();
         self.collect_output();
     }
-    /// Lets time pass, firing timers as they come.
+    /// Runs until a time, with its timers.
     pub(super) fn run_to(&mut self, to: u64) {
         while let Some(at) = self.c.poll_timeout().filter(|at| *at <= at_millis(to)) {
             assert!(at >= self.now, "a timer in the past");
@@ -166,12 +166,12 @@ impl ScriptedConnection {
         }
         self.now = at_millis(to);
     }
-    /// Everything sent since the last look.
+    /// Checks all segments sent since the last check.
     #[track_caller]
     pub(super) fn expect_sent(&mut self, lines: &[&str]) {
         assert_eq!(std::mem::take(&mut self.sent), lines);
     }
-    /// Everything said since the last look.
+    /// Checks all events since the last check.
     #[track_caller]
     pub(super) fn expect_events(&mut self, lines: &[&str]) {
         assert_eq!(std::mem::take(&mut self.event_lines), lines);

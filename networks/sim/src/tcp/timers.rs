@@ -8,11 +8,11 @@ use usher_core::{CloseReason, Duration, Instant};
 const SLOTS: u64 = 64;
 /// A level's slots are eight times as long as those of the one below (`LVL_CLK_SHIFT`).
 const SHIFT: u32 = 3;
-/// Levels (`LVL_DEPTH` with CONFIG_HZ=250).
+/// Number of levels (`LVL_DEPTH` with CONFIG_HZ=250).
 const LEVELS: u32 = 9;
 
-/// When a timer of Linux's wheel expires (`calc_wheel_index()`): the time in whole ticks, rounded up, belongs to the first level
-/// that reaches so far, and the timer to the end of one of its slots.
+/// Returns the expiration of a timer on Linux's wheel (`calc_wheel_index()`). The time in whole ticks, rounded
+/// up, selects the first level that reaches it. The timer expires at the end of one of that level's slots.
 #[cold]
 pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant {
     let tick = tick.as_nanos().max(1);
@@ -24,8 +24,8 @@ pub(super) fn on_wheel(now: Instant, wait: Duration, tick: Duration) -> Instant 
 }
 
 impl TcpConnection {
-    /// The time that [`poll_timeout`](Self::poll_timeout) asked for has come; early calls are harmless.
-    /// Then drain [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
+    /// Handles the timeout of [`poll_timeout`](Self::poll_timeout); early calls are harmless. Then drain
+    /// [`poll_event`](Self::poll_event) and [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.ack_at <= now {
             self.ack_at = Instant::FAR_FUTURE;
@@ -85,13 +85,13 @@ impl TcpConnection {
         } else if self.congestion.is_ns3() {
             self.ns3_timeout(now);
         } else {
-            // A segment that is lost again halves nothing again.
+            // Another loss of the same segment does not halve again.
             if self.config.loss_halves == LossHalves::Window {
                 self.reduce_threshold(0);
             } else if self.retries == 1 {
                 let flight = self.max.wrapping_sub(self.una).saturating_sub(self.limited);
                 if self.in_recovery {
-                    // What fast recovery inflated the window by was never in use.
+                    // The window inflation of fast recovery was never in use.
                     self.congestion.set_cwnd(self.congestion.ssthresh);
                 }
                 self.reduce_threshold(flight);
@@ -101,7 +101,7 @@ impl TcpConnection {
             self.recover = self.max;
             self.dup_acks = 0;
             self.limited = 0;
-            // RFC 2018 §8: the other side may have dropped what it SACKed.
+            // RFC 2018 §8: the peer may have dropped SACKed data.
             self.scoreboard = None;
             if let Some(rack) = RareState::rack_mut(&mut self.rare_state) {
                 rack.on_timeout();
@@ -125,7 +125,7 @@ impl TcpConnection {
         self.wake = true;
     }
 
-    /// When a timer expires that is armed now.
+    /// Returns the expiration of a timer armed now.
     #[inline]
     pub(super) fn timer_expiry(&self, now: Instant, wait: Duration) -> Instant {
         if self.config.timer_tick.is_zero() {
@@ -139,8 +139,7 @@ impl TcpConnection {
         self.timer = TcpTimer::Retransmit;
         self.timer_at = self.timer_expiry(now, self.rtt.rto(&self.config));
     }
-    /// The first probe leaves a retransmission timeout after the window closed, the next ones after twice
-    /// the time each.
+    /// Arms the persist timer: the first probe after a retransmission timeout, each next one after twice the time.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         let interval = self.rtt.rto(&self.config) * (1 << self.probes.min(16));
         self.timer = TcpTimer::Persist;
@@ -151,7 +150,7 @@ impl TcpConnection {
         self.timer = TcpTimer::TimeWait;
         self.timer_at = now + self.config.time_wait;
     }
-    /// What is sent next arms the retransmission timer anew.
+    /// Makes the next transmission restart the retransmission timer.
     pub(super) fn rearm_by_sending(&mut self) {
         self.timer = TcpTimer::Off;
         self.timer_at = Instant::FAR_FUTURE;
@@ -170,7 +169,8 @@ mod tests {
     use super::on_wheel;
     use usher_core::{Duration, Instant};
 
-    /// By hand from kernel/time/timer.c with HZ=250: 62 ticks are the first level's, 63 the second's, whose slots are 8 ticks.
+    /// Calculated from kernel/time/timer.c with HZ=250: 62 ticks are on the first level, 63 on the second with slots
+    /// of 8 ticks.
     #[test]
     fn timers_of_a_wheel_expire_late_and_never_early() {
         let ms = |ms| Duration::from_millis(ms);

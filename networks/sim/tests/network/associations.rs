@@ -1,4 +1,4 @@
-//! SCTP between simulated hosts, and hosts that fail and come back.
+//! SCTP between simulated hosts, and hosts that fail and recover.
 
 use super::ReportLog;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use usher_sim::{
     Simulation, SimulationBuilder, StreamDelivery, TransportConfig, sctp,
 };
 
-/// Test applications; each tells what happened to it.
+/// Test applications; each reports its events.
 #[derive(Debug)]
 enum SctpApp {
-    /// Opens an association, and sends a message of its number every 100 ms; opens another when it is lost.
+    /// Opens an association, and sends a message with its number every 100 ms; opens another after a loss.
     Talker { to: HostId, next: u32, opened: u32, up: bool },
-    /// Opens an association, says nothing, and aborts it after ten seconds.
+    /// Opens an association, sends nothing, and aborts it after ten seconds.
     Quitter { to: HostId },
-    /// Sends what comes back on the stream that it came on.
+    /// Echoes each message on its stream.
     Echo,
     /// Writes a byte every 100 ms on a TCP connection.
     Writer { to: HostId, open: bool },
@@ -118,7 +118,7 @@ fn talker_app(to: HostId) -> SctpApp {
     SctpApp::Talker { to, next: 0, opened: 0, up: false }
 }
 
-/// What an application told, without the times.
+/// Returns an application's reports, without the times.
 fn reports_of(sim: &Simulation<SctpApp, ReportLog<SctpReport>>, app: u32) -> Vec<SctpReport> {
     sim.observer().0.iter().filter(|(_, a, _)| *a == app).map(|(.., s)| *s).collect()
 }
@@ -130,7 +130,7 @@ fn received_numbers(said: &[SctpReport]) -> Vec<u32> {
 fn a_multihomed_association_outlives_its_first_link() {
     let mut b = SimulationBuilder::<SctpApp>::new(IpVersion::V4, Seed::new(3));
     let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
-    // The first link loses everything from the fifth second on.
+    // The first link loses all packets from the fifth second on.
     let first = b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::Bernoulli(1.0), 5)));
     let second = b.add_link(a, s, &symmetric_link(lossy_channel(LossModel::None, 0)));
     b.make_multihomed(a, &[first, second]);
@@ -142,12 +142,12 @@ fn a_multihomed_association_outlives_its_first_link() {
     sim.run_until(at_secs(300));
     let said = reports_of(&sim, client);
     assert!(!said.iter().any(|s| matches!(s, SctpReport::Down(_))), "the association went down");
-    // What is sent again is counted while the association is up: what was on its way when the link went silent.
+    // Retransmissions counted while the association is up: the packets in flight when the link failed.
     let totals = sim.sctp_totals();
     assert!(totals.packets > 2000 && totals.control > 100 && totals.control < totals.packets, "{totals:?}");
     assert!(totals.retransmitted > 0 && totals.timeouts > 0, "{totals:?}");
     let got = received_numbers(&said);
-    // Everything came back, each stream in its order.
+    // All messages return, each stream in order.
     for stream in 0..4 {
         let of: Vec<u32> = got.iter().copied().filter(|n| n % 4 == stream).collect();
         assert!(of.len() > 700 && of.windows(2).all(|w| w[1] == w[0] + 4), "stream {stream}");
@@ -170,10 +170,10 @@ fn a_message_for_a_stream_that_is_not_there_ends_the_run() {
         sim.run_until(at_secs(10));
         (received_numbers(&reports_of(&sim, client)), sim.fault(), sim.now(), s)
     };
-    // The talker asks for four streams, and by default the other side has as many.
+    // The talker requests four streams, and by default the peer has the same number.
     let (heard, fault, now, _) = run(sctp::SctpConfig::default());
     assert_eq!((heard.len(), fault, now), (99, None, at_secs(10)));
-    // With three, message 3 has no way back: it leaves with the fourth tick and is there 10 ms later.
+    // With three, message 3 has no return stream: it is sent at the fourth tick and arrives 10 ms later.
     let (heard, fault, now, s) =
         run(sctp::SctpConfig { accepted_streams: Some(3), ..sctp::SctpConfig::default() });
     let at = Instant::ZERO + Duration::from_millis(410);
@@ -199,7 +199,7 @@ fn nobody_listening_and_an_old_cookie_are_answered_and_counted() {
         sim.run_until(at_secs(3));
         (reports_of(&sim, client), sim.host_stats())
     };
-    // INIT is answered too, but no cookie of it is stale.
+    // INIT is answered too, but its cookie never becomes stale.
     let (told, stats) = run(true, sctp::SctpConfig::default());
     assert!(told.contains(&SctpReport::Up(4)), "{told:?}");
     assert_eq!((stats.sctp_no_association, stats.sctp_stale_cookie, stats.sctp_bad_cookie), (0, 0, 0));
@@ -230,7 +230,7 @@ fn a_host_that_fails_forgets_and_its_peers_learn_it() {
     assert!(sim.host_stats().host_down > 0);
     let before = received_numbers(&reports_of(&sim, client)).len();
     sim.run_until(at_secs(60));
-    // It starts anew; what it forgot is told to whoever still speaks of it: ABORT and RST.
+    // It restarts without state, and answers packets of lost connections: ABORT and RST.
     assert_eq!(reports_of(&sim, server), [SctpReport::Started, SctpReport::Started]);
     let told = reports_of(&sim, client);
     let downs: Vec<&SctpReport> = told.iter().filter(|s| matches!(s, SctpReport::Down(_))).collect();
@@ -265,14 +265,14 @@ fn a_cookie_of_an_earlier_life_is_discarded() {
     let client = b.add_application(a, talker_app(s), None);
     let server = b.add_application(s, SctpApp::Echo, None);
     b.listen_sctp(server, 9).unwrap();
-    // INIT comes at 10 ms, COOKIE ECHO at 30: between them the host loses its memory, and so its key.
+    // INIT arrives at 10 ms, COOKIE ECHO at 30: between them the host loses its state and its key.
     let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
     b.add_outage(s, at(15), at(25));
     let mut sim = b.build(ReportLog::default(), None);
     sim.run_until(at(900));
     assert_eq!(sim.host_stats().sctp_bad_cookie, 1);
-    // Silence is the answer (RFC 9260 section 5.1.5): the client repeats its cookie, after 1 s and twice as
-    // long each time, until its eight retransmissions are spent. T1 began with COOKIE ECHO, at 20 ms.
+    // The host is silent (RFC 9260 section 5.1.5). The client repeats its cookie after 1 s and then doubled
+    // intervals, until its eight retransmissions are spent. T1 started with COOKIE ECHO, at 20 ms.
     sim.run_until(at_secs(400));
     let told: Vec<_> = sim.observer().0.iter().filter(|(_, app, _)| *app == client).take(2).collect();
     let waited = 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60;
@@ -281,6 +281,6 @@ fn a_cookie_of_an_earlier_life_is_discarded() {
         (at_secs(waited) + Duration::from_millis(20), client, SctpReport::Down(CloseReason::TimedOut))
     );
     assert_eq!(sim.host_stats().sctp_bad_cookie, 9);
-    // Its next attempt gets a cookie that this life gave.
+    // Its next attempt gets a cookie of the restarted host.
     assert!(matches!(told[1], (_, _, SctpReport::Up(4))), "{told:?}");
 }

@@ -1,4 +1,4 @@
-//! A cell as its applications see it: addresses, ports, frames and captures as over links.
+//! A cell seen by its applications: addresses, ports, frames and captures as over links.
 
 use super::ReportLog;
 use std::any::Any;
@@ -16,9 +16,9 @@ const UPLINK_END: u64 = 47 * SYMBOL + 105_714;
 
 #[derive(Debug)]
 enum CellApp {
-    /// Sends a datagram and a frame at the start, and tells what comes back.
+    /// Sends a datagram and a frame at the start, and reports the replies.
     Station { to: HostId },
-    /// Returns datagrams and frames.
+    /// Echoes datagrams and frames.
     Echo,
 }
 
@@ -56,7 +56,7 @@ impl PacketTap for CellPackets {
     }
 }
 
-/// Stations, a base station that takes their frames, and a server behind it that returns datagrams.
+/// Builds stations, a base station that receives their frames, and a server behind it that echoes datagrams.
 fn cell_network(
     stations: usize,
     config: WimaxConfig,

@@ -1,4 +1,4 @@
-//! A network in two halves, each run by a thread: what happens is what happens in one thread.
+//! A network in two halves, each run by a thread, gives the result of a single thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,14 @@ usher_core::work_labels! {
 
 #[derive(Debug)]
 enum HalvesApp {
-    /// Sends a request at each of these times, the last one first, by UDP or on a connection, and tells what comes.
+    /// Sends a request at each of these times, the last one first, by UDP or on a connection, and reports the
+    /// replies.
     Asker { server: HostId, times: Vec<Instant>, by_tcp: bool },
-    /// Answers with how many requests have come, so that their order is seen.
+    /// Answers with the number of requests so far, which shows their order.
     Server { request_count: u64 },
-    /// Tells that this time has come.
+    /// Reports that this time has come.
     Clock(Instant),
-    /// Tells what comes, and that it has set its timer for the time of the first that came.
+    /// Reports arrivals, and sets its timer for the time of the first.
     Prompt { timer_at: Instant, arrivals: u8 },
 }
 
@@ -77,7 +78,7 @@ impl Application for HalvesApp {
     }
 }
 
-/// What is reported, until so much has been.
+/// Collects reports, up to a number.
 #[derive(Debug)]
 struct ReportCollector {
     all: Vec<(Instant, u32, Vec<u8>)>,
@@ -93,7 +94,7 @@ impl ReportObserver<Vec<u8>> for ReportCollector {
     }
 }
 
-/// All that a run shows.
+/// All results of a run.
 #[derive(PartialEq, Debug)]
 struct RunResult {
     now: Instant,
@@ -104,7 +105,7 @@ struct RunResult {
     cpu: Option<CpuStats>,
 }
 
-/// A network to be built as often as it is needed: the hosts of the first half, the server, how many links there are.
+/// A network to build repeatedly: hosts of the first half, the server, the number of links.
 type BuiltNetwork = (SimulationBuilder<HalvesApp>, Vec<HostId>, HostId, u32);
 
 fn run_whole(make: impl Fn() -> BuiltNetwork, steps: &[Instant], enough: usize) -> RunResult {
@@ -198,7 +199,8 @@ fn random_channel(rng: &mut ModelRng, tidy: bool) -> ChannelConfig {
     }
 }
 
-/// A network and what is asked in it, by chance. In a tidy one all begins at whole steps of 250 µs, so that much happens at once.
+/// A random network and its requests. In a tidy one all start at multiples of 250 µs, so that many events
+/// coincide.
 fn by_chance(case: u64) -> BuiltNetwork {
     let mut rng = Seed::new(case).derive_rng("case", 0);
     let tidy = rng.sample_bool(0.3);
@@ -236,7 +238,7 @@ fn by_chance(case: u64) -> BuiltNetwork {
         times.sort_by(|a, b| b.cmp(a));
         times.dedup();
         if bursts {
-            // At once, so that on links without a rate they arrive at once.
+            // At once, so that they arrive at once on links without a rate.
             times = times.into_iter().flat_map(|time| [time; 4]).collect();
         }
         b.add_application(host, HalvesApp::Asker { server, times, by_tcp: rng.sample_bool(0.5) }, None);
@@ -289,7 +291,8 @@ fn a_run_that_is_done_ends_at_the_same_event() {
     assert!(same > 200 && undecided > 5, "{same} the same, {undecided} undecided");
 }
 
-/// An asker and a server with a clock beside it, on a link of 1 ms without a rate. The server's host answers requests in 500 µs.
+/// An asker and a server with a clock beside it, on a link of 1 ms without a rate. The server's host takes 500 µs
+/// per request.
 fn with_clock(asked: u64, clock: u64) -> BuiltNetwork {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
     let service = vec![(ANSWER, ServiceTime::Constant(micros(500)))];
@@ -306,7 +309,7 @@ fn with_clock(asked: u64, clock: u64) -> BuiltNetwork {
 
 #[test]
 fn what_is_first_at_a_time_is_what_was_planned_first() {
-    // The answer leaves at 5500 and comes at 6500; the clock was set at the beginning.
+    // The reply leaves at 5500 and arrives at 6500; the clock was set at the start.
     let make = || with_clock(4000, 6500);
     let shown = in_halves(make, &[at_micros(9000)], usize::MAX).unwrap();
     assert_eq!(shown, run_whole(make, &[at_micros(9000)], usize::MAX));
@@ -321,8 +324,8 @@ fn what_is_first_at_a_time_is_what_was_planned_first() {
     assert_eq!(said, [&b"clock"[..], &1u64.to_be_bytes()]);
 }
 
-/// Two hosts that send to each other's neighbour at the same time, over links of the same delay: packets of both halves, sent at
-/// once, arrive at once.
+/// Two hosts that send to each other's neighbour at the same time, over links of equal delay: packets of both
+/// halves, sent at once, arrive at once.
 fn at_once() -> BuiltNetwork {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
     let [a, r, s] = [(); 3].map(|()| b.add_host(None).unwrap());
@@ -376,7 +379,8 @@ fn an_order_that_is_not_known_is_not_guessed() {
 
 #[test]
 fn a_half_is_undecided_if_arrivals_tie_with_its_last_event() {
-    // Three requests are sent to the first half at once, and arrive at once. Its timer is set as the first arrives, for the same time.
+    // Three requests are sent to the first half at once, and arrive at once. It sets its timer at the first arrival,
+    // for the same time.
     let make = || {
         let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
         let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());
@@ -395,7 +399,7 @@ fn a_half_is_undecided_if_arrivals_tie_with_its_last_event() {
     let said: Vec<&[u8]> = shown.reports.iter().map(|(.., said)| &said[..]).collect();
     assert_eq!(said, [&[1][..], &[2], b"clock"]);
     assert_eq!(in_halves(make, &[at_micros(5000)], 3), Err(HalfError::Undecided(at_micros(1050))));
-    // The first was sent long before the timer was set, and the others after it.
+    // The first was sent long before the timer was set, the others after.
     assert_eq!(in_halves(make, &[at_micros(5000)], 1), Ok(run_whole(make, &[at_micros(5000)], 1)));
 }
 
@@ -471,7 +475,7 @@ fn what_cannot_be_divided_is_not() {
     }
 }
 
-/// Hears so much, and then has the run given up.
+/// Stops the run after a number of reports.
 #[derive(Debug)]
 struct AbortingObserver {
     left: u32,
@@ -487,7 +491,7 @@ impl ReportObserver<Vec<u8>> for AbortingObserver {
     }
 }
 
-/// A request every 50 µs, which is answered, and never at the time of another: some 20,000 events of each half.
+/// A request every 50 µs with a reply, never at the time of another: some 20,000 events per half.
 fn long_dialogue() -> (SimulationBuilder<HalvesApp>, HostId) {
     let mut b = SimulationBuilder::new(IpVersion::V4, Seed::new(1));
     let [a, s] = [(); 2].map(|()| b.add_host(None).unwrap());

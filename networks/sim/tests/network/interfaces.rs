@@ -1,4 +1,4 @@
-//! Hosts with several addresses: what arrives at each, and what leaves by each.
+//! Hosts with several addresses: arrivals and departures of each.
 
 use super::ReportLog;
 use std::any::Any;
@@ -18,15 +18,16 @@ usher_core::work_labels! {
 /// Test applications.
 #[derive(Debug)]
 enum MobileApp {
-    /// Tells at which address it gets what on which socket, with a unit of work, and returns it.
+    /// Reports address and socket of each datagram, with a unit of work, and echoes it.
     Mobile,
     /// Sends a datagram to each address at the start, and another after a second.
     Flow { to: [HostId; 2], port: u16 },
     /// Opens a connection and an association from each address at the start.
     Caller { from: Vec<HostId>, to: HostId },
-    /// Accepts, and tells who.
+    /// Accepts, and reports the peer.
     Acceptor,
-    /// Accepts, and asks whose the connection is, one from the next port, and the other end; and again when it is over.
+    /// Accepts, and queries the owner of the connection, of one from the next port, and of the other end; again after
+    /// the close.
     Asker,
 }
 
@@ -131,7 +132,7 @@ fn delayed_link(delay_ms: u64) -> LinkConfig {
     link
 }
 
-/// A far host behind a router, from which a mobile host's own link and two interfaces hang: 1, 2 and 3 ms away.
+/// A far host behind a router, to which a mobile host's own link and two interfaces connect: 1, 2 and 3 ms away.
 struct MobileNetwork {
     builder: SimulationBuilder<MobileApp>,
     mobile: HostId,
@@ -245,7 +246,7 @@ fn connections_are_accepted_at_the_address_that_listens() {
             InterfaceReport::Text(b'a')
         ]
     );
-    // The first finds TCP only, the second SCTP only.
+    // The first finds only TCP, the second only SCTP.
     assert_eq!(
         of(1),
         [InterfaceReport::Stream(w.interfaces[0]), InterfaceReport::Closed(CloseReason::Refused)]
@@ -278,7 +279,7 @@ fn the_owner_works_for_its_interfaces() {
     let (sim, _) = run_until(w.builder, Instant::from_nanos(900_000_000));
     let said: Vec<_> =
         sim.observer().0.iter().filter(|l| l.1 == app && l.2 != InterfaceReport::Started).collect();
-    // One after the other, although by different interfaces.
+    // One after the other, despite different interfaces.
     let times: Vec<u64> = said.iter().map(|l| l.0.as_nanos() / 1_000_000).collect();
     assert_eq!(times, [112, 212]);
     assert_eq!(sim.cpu_stats(w.mobile).unwrap().handled, 3);
@@ -314,6 +315,6 @@ fn an_address_of_another_host_is_refused() {
     let (sim, _) = run_until(w.builder, at_secs(1));
     let refused = InterfaceReport::Closed(CloseReason::Refused);
     assert_eq!(sim.observer().0, [(Instant::ZERO, app, refused), (Instant::ZERO, app, refused)]);
-    // The two, and what was written on the connection.
+    // The two, and the write on the connection.
     assert_eq!(sim.host_stats().stale_operation, 3);
 }

@@ -1,4 +1,4 @@
-//! The network as its applications see it.
+//! The network seen by its applications.
 
 mod associations;
 mod cell;
@@ -11,7 +11,7 @@ mod protection;
 use usher_core::{Duration, Instant};
 use usher_sim::ReportObserver;
 
-/// What applications report: when, by their number, what.
+/// Reports of applications: time, application, report.
 #[derive(Debug)]
 struct ReportLog<R>(Vec<(Instant, u32, R)>);
 

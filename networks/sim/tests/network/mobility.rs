@@ -14,11 +14,11 @@ use usher_sim::{
 /// Test applications.
 #[derive(Debug)]
 enum HandoverApp {
-    /// Scans for the second network when its first is about to be lost, enters it, and has the flow sent there.
+    /// Scans for the second network before it loses the first, enters it, and redirects the flow there.
     Mobile { wifi: HostId, wimax: HostId, server: HostId },
-    /// Hears the links of an access point's or base station's stations.
+    /// Receives link events of an access point's or base station's stations.
     Network,
-    /// Sends a numbered datagram every 100 ms to where it was last asked to.
+    /// Sends a numbered datagram every 100 ms to the last requested address.
     Server { to: HostId, next: u32 },
 }
 
@@ -120,7 +120,7 @@ fn handover_network(seed: u64, wifi_config: WifiConfig, descriptors: Duration) -
     }
 }
 
-/// What an application heard of links, without the times.
+/// Returns an application's link events, without the times.
 fn link_events(w: &HandoverNetwork, app: u32) -> Vec<(HostId, LinkEvent)> {
     let link = |&(_, by, said): &(Instant, u32, HandoverReport)| match said {
         HandoverReport::Link { station, event, .. } if by == app => Some((station, event)),
@@ -173,7 +173,7 @@ fn a_flow_follows_its_station_into_another_network() {
     let (before, after) = (got(wifi), got(wimax));
     let (last, switched) = (before.last().unwrap().0, after[0].0);
     assert!(last < up + TICK * 2 && switched > up && switched < last + TICK * 2, "{last:?} {switched:?}");
-    // Nothing is lost: both radios are up while it changes over.
+    // No packet is lost: both radios are up during the handover.
     let numbers: Vec<u32> = before.iter().chain(&after).map(|g| g.1).collect();
     assert_eq!(numbers, (0..numbers.len() as u32).collect::<Vec<_>>());
     assert!(numbers.len() >= 299, "{}", numbers.len());
@@ -187,7 +187,7 @@ fn a_flow_follows_its_station_into_another_network() {
 
 #[test]
 fn packets_to_a_departed_host_are_lost_and_runs_are_repeatable() {
-    // The threshold is the edge, so that the way out is known only when it is too late for the scan.
+    // The threshold is the edge, so the loss is known too late for the scan.
     let late = WifiConfig { going_down: 50.0, frame_loss: 0.1, ..WifiConfig::default() };
     let run = |seed| {
         let mut w = handover_network(seed, late, Duration::from_secs(5));
@@ -197,7 +197,7 @@ fn packets_to_a_departed_host_are_lost_and_runs_are_repeatable() {
     };
     let (log, stats, events) = run(1);
     let got = log.iter().filter(|l| matches!(l.2, HandoverReport::Got { .. })).count() as u64;
-    // Out at 20 s, in when the base station has described its channels.
+    // Out of reach at 20 s, in the cell after the base station's descriptors.
     assert!(stats.lost >= 8, "{stats:?}");
     assert!(got + stats.lost <= 300 && got + stats.lost >= 298, "{got} {stats:?}");
     // IPv6, UDP, the number, and MAC header, LLC, SNAP and check sequence.

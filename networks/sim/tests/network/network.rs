@@ -1,4 +1,4 @@
-//! The network as its applications see it: hosts, links, fragments, processors, connections.
+//! The network seen by its applications: hosts, links, fragments, processors, connections.
 
 use super::ReportLog;
 use std::any::Any;
@@ -19,17 +19,17 @@ usher_core::work_labels! {
 enum NetworkApp {
     /// Sends these payloads to a host's port at the start.
     Sender { to: HostId, port: u16, payloads: Vec<Payload> },
-    /// Returns what it gets, and charges one unit of work for it.
+    /// Echoes each datagram, and charges one unit of work for it.
     Echo,
     /// Writes these bytes on a connection and closes it.
     Upload { to: HostId, bytes: Vec<u8> },
-    /// Collects what comes on connections.
+    /// Collects data of connections.
     Collect { got: Vec<u8>, closed: bool },
     /// Sends one frame out of its port.
     Frame,
 }
 
-/// What they tell: the bytes of a datagram or frame.
+/// Their report: the octets of a datagram or frame.
 type PayloadReport = Vec<u8>;
 
 impl Application for NetworkApp {
@@ -175,7 +175,7 @@ fn each_fate_of_a_packet_is_counted_with_its_octets() {
     assert_eq!((loads.background, loads.background_bytes), (loads.offered, loads.offered_bytes));
     let lossy = stats(ChannelConfig { loss: LossModel::Script(vec![1, 3]), ..ChannelConfig::default() }, 7);
     assert_eq!((lossy.queue_full, lossy.lost, lossy.dropped_bytes), (0, 2, 600 + 2 * 46));
-    // One is on the medium and one waits; the others find no room.
+    // One is on the link and one is queued; the others are dropped.
     let narrow =
         ChannelConfig { rate: Some(1_000_000), queue: QueueLimit::Packets(1), ..ChannelConfig::default() };
     let narrow = stats(narrow, 7);
@@ -252,7 +252,7 @@ fn what_waits_is_taken_in_together() {
     let mut sim = b.build(ReportLog::default(), None);
     sim.run_until(at_millis(200));
     let answers: Vec<_> = sim.observer().0.iter().map(|(t, ..)| *t).collect();
-    // The first finds the core idle; then three are taken in at once, and then the two that are left.
+    // The first finds the core idle; then a batch of three, and then one of two.
     assert_eq!(answers, [15, 27, 37, 47, 59, 69].map(at_millis));
     assert_eq!(sim.cpu_stats(s).unwrap().busy_ns, 69_000_000);
 }
@@ -306,8 +306,8 @@ fn upload_until(
 #[test]
 fn data_counts_when_sent_and_stays_counted_after_the_close() {
     let mut sim = run_upload(1, 0.0, false);
-    // 300,000 octets in 206 segments of up to 1460, each with 40 of headers, and full ones that the queue took, again;
-    // acknowledgements carry none.
+    // 300,000 octets in 206 segments of up to 1460, each with 40 of headers, and retransmissions of full ones that
+    // the queue dropped; acknowledgements carry none.
     let sent = |sim: &Simulation<NetworkApp, ReportLog<PayloadReport>>| {
         let totals = sim.tcp_totals();
         (totals.data_segments, totals.data_octets, totals.data_packet_octets)
@@ -316,7 +316,7 @@ fn data_counts_when_sent_and_stays_counted_after_the_close() {
     let (segments, octets) = (206 + again, 300_000 + again * 1460);
     assert_eq!(sent(&sim), (segments, octets, octets + segments * 40));
     assert!(collected_bytes(&sim).1, "closed");
-    // In the midst of it the connection is open.
+    // During it the connection is open.
     sim = upload_until(1, 0.0, false, at_millis(100));
     assert!(!collected_bytes(&sim).1 && sent(&sim).0 > 50 && sent(&sim).0 < 206, "{:?}", sent(&sim));
     let (segments, octets, packets) = sent(&sim);

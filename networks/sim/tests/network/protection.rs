@@ -1,4 +1,4 @@
-//! Packets that go by the security policies and SAs of their hosts (RFC 4301).
+//! Packets under the security policies and SAs of their hosts (RFC 4301).
 
 use super::ReportLog;
 use std::any::Any;
@@ -19,19 +19,19 @@ use usher_sim::{
 const PORT: u16 = 7;
 const POLICY: PolicyId = PolicyId(1);
 
-/// At which half second, by which application, what.
+/// The half second, the application, and its report.
 type ProtectionRecord = (u64, u32, ProtectionReport);
 /// Length and protocol of a packet.
 type SentPacket = (usize, u8);
 
-/// What a host does at each whole second, by the number of the second; datagrams go between.
+/// A host's action at each whole second; datagrams are sent between.
 #[derive(Clone, Debug)]
 enum ProtectionStep {
     Nothing,
     Protect(Vec<IpsecOperation>),
 }
 
-/// Sends 100 octets to the other at each half second, and tells what it gets.
+/// Sends 100 octets to the other at each half second, and reports arrivals.
 #[derive(Debug)]
 struct ProtectionApp {
     other: Option<HostId>,
@@ -81,7 +81,7 @@ impl Application for ProtectionApp {
     }
 }
 
-/// Lengths and protocols of the packets that leave.
+/// Lengths and protocols of captured packets.
 #[derive(Debug, Default)]
 struct ProtectedPackets(Vec<SentPacket>);
 impl PacketTap for ProtectedPackets {
@@ -96,7 +96,7 @@ impl PacketTap for ProtectedPackets {
     }
 }
 
-/// The SAs of one side, 3DES and HMAC-SHA1, and those of the other with all the other way round.
+/// Returns the SAs of one end, 3DES and HMAC-SHA1, and the reverse ones of the other.
 fn sa_pair(
     ours: HostId,
     theirs: HostId,
@@ -133,7 +133,7 @@ fn sa_pair(
     }
 }
 
-/// Runs for so many seconds; what was seen by whom, at which half second, what left the sender, and the counters.
+/// Runs for a number of seconds. Returns the reports, the sender's packets, and the counters.
 fn run_protection(
     config: EspDataPlaneConfig,
     steps: impl Fn(HostId, HostId, &usher_sim::HostAddresses) -> [Vec<ProtectionStep>; 2],
@@ -175,17 +175,17 @@ fn packets_wait_for_an_sa_go_by_it_and_are_dropped_without_one() {
         };
         let install = |pair: &SaPair| IpsecOperation::Install(Box::new(pair.clone()));
         let of_a = vec![
-            // Half second 1 is dropped: nothing is said of it.
+            // The packet of half second 1 is dropped without a report.
             ProtectionStep::Nothing,
-            // 3 and 5 wait, and 3 asks.
+            // 3 and 5 wait, and 3 requests an SA.
             ProtectionStep::Protect(vec![protect(PolicyAction::Protect)]),
             ProtectionStep::Nothing,
-            // Both go, and 7 does.
+            // Both are sent, and so is 7.
             ProtectionStep::Protect(vec![install(&ours)]),
-            // 9 waits, and asks anew; there will be none.
+            // 9 waits, and requests again; no SA follows.
             ProtectionStep::Protect(vec![IpsecOperation::Remove { inbound: 0x1001 }]),
             ProtectionStep::Protect(vec![IpsecOperation::Abandon(POLICY)]),
-            // 11 has asked, and goes as it is; so does 13.
+            // 11 has requested, and is sent in the clear; so is 13.
             ProtectionStep::Protect(vec![protect(PolicyAction::Forward)]),
         ];
         [of_a, vec![ProtectionStep::Protect(vec![install(&theirs)])]]
@@ -202,7 +202,7 @@ fn packets_wait_for_an_sa_go_by_it_and_are_dropped_without_one() {
         packets,
         [(20 + 16 + 112 + 12, 50), (20 + 16 + 112 + 12, 50), (160, 50), (128, 17), (128, 17)]
     );
-    // The first without a policy, and that which waited in vain.
+    // The first without a policy, and the one that waited in vain.
     assert_eq!((stats.unprotected, stats.no_sa, stats.stale_operation), (2, 0, 0));
 }
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_aaa::store::{ClientRequirement, ClientRow};
 
-/// Reads the text of a `clients.conf`: its clients in the order of the file, each address or prefix once.
+/// Reads the text of a `clients.conf`. Returns its clients in the order of the file, each address or prefix once.
 ///
-/// A client without a secret or without an address that stands there in figures is left out, and so is one that FreeRADIUS does not take
-/// from everybody at this address by UDP, or of which a setting cannot be read. Where a wider client would then speak for it, by another
-/// secret, a complaint stops the import.
+/// A client is left out without a secret or a numeric address, or if a setting cannot be read. So is one that
+/// FreeRADIUS restricts beyond its address and UDP. If a wider client with another secret would then cover its
+/// address, an issue stops the import.
 #[must_use]
 pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<ImportIssue>) {
     let mut reader = ClientsReader::default();
@@ -47,12 +47,12 @@ pub fn clients_conf(text: &str) -> (Vec<ClientRow>, Vec<ImportIssue>) {
     (reader.clients, reader.complaints)
 }
 
-/// A line, and those that a `\` at its end joins to it.
+/// A line, with the lines that a `\` at its end joins to it.
 #[derive(Debug)]
 struct JoinedLine {
     number: usize,
     text: String,
-    /// The first ended in `"\`: spaces at the beginning of the others are no part of them.
+    /// True if the first line ended in `"\`: the indent of the others is then dropped.
     without_indent: bool,
 }
 
@@ -60,7 +60,7 @@ impl JoinedLine {
     fn new(number: usize) -> Self {
         Self { number, text: String::new(), without_indent: false }
     }
-    /// Adds a line; whether another follows.
+    /// Adds a line. True if another follows.
     fn join_line(&mut self, line: &str) -> bool {
         let line = line.trim_end_matches('\r');
         let line = if self.without_indent { line.trim_start() } else { line };
@@ -81,44 +81,44 @@ struct ConfigSection {
 #[derive(Debug)]
 enum SectionKind {
     Client(Box<ClientDraft>),
-    /// Passed over.
+    /// Skipped.
     Other,
 }
 
-/// A client so far.
+/// An incomplete client.
 #[derive(Debug, Default)]
 struct ClientDraft {
     name: String,
     address: Option<String>,
-    /// Bits of the network, as FreeRADIUS 2 had them on a line of their own.
+    /// The prefix length, which FreeRADIUS 2 had on its own line.
     netmask: Option<u8>,
-    /// Comes by RadSec: its secret proves nothing there, so that it must be no client by UDP.
+    /// True if it uses RadSec. Its public secret proves nothing, so it must not become a UDP client.
     radsec: bool,
-    /// Comes by TCP or TLS alone: FreeRADIUS tells it from a client by UDP at the same address.
+    /// True if it uses only TCP or TLS. FreeRADIUS distinguishes it from a UDP client at the same address.
     by_stream: bool,
-    /// A line of it that may name its address was not read.
+    /// True if a line that may have its address was not read.
     has_unread_line: bool,
-    /// Why it is no client here, by its line.
+    /// The line and the reason that make it no client here.
     unfit: Option<(usize, String)>,
-    /// Its settings so far, of which the first counts.
+    /// The settings so far. The first of each name counts.
     names: BTreeSet<String>,
     row: ClientRow,
 }
 
-/// From where the packets of a client come that is none here.
+/// The source addresses of a client that was left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ClientExtent {
     Network(IpAddr, u8),
-    /// Anywhere: its address is not known here.
+    /// Any: its address is unknown.
     Unknown,
-    /// No UDP packet is its.
+    /// None: it sends no UDP packets.
     Nowhere,
 }
 
-/// Settings that give its address.
+/// The settings of its address.
 const ADDRESSES: [&str; 3] = ["ipaddr", "ipv4addr", "ipv6addr"];
 
-/// Settings without which a client would be another, or one of everybody's.
+/// The settings whose loss would change a client's identity or admit any host.
 const DECISIVE: [&str; 10] = [
     "ipaddr",
     "ipv4addr",
@@ -132,22 +132,22 @@ const DECISIVE: [&str; 10] = [
     "limit_proxy_state",
 ];
 
-/// The secret that RFC 6614 §2.3 gives to all who speak RadSec, so that everybody knows it.
+/// The shared secret of all RadSec clients (RFC 6614 §2.3), which is public.
 const RADSEC: &str = "radsec";
 
-/// The beginning of an entry, before `=` or `{`.
+/// The characters that end the name of an entry.
 const ENDS: [char; 7] = ['=', '{', '}', '#', '"', '\'', '`'];
 
 #[derive(Debug, Default)]
 struct ClientsReader {
     sections: Vec<ConfigSection>,
     clients: Vec<ClientRow>,
-    /// Addresses with the line of their client.
+    /// The line of each address's client.
     address_lines: BTreeMap<String, usize>,
-    /// Networks of the clients that are taken over.
+    /// The networks of the imported clients.
     imported_networks: BTreeSet<(IpAddr, u8)>,
     complaints: Vec<ImportIssue>,
-    /// Complaints, by their place, of clients that are left out.
+    /// The clients that were left out, by the indexes of their issues.
     left_out: Vec<(usize, ClientExtent)>,
 }
 
@@ -197,7 +197,7 @@ impl ClientsReader {
         }
     }
 
-    /// The client that is open, if one is, is none here.
+    /// Marks the open client, if any, as no client here.
     fn make_unfit(&mut self, line: usize, why: &str) {
         if let Some(ConfigSection { kind: SectionKind::Client(draft), .. }) = self.sections.last_mut() {
             draft.unfit.get_or_insert_with(|| (line, why.to_owned()));
@@ -205,14 +205,14 @@ impl ClientsReader {
         }
     }
 
-    /// A client is none here.
+    /// Leaves a client out and reports it.
     fn leave_out(&mut self, draft: &ClientDraft, line: usize, why: &str) {
         let name = if draft.name.is_empty() { "without a name" } else { &draft.name };
         self.report_issue(line, format!("client {name}: {why}: it was left out"));
         self.left_out.push((self.complaints.len() - 1, draft.client_extent()));
     }
 
-    /// Nothing is taken over where a wider client that is taken would speak for one that is not: it has another secret, or other rules.
+    /// Stops the import if a wider imported client covers one that was left out: its secret or its rules differ.
     fn stop_where_wider_clients_speak(&mut self) {
         let wide = self.imported_networks.iter().find(|(address, bits)| *bits < address_bits(*address));
         for (place, extent) in &self.left_out {
@@ -290,7 +290,7 @@ impl ClientsReader {
         }
     }
 
-    /// A client's section has ended; `line` is its beginning.
+    /// Handles the end of a client's section. `line` is its beginning.
     fn finish_client(&mut self, mut draft: ClientDraft, line: usize) {
         if let Some((at, why)) = &draft.unfit {
             let why = format!("{why} (line {at})");
@@ -313,7 +313,7 @@ impl ClientsReader {
             false => format!("{address}/{bits}"),
         };
         if let Some(first) = self.address_lines.get(&nasname) {
-            // FreeRADIUS does not begin with two that differ.
+            // FreeRADIUS does not start with two different ones.
             let what = format!(
                 "client {}: {nasname} has a client at line {first} already: it was left out",
                 draft.name
@@ -334,7 +334,7 @@ impl ClientsReader {
 }
 
 impl ClientDraft {
-    /// Its network. Of a client whose address is its name FreeRADIUS passes `netmask` over.
+    /// Returns its network. FreeRADIUS ignores `netmask` if the client's name is its address.
     fn client_network(&self) -> Result<(IpAddr, u8), NetworkFault> {
         match &self.address {
             Some(address) => parse_network(address, self.netmask),
@@ -342,7 +342,7 @@ impl ClientDraft {
         }
     }
 
-    /// From where its packets come.
+    /// Returns its source addresses.
     fn client_extent(&self) -> ClientExtent {
         let addresses = ADDRESSES.iter().filter(|name| self.names.contains(**name)).count();
         let is_unread = addresses > 1 || self.address.is_none() && (addresses > 0 || self.has_unread_line);
@@ -355,7 +355,7 @@ impl ClientDraft {
         }
     }
 
-    /// Takes one `name = value`; a note where something is to be said of it.
+    /// Applies one `name = value`. Returns a note, if one is needed.
     ///
     /// # Errors
     /// Why it was left out.
@@ -428,11 +428,11 @@ fn parse_demand(text: &str) -> Result<ClientRequirement, String> {
         .ok_or_else(|| format!("{text:?} is neither yes, no nor auto: it was left out"))
 }
 
-/// Why a text is no network.
+/// Why a text is not a network.
 #[derive(Debug)]
 struct NetworkFault {
     message: String,
-    /// FreeRADIUS has it for a network in which nobody is.
+    /// True if FreeRADIUS reads it as a network that contains no host.
     is_nowhere: bool,
 }
 
@@ -442,12 +442,12 @@ impl From<String> for NetworkFault {
     }
 }
 
-/// The bits of an address.
+/// The width of an address in bits.
 const fn address_bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// An address whose bits after a prefix are cleared.
+/// Clears the host bits of an address.
 fn clear_host_bits(address: IpAddr, bits: u8) -> IpAddr {
     let beyond = address_bits(address).saturating_sub(bits);
     match address {
@@ -462,7 +462,7 @@ fn clear_host_bits(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// An address or a prefix, the bits after the prefix cleared.
+/// Parses an address or a prefix and clears the host bits.
 fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), NetworkFault> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => {
@@ -483,14 +483,14 @@ fn parse_network(text: &str, netmask: Option<u8>) -> Result<(IpAddr, u8), Networ
     };
     let longest = address_bits(address);
     match bits {
-        // FreeRADIUS takes the address of nobody for that of everybody.
+        // FreeRADIUS reads the unspecified address as any address.
         None if address.is_unspecified() => Ok((address, 0)),
         Some(bits) if bits == longest && address.is_unspecified() => Ok((address, 0)),
         None => Ok((address, longest)),
         Some(bits) if bits > longest => Err(format!("{text:?}: a prefix has at most {longest} bits").into()),
         Some(bits) => {
             let cleared = clear_host_bits(address, bits);
-            // It clears the bits behind a prefix that is written with the address, and not those behind a netmask.
+            // FreeRADIUS clears the host bits of a prefix in CIDR notation, but not with a netmask.
             if netmask.is_some() && !text.contains('/') && cleared != address {
                 let what =
                     format!("{text} has bits behind its netmask of {bits}, and is nobody to FreeRADIUS");

@@ -1,11 +1,11 @@
 //! The file `users`, also known as `mods-config/files/authorize`.
 //!
-//! FreeRADIUS goes through the file from top to bottom and takes the first entry that matches, and those after it while
-//! `Fall-Through = Yes` says so. Here a user has rows of his own and groups that add theirs where their checks hold. So
-//! a named entry becomes a user, and a `DEFAULT` entry becomes a group of those users who would come to it.
+//! FreeRADIUS reads the file from top to bottom. It takes the first entry that matches, and further ones while
+//! `Fall-Through = Yes`. Here a user has rows, and groups that add theirs if their checks hold. So a named entry
+//! becomes a user. A `DEFAULT` entry becomes a group of the users who would reach it.
 //!
-//! [`items`] judges one `Attribute operator value`, [`gather`] puts entries together, and stops the import where users
-//! would come to an entry there that is missing here.
+//! [`items`] classifies one `Attribute operator value`. [`gather`] combines entries, and stops the import if users
+//! would reach an entry in FreeRADIUS that is missing here.
 
 mod gather;
 mod items;
@@ -20,27 +20,27 @@ use std::sync::Arc;
 use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 use usher_radius::dictionary::RadiusDictionary;
 
-/// What a users file says.
+/// The content of a users file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UsersFile {
-    /// Users by name, in the order of the file; each name once. Their groups have names only.
+    /// Users by name, in the order of the file, each name once. Their groups have names only.
     pub users: Vec<(String, UserRows)>,
-    /// The groups that they are in, made of DEFAULT entries: `default-line-N-DIGEST`.
+    /// Their groups, made of DEFAULT entries: `default-line-N-DIGEST`.
     pub groups: Vec<GroupRows>,
 }
 
-/// Reads an included file; the text says why it cannot be read.
+/// Reads an included file. The error text says why that fails.
 pub type OpenInclude<'a> = dyn FnMut(&Path) -> Result<String, String> + 'a;
 
-/// How a users file is taken over.
+/// The settings of an import.
 pub struct UsersImport<'a> {
-    /// It knows the attributes.
+    /// The known attributes.
     pub dictionary: &'a RadiusDictionary,
-    /// The file: its folder is where relative includes are, and its path tells groups of different files apart.
+    /// The path of the file. Relative includes start at its folder, and it distinguishes groups of different files.
     pub file: PathBuf,
-    /// A reply row that cannot be taken over is left out, and does not stop the import.
+    /// True: leave out reply rows that cannot be imported, instead of stopping.
     pub leave_out: bool,
-    /// Opens what `$INCLUDE` names; `None`: an include stops the import.
+    /// Opens the files of `$INCLUDE`. `None`: an include stops the import.
     pub open: Option<&'a mut OpenInclude<'a>>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Debug for UsersImport<'_> {
 }
 
 impl<'a> UsersImport<'a> {
-    /// By these attributes, without includes.
+    /// Creates an import with these attributes, without includes.
     #[must_use]
     pub fn new(dictionary: &'a RadiusDictionary) -> Self {
         Self { dictionary, file: PathBuf::new(), leave_out: false, open: None }
@@ -62,8 +62,8 @@ impl<'a> UsersImport<'a> {
 
     /// Reads the text of the file.
     ///
-    /// What is taken over means the same as there, and what is not is named. Where users who are taken over would come there to
-    /// what is not, a complaint stops the import.
+    /// Imported entries mean the same as in FreeRADIUS, and the others are reported. If an imported user would reach
+    /// a missing entry in FreeRADIUS, an issue stops the import.
     #[must_use]
     pub fn read_text(self, text: &str) -> (UsersFile, Vec<ImportIssue>) {
         let mut reader = UsersReader {
@@ -82,23 +82,23 @@ impl<'a> UsersImport<'a> {
     }
 }
 
-/// Reads the text of a users file by itself; see [`UsersImport`].
+/// Reads the text of a users file without includes; see [`UsersImport`].
 #[must_use]
 pub fn users_file(text: &str, dictionary: &RadiusDictionary) -> (UsersFile, Vec<ImportIssue>) {
     UsersImport::new(dictionary).read_text(text)
 }
 
-/// How deep includes go, and how many files there are at most, as in dictionaries.
+/// The limits of include depth and of files, the same as for dictionaries.
 const MAX_DEPTH: usize = 16;
 const MAX_FILES: usize = 1024;
 
-/// The octets of a line and its end: FreeRADIUS does not load a file with a longer one.
+/// The longest line in octets, its end included. FreeRADIUS does not load a file with a longer one.
 const MAX_LINE: usize = 8191;
 
-/// The octets of all included files.
+/// The octets of all included files, at most.
 const MAX_INCLUDED: usize = 64 << 20;
 
-/// A line of the file, or of one that it includes.
+/// A line of the file or of an included one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct FilePosition {
     file: Option<Arc<str>>,
@@ -114,13 +114,13 @@ impl fmt::Display for FilePosition {
     }
 }
 
-/// Whether an entry is taken over.
+/// The state of an entry in the import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum EntryState {
     Usable,
     /// A condition was not understood.
     Lost,
-    /// FreeRADIUS never matches it.
+    /// It never matches in FreeRADIUS.
     Never,
 }
 
@@ -131,29 +131,29 @@ struct UserEntry {
     name: String,
     check: Vec<AttributeRow>,
     reply: Vec<AttributeRow>,
-    /// The first that is said counts.
+    /// The first value counts.
     fall_through: Option<bool>,
     state: EntryState,
-    /// It turns away whoever it fits.
+    /// True if it rejects all users that it matches.
     rejects: bool,
-    /// It lets in whoever it fits (`Auth-Type := Accept`).
+    /// True if it accepts all users that it matches (`Auth-Type := Accept`).
     accepts: bool,
-    /// All its conditions are `Hint == ...`, and they were not understood.
+    /// True if all its conditions are `Hint == ...`, which were not understood.
     by_hint: bool,
-    /// What its reply is about, by [`items::reply_key`].
+    /// The attributes of its reply, by [`items::reply_key`].
     reply_keys: BTreeSet<String>,
-    /// Attributes that it names several times.
+    /// The attributes that occur several times.
     doubled: BTreeSet<String>,
-    /// Rows of its reply that were not understood; the flag says whether they are a text for people.
+    /// The rows of its reply that were not understood.
     lost_replies: Vec<LostReply>,
 }
 
-/// A reply row that cannot be taken over.
+/// A reply row that cannot be imported.
 #[derive(Debug)]
 struct LostReply {
     position: FilePosition,
     row_text: String,
-    /// It says something to people, and limits nothing.
+    /// True if it is a message to people, and restricts nothing.
     is_message: bool,
 }
 
@@ -164,7 +164,7 @@ impl UserEntry {
     fn falls_through(&self) -> bool {
         self.fall_through == Some(true)
     }
-    /// Whether it fits some requests only.
+    /// True if it matches only some requests.
     fn is_conditional(&self) -> bool {
         self.check.iter().any(|row| !items::is_control(&row.attribute))
     }
@@ -172,16 +172,16 @@ impl UserEntry {
 
 struct UsersReader<'a> {
     import: UsersImport<'a>,
-    /// The files that are open, each included by the one before.
+    /// The open files, each included by the one before.
     path: Vec<PathBuf>,
-    /// The included file that is read.
+    /// The included file that is being read.
     file: Option<Arc<str>>,
     files: usize,
-    /// The octets of the files that were included.
+    /// The octets of the included files.
     included: usize,
     entries: Vec<UserEntry>,
     open: Option<UserEntry>,
-    /// The line of the last row, where a comma after it promises another.
+    /// The line of the last row, if its comma announces another.
     promised: Option<usize>,
     complaints: Vec<ImportIssue>,
 }
@@ -207,7 +207,7 @@ impl UsersReader<'_> {
         });
     }
 
-    /// The import stops.
+    /// Reports an issue that stops the import.
     fn stop_import(&mut self, line: usize, what: impl Into<String>) {
         self.complaints.push(ImportIssue {
             file: self.file.clone(),
@@ -237,7 +237,7 @@ impl UsersReader<'_> {
         }
     }
 
-    /// `$INCLUDE FILE`: its entries stand in this place.
+    /// `$INCLUDE FILE`: inserts its entries here.
     fn include_file(&mut self, mut words: WordReader<'_>, number: usize) {
         const LOST: &str = "nothing was taken over, since its entries may be what keeps others out";
         let name = match words.take_name() {
@@ -278,7 +278,7 @@ impl UsersReader<'_> {
         if matches!(&name, Ok(name) if name.text.eq_ignore_ascii_case("$INCLUDE")) {
             return self.include_file(words, number);
         }
-        // Whoever it turns away could be there by another file.
+        // A user that this entry rejects may be imported from another file.
         let rest = if name.is_ok() { words.remaining_text() } else { line };
         let rejects = rest.to_ascii_lowercase().contains("reject");
         let lost = |this: &mut Self, why: &str| match rejects {
@@ -341,7 +341,7 @@ impl UsersReader<'_> {
         self.open = Some(entry);
     }
 
-    /// Takes one condition or setting of an entry's first line.
+    /// Adds one condition or setting of an entry's first line.
     fn check_item(
         &mut self,
         entry: &mut UserEntry,
@@ -387,13 +387,13 @@ impl UsersReader<'_> {
         }
     }
 
-    /// What the settings of an entry mean together.
+    /// Combines the settings of an entry.
     fn merge_settings(&mut self, entry: &mut UserEntry, number: usize) {
         if entry.state != EntryState::Usable {
             return;
         }
         let mut kept: Vec<AttributeRow> = Vec::new();
-        // Places of settings among them, which are few: each is there once.
+        // The indexes of the settings, each of which occurs once.
         let mut settings: Vec<usize> = Vec::new();
         for row in std::mem::take(&mut entry.check) {
             let is_same = |n: &&usize| items::sets_the_same(&kept[**n].attribute, &row.attribute);
@@ -456,7 +456,7 @@ impl UsersReader<'_> {
                 ReplyItem::FallThrough(yes) => {
                     entry.fall_through.get_or_insert(yes);
                 }
-                // Each row is told of, so that nobody believes a filter or a VLAN to be there that is not.
+                // Report every row, so that an operator does not rely on a missing filter or VLAN.
                 ReplyItem::Import { row, .. } if entry.state != EntryState::Usable => {
                     let whole = format!(
                         "{}: this row was left out with its entry, that of {:?} at {}",
@@ -468,7 +468,7 @@ impl UsersReader<'_> {
                 ReplyItem::Import { mut row, note } => {
                     let key = items::reply_key(&row.attribute, self.import.dictionary);
                     if !entry.reply_keys.insert(key.clone()) {
-                        // An operator looks at what was there before the entry, so that both are sent.
+                        // In FreeRADIUS an operator sees only the list before the entry, so both values are sent.
                         row.op = RowOperator::Add;
                         entry.doubled.insert(key);
                     }
@@ -512,18 +512,18 @@ impl UsersReader<'_> {
     }
 }
 
-/// What is said where an entry that turns somebody away is not there.
+/// The warning about a missing entry that rejects users.
 const TURNS_AWAY: &str =
     "; it turns somebody away, so that the file was not taken over: without it more would be let in";
 
-/// One `attribute operator value`.
+/// Parses one `attribute operator value`.
 ///
 /// # Errors
-/// Why it is none; the rest of the line cannot be read.
+/// Why the parse failed. The rest of the line cannot be read.
 fn parse_item(words: &mut WordReader<'_>) -> Result<(String, RowOperator, ImportValue), String> {
     let mut attribute =
         words.take_bare_word(&[',', '=', ':', '+', '!', '<', '>', '#', '"', '\'', '`']).to_owned();
-    // A tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
+    // The tag of a tunnel attribute is part of the name: `Tunnel-Type:1`.
     if words.remaining_text().starts_with(':') && !words.remaining_text().starts_with(":=") {
         words.take_char(':');
         attribute =
@@ -544,7 +544,7 @@ fn parse_item(words: &mut WordReader<'_>) -> Result<(String, RowOperator, Import
     }
 }
 
-/// The beginning of a text, for a message.
+/// Shortens a text for a message.
 fn shorten_text(text: &str) -> String {
     let text = text.trim();
     let short: String = text.chars().take(40).collect();

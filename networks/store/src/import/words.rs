@@ -1,23 +1,23 @@
-//! The words of a line: bare ones, quoted ones, operators.
+//! Splits a line into bare words, quoted words and operators.
 
 use usher_aaa::store::RowOperator;
 
-/// A value as it stood there.
+/// A value as written in the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ImportValue {
     /// Without quotation marks, escapes resolved.
     pub(super) text: String,
-    /// Without quotation marks, escapes as they stand.
+    /// Without quotation marks, escapes unchanged.
     pub(super) raw: String,
-    /// The mark around it, if any.
+    /// The quotation mark, if any.
     pub(super) quote: Option<char>,
 }
 
-/// What is said of other octets.
+/// The message for other octets.
 pub(super) const NOT_UTF8: &str = "it has octets that are no UTF-8, which no value has here";
 
-/// A text with its escapes resolved, as FreeRADIUS 3 does with the value of an item: `\n`, `\r`, `\t`, a backslash and a quotation mark, and
-/// three digits that are an octet in base 8. Any other backslash stands for itself.
+/// Resolves the escapes of an item's value as FreeRADIUS 3 does: `\n`, `\r`, `\t`, `\\`, `\"`, and three octal digits
+/// for an octet. Any other backslash is literal.
 pub(crate) fn resolve_escapes(text: &str) -> Vec<u8> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -29,7 +29,7 @@ pub(crate) fn resolve_escapes(text: &str) -> Vec<u8> {
             [b't', ..] => (b'\t', 2),
             [mark @ (b'\\' | b'"'), ..] => (*mark, 2),
             [b'0'..=b'7', second, third, ..] if second.is_ascii_digit() && third.is_ascii_digit() => {
-                // A digit that is none in base 8 ends the number, and is passed over.
+                // A digit that is not octal ends the number, and is skipped.
                 let digits =
                     after[..3].iter().map_while(|digit| (*digit < b'8').then(|| u32::from(digit - b'0')));
                 (digits.fold(0, |number, digit| 8 * number + digit) as u8, 4)
@@ -43,23 +43,23 @@ pub(crate) fn resolve_escapes(text: &str) -> Vec<u8> {
 }
 
 impl ImportValue {
-    /// Without escapes.
+    /// Creates a value without escapes.
     fn without_escapes(text: String, quote: Option<char>) -> Self {
         Self { raw: text.clone(), text, quote }
     }
 
-    /// Whether it is as it stood there: what was no UTF-8 in the file is not.
+    /// True if the value is as written: the file had no invalid UTF-8 there.
     pub(super) fn is_whole(&self) -> bool {
         !self.text.contains('\u{fffd}')
     }
 
-    /// Whether FreeRADIUS would put something else in its place when it is used.
+    /// True if FreeRADIUS would expand it at each use.
     pub(super) fn is_expanded(&self) -> bool {
         self.quote == Some('`') || self.quote != Some('\'') && self.text.contains("%{")
     }
 }
 
-/// Reads on through one line.
+/// Reads the words of one line.
 #[derive(Clone, Debug)]
 pub(super) struct WordReader<'a> {
     rest: &'a str,
@@ -74,18 +74,18 @@ impl<'a> WordReader<'a> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Nothing more but a comment.
+    /// True if only a comment is left.
     pub(super) fn is_at_end(&mut self) -> bool {
         self.skip_space();
         self.rest.is_empty() || self.rest.starts_with('#')
     }
 
-    /// What is left of the line.
+    /// Returns the rest of the line.
     pub(super) fn remaining_text(&self) -> &'a str {
         self.rest
     }
 
-    /// Takes the character, if it is next.
+    /// Consumes the character if it is next.
     pub(super) fn take_char(&mut self, c: char) -> bool {
         self.skip_space();
         let rest = self.rest.strip_prefix(c);
@@ -93,7 +93,7 @@ impl<'a> WordReader<'a> {
         rest.is_some()
     }
 
-    /// A run of characters without space and without those of `end`; empty where there is none.
+    /// Reads a run of characters without space and without those of `end`. Empty if there is none.
     pub(super) fn take_bare_word(&mut self, end: &[char]) -> &'a str {
         self.skip_space();
         let at = self.rest.find(|c: char| c.is_whitespace() || end.contains(&c)).unwrap_or(self.rest.len());
@@ -102,10 +102,11 @@ impl<'a> WordReader<'a> {
         word
     }
 
-    /// A value of an item, quoted or a bare word, as FreeRADIUS 3 reads it: escapes are those of [`resolve_escapes`], whatever the mark.
+    /// Reads a quoted or bare value as FreeRADIUS 3 does. The escapes are those of [`resolve_escapes`] for any
+    /// quotation mark.
     ///
     /// # Errors
-    /// The closing mark is missing, or it is no text.
+    /// The closing mark is missing, or the value is not text.
     pub(super) fn take_value(&mut self, end: &[char]) -> Result<ImportValue, &'static str> {
         let ImportValue { raw, quote, .. } = match self.take_quoted() {
             Some(quoted) => quoted?,
@@ -120,10 +121,10 @@ impl<'a> WordReader<'a> {
         }
     }
 
-    /// The name of an entry as FreeRADIUS 3 reads it: of what is quoted the mark itself is escaped and nothing else.
+    /// Reads the name of an entry as FreeRADIUS 3 does. In quotes, only the mark itself is escaped.
     ///
     /// # Errors
-    /// The closing mark is missing, or it is no text.
+    /// The closing mark is missing, or the name is not text.
     pub(super) fn take_name(&mut self) -> Result<ImportValue, &'static str> {
         let value = match self.take_quoted() {
             Some(quoted) => quoted?,
@@ -132,7 +133,7 @@ impl<'a> WordReader<'a> {
         if value.is_whole() { Ok(value) } else { Err(NOT_UTF8) }
     }
 
-    /// A bare word as a value, in which braces that belong together are part of it: `$ENV{SECRET}`.
+    /// Reads a bare word as a value. Balanced braces are part of it: `$ENV{SECRET}`.
     fn bare_value(&mut self, end: &[char]) -> &'a str {
         let mut depth = 0_usize;
         let ends = |c: char| {
@@ -151,8 +152,8 @@ impl<'a> WordReader<'a> {
         word
     }
 
-    /// A setting of `clients.conf` as FreeRADIUS 3 reads it: of what is quoted the mark itself is escaped and nothing else, and a bare word
-    /// goes on to a space or a comma, whatever is in it.
+    /// Reads a setting of `clients.conf` as FreeRADIUS 3 does. In quotes, only the mark itself is escaped. A bare
+    /// word ends at a space or a comma.
     ///
     /// # Errors
     /// The closing mark is missing.
@@ -162,7 +163,7 @@ impl<'a> WordReader<'a> {
         self.take_quoted().unwrap_or_else(|| Ok(bare(self)))
     }
 
-    /// What is between quotation marks, if that is next; a backslash takes the mark's meaning from it, and stays before all else.
+    /// Reads a quoted text, if it is next. A backslash escapes only the mark, and is literal before other characters.
     fn take_quoted(&mut self) -> Option<Result<ImportValue, &'static str>> {
         self.skip_space();
         let quote = self.rest.chars().next().filter(|c| ['"', '\'', '`'].contains(c))?;
@@ -184,7 +185,7 @@ impl<'a> WordReader<'a> {
         Some(Err("a quotation mark is not closed on its line"))
     }
 
-    /// An operator; two characters are preferred over one.
+    /// Reads an operator. Two characters take precedence over one.
     pub(super) fn take_operator(&mut self) -> Option<RowOperator> {
         self.skip_space();
         for length in [2, 1] {
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(value("gr\u{fffd}n"), Err(NOT_UTF8));
     }
 
-    /// Each as FreeRADIUS 3.2.1 took it: its Reply-Message was this, whatever marks it was written between.
+    /// Results of FreeRADIUS 3.2.1: its Reply-Message was this, with any quotation marks.
     #[test]
     fn values_are_read_as_freeradius_reads_them() {
         for (written, read) in [
@@ -245,7 +246,7 @@ mod tests {
         assert!(value(r"a\000b").is_err());
     }
 
-    /// Each as FreeRADIUS 3.2.1 took it: it let in who said so.
+    /// Results of FreeRADIUS 3.2.1: it accepted the user with this value.
     #[test]
     fn names_are_read_as_freeradius_reads_them() {
         for (text, name) in [
@@ -263,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Each as FreeRADIUS 3.2.1 took it: a request by that secret was answered, and by no other.
+    /// Results of FreeRADIUS 3.2.1: it answered a request with this secret only.
     #[test]
     fn settings_are_read_as_freeradius_reads_them() {
         let setting = |text: &str| WordReader::new(text).take_setting().map(|value| value.text);

@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL, and what its errors mean.
+//! A connection to PostgreSQL, and the classification of its errors.
 
 use super::sql;
 use super::tls::{HandshakeFault, TlsConnector, TlsSettings};
@@ -13,19 +13,19 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Statement};
 use usher_aaa::store::StoreError;
 
-/// How long a connection may take to be made.
+/// The time limit of connecting.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
-/// How long the server may work on one statement.
+/// The server's time limit per statement.
 const STATEMENT: Duration = Duration::from_secs(5);
-/// How long its answer is waited for: a server that has stopped answering does not end its statement either.
+/// The client's time limit per reply: a hung server does not end its statement.
 const ANSWER: Duration = Duration::from_secs(6);
-/// How long the tables may take to be brought forward; an index over millions of rows is made then.
+/// The time limit of a migration, which can index millions of rows.
 const MIGRATION: Duration = Duration::from_secs(600);
 
-/// What the client library says where the server refuses TLS.
+/// The client library's message if the server refuses TLS.
 const NO_TLS: &str = "server does not support TLS";
 
-/// What went wrong, and whether the connection can still be used.
+/// A failure, and whether the connection is still usable.
 #[derive(Debug)]
 pub(super) struct ConnectionFailure {
     pub(super) error: StoreError,
@@ -50,7 +50,7 @@ impl From<Error> for ConnectionFailure {
                 None => {}
             }
             let mut text = error.to_string();
-            // The library has no name for it.
+            // The library has no error code for it.
             if text.contains(NO_TLS) || error.source().is_some_and(|e| e.to_string() == NO_TLS) {
                 return Self::from_tls(
                     "the server does not speak TLS, which sslmode demands: set ssl = on in its postgresql.conf, or \
@@ -68,17 +68,17 @@ impl From<Error> for ConnectionFailure {
                 Self { error: StoreError::Refused(text), broken: true }
             };
         };
-        // The detail may hold the row, and with it a password; so only the message is shown.
+        // The detail can contain the row, and so a password: show only the message.
         let text = format!("{}: {} (SQLSTATE {})", db.severity(), db.message(), db.code().code());
         let class = &db.code().code()[..2];
         let later = matches!(class, "08" | "40" | "53" | "57" | "58")
             || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION].contains(&db.code());
-        // A server that only reads is the wrong one of several after a failover: the next connection may find the right one.
+        // After a failover this server is read-only: a new connection may reach the primary.
         let broken = matches!(class, "08" | "57") && *db.code() != SqlState::QUERY_CANCELED
             || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
         let error = match class {
             _ if later => StoreError::Unavailable(text),
-            // A value: its characters, its length.
+            // A data exception: the characters or the length of a value.
             "22" => StoreError::Unstorable(text),
             _ => StoreError::Refused(text),
         };
@@ -92,7 +92,7 @@ impl From<StoreError> for ConnectionFailure {
     }
 }
 
-/// The work, or a failure where the server does not answer in time.
+/// Runs an operation, which fails if the server does not reply in time.
 pub(super) async fn in_time<T>(
     patience: Duration,
     work: impl Future<Output = Result<T, ConnectionFailure>>,
@@ -106,7 +106,7 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// A connection with the statements that it has prepared.
+/// A connection with its prepared statements.
 #[derive(Debug)]
 pub(super) struct PostgresConnection {
     pub(super) client: Client,
@@ -114,11 +114,11 @@ pub(super) struct PostgresConnection {
 }
 
 impl PostgresConnection {
-    /// Connects and brings the tables to [`schema::VERSION`]. The connection is driven by the runtime that this runs in.
+    /// Connects and brings the tables to [`schema::VERSION`]. The current runtime drives the connection.
     pub(super) async fn open(config: &Config, tls: &TlsSettings) -> Result<Self, ConnectionFailure> {
         let client = connect_client(config, tls).await?;
         in_time(MIGRATION, migrate_schema(&client)).await?;
-        // Acknowledged means durable, whatever the server's default is; a stronger one stays.
+        // Acknowledged means durable, whatever the server's default. A stronger setting stays.
         let settings = format!(
             "SET statement_timeout = {}; SELECT set_config('synchronous_commit', 'on', false) \
              WHERE current_setting('synchronous_commit') = 'off'",
@@ -128,7 +128,7 @@ impl PostgresConnection {
         Ok(Self { client, prepared: BTreeMap::new() })
     }
 
-    /// The statement, prepared at its first use on this connection.
+    /// Returns the statement, prepared at its first use on this connection.
     pub(super) async fn prepared_statement(&mut self, sql: &str) -> Result<Statement, ConnectionFailure> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
@@ -138,9 +138,9 @@ impl PostgresConnection {
         Ok(statement)
     }
 
-    /// Whether the server has closed the connection meanwhile; a short look, not a question to the server.
+    /// True if the server has closed the connection. This sends no query.
     pub(super) async fn is_closed(&self) -> bool {
-        // Nothing drives the connection while nobody waits for it: the reactor's turn, then the connection's.
+        // An idle connection is not driven: yield to the reactor, then to the connection.
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
@@ -148,7 +148,7 @@ impl PostgresConnection {
     }
 }
 
-/// Connects, and without TLS where the server has none and none is demanded.
+/// Connects. Falls back to plaintext if the server has no TLS and the mode allows that.
 async fn connect_client(config: &Config, tls: &TlsSettings) -> Result<Client, ConnectionFailure> {
     let connector = tls.load_connector().map_err(ConnectionFailure::from_tls)?;
     in_time(CONNECT, async {
@@ -164,7 +164,7 @@ async fn connect_client(config: &Config, tls: &TlsSettings) -> Result<Client, Co
     .await
 }
 
-/// Connects and looks whether these statements can be run, without running one.
+/// Connects and checks that these statements could run, without running one.
 pub(super) async fn examine_schema(
     config: &Config,
     tls: &TlsSettings,
@@ -202,20 +202,20 @@ pub(super) async fn examine_schema(
 async fn open_client(config: &Config, tls: TlsConnector) -> Result<Client, Error> {
     let (client, connection) = config.connect(tls).await?;
     tokio::spawn(async move {
-        // What ends the connection is seen by whoever uses it next.
+        // The next user of the connection sees its failure.
         let _ended = connection.await;
     });
     Ok(client)
 }
 
-/// Whether the server may take a connection without TLS that it did not take with it: the handshake failed, or its
-/// `pg_hba.conf` has no line for such a connection. A wrong password is none of these: it is not offered in clear.
+/// True if the server may accept a connection without TLS instead: the handshake failed, or `pg_hba.conf` has no line
+/// for a TLS connection. A wrong password does not count, and is never sent in plaintext.
 fn is_of_tls(error: &Error) -> bool {
     HandshakeFault::find_in_error(error).is_some()
         || error.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION)
 }
 
-/// The patience for an answer in daily work.
+/// Applies the time limit of normal operation.
 pub(super) async fn with_answer_timeout<T>(
     work: impl Future<Output = Result<T, ConnectionFailure>>,
 ) -> Result<T, ConnectionFailure> {
@@ -226,7 +226,7 @@ async fn migrate_schema(client: &Client) -> Result<(), ConnectionFailure> {
     if schema_version(client).await? == schema::VERSION {
         return Ok(());
     }
-    // One program at a time; the lock goes with the transaction. The number is `usher` in ASCII.
+    // Only one program migrates at a time. The transaction releases the lock. The number is `usher` in ASCII.
     client
         .batch_execute(
             "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(504979285362)",
@@ -244,7 +244,7 @@ async fn migrate_schema(client: &Client) -> Result<(), ConnectionFailure> {
     Ok(())
 }
 
-/// The version of the tables; 0 where there is none of ours.
+/// Returns the version of the tables. 0: the tables are not ours.
 async fn schema_version(client: &Client) -> Result<i64, ConnectionFailure> {
     let there = client.query_one("SELECT to_regclass('usher_schema') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {
@@ -258,7 +258,7 @@ async fn schema_version(client: &Client) -> Result<i64, ConnectionFailure> {
     Ok(found)
 }
 
-/// What a failed step means.
+/// Classifies the error of a migration step.
 fn not_allowed(error: Error) -> ConnectionFailure {
     match error.as_db_error() {
         Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Refused(format!(

@@ -1,8 +1,8 @@
-//! The statements for PostgreSQL. Many rows go in one statement, as arrays; so a batch is one round trip.
+//! The statements for PostgreSQL. A batch goes as arrays in one statement, so it takes one round trip.
 
 use crate::rows::{self, ColumnKind, SESSION};
 
-/// All that the tables say of user `$1`, in one answer: kind, group, attribute, operator, value.
+/// Reads all rows about user `$1` in one result: kind, group, attribute, operator, value.
 pub(super) const USER: &str = "
     SELECT 0 AS kind, ''::text AS name, attribute::text, op::text, value::text, 0 AS priority, id
         FROM radcheck WHERE username = $1
@@ -26,7 +26,7 @@ pub(super) const PUT_USERS: &str = "
     INSERT INTO radusergroup (username, groupname, priority)
         SELECT u, g, p FROM unnest($10::text[], $11::text[], $12::int[]) AS t (u, g, p)";
 
-/// Deletes user `$1`; how many rows there were.
+/// Deletes user `$1`. Returns the number of rows.
 pub(super) const DELETE_USER: &str = "
     WITH a AS (DELETE FROM radcheck WHERE username = $1 RETURNING 1),
         b AS (DELETE FROM radreply WHERE username = $1 RETURNING 1),
@@ -42,20 +42,20 @@ pub(super) const PUT_GROUP: &str = "
     INSERT INTO radgroupreply (groupname, attribute, op, value) SELECT $1, a, o, v
         FROM unnest($5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t (a, o, v, n) ORDER BY n";
 
-/// Names after `$1`, at most `$2`, in the order of their bytes.
+/// Lists at most `$2` names after `$1`, in the order of their bytes.
 pub(super) const USER_NAMES: &str = "
     SELECT username::text COLLATE \"C\" AS name FROM radcheck WHERE username COLLATE \"C\" > $1
     UNION SELECT username FROM radreply WHERE username COLLATE \"C\" > $1
     UNION SELECT username FROM radusergroup WHERE username COLLATE \"C\" > $1
     ORDER BY name LIMIT $2";
 
-/// Table nas. One without the column `server`, as tables of others may be, has the outer one, which says nothing.
+/// Reads table nas. If a foreign table lacks the column `server`, the name resolves to the outer NULL.
 pub(super) const CLIENTS: &str = "
     SELECT n.nasname::text, n.shortname::text, n.type::text, n.secret::text, n.description::text, n.require_ma::text,
         n.limit_proxy_state::text, (SELECT server::text FROM nas AS same WHERE same.id = n.id)
     FROM nas AS n, (SELECT NULL::text AS server) AS lacking ORDER BY n.id";
 
-/// Puts a client; what else its row says, such as its ports, stays.
+/// Puts a client. Other columns of its row, such as its ports, stay.
 pub(super) const PUT_CLIENT: &str = "
     WITH u AS (UPDATE nas SET shortname = $2, type = $3, secret = $4, description = $5, require_ma = $6,
         limit_proxy_state = $7 WHERE nasname = $1 RETURNING 1)
@@ -65,7 +65,7 @@ pub(super) const PUT_CLIENT: &str = "
 /// Deletes client `$1`.
 pub(super) const DELETE_CLIENT: &str = "DELETE FROM nas WHERE nasname = $1";
 
-/// A NAS `$1` restarted at `$2` for reason `$3`.
+/// Records that NAS `$1` restarted at `$2` with cause `$3`.
 pub(super) const RESTARTED: &str = "
     UPDATE radacct SET acctstoptime = to_timestamp($2::bigint), acctupdatetime = to_timestamp($2::bigint),
         acctterminatecause = $3::text,
@@ -73,20 +73,20 @@ pub(super) const RESTARTED: &str = "
     WHERE acctstoptime IS NULL AND nasipaddress = $1::text::inet
         AND coalesce(acctstarttime <= to_timestamp($2::bigint), true) AND usher_diameter_origin = ''";
 
-/// Logins: user name, reply, seconds, calling station.
+/// Inserts logins: user name, reply, seconds, calling station.
 pub(super) const LOGINS: &str = "
     INSERT INTO radpostauth (username, pass, reply, authdate, callingstationid)
         SELECT u, '', r, to_timestamp(a), c
         FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS t (u, r, a, c, n) ORDER BY n";
 
-/// Rights that a server needs and its role lacks: table and right.
+/// Lists the rights that the server needs and its role lacks: table and right.
 pub(super) const DENIED: &str = "
     SELECT t, r FROM (VALUES ('radcheck', 'SELECT'), ('radreply', 'SELECT'), ('radgroupcheck', 'SELECT'),
         ('radgroupreply', 'SELECT'), ('radusergroup', 'SELECT'), ('nas', 'SELECT'), ('radacct', 'SELECT'),
         ('radacct', 'INSERT'), ('radacct', 'UPDATE'), ('radpostauth', 'INSERT')) AS needed (t, r)
     WHERE NOT has_table_privilege(t, r)";
 
-/// Puts sessions: an array for each column of [`SESSION`].
+/// Puts sessions: one array per column of [`SESSION`].
 pub(super) fn put_sessions() -> String {
     let number = |kind: ColumnKind| matches!(kind, ColumnKind::Number | ColumnKind::Time);
     let array = |(n, (_, kind)): (usize, (&str, ColumnKind))| {
@@ -117,12 +117,12 @@ fn select_sessions() -> String {
     format!("SELECT {} FROM radacct", SESSION.map(column).join(", "))
 }
 
-/// The session of key `$1`.
+/// Reads the session with key `$1`.
 pub(super) fn select_session() -> String {
     format!("{} WHERE acctuniqueid = $1", select_sessions())
 }
 
-/// A cursor over the open sessions, for [`FETCH`].
+/// Declares a cursor over the open sessions, for [`FETCH`].
 pub(super) fn open_sessions() -> String {
     format!(
         "BEGIN READ ONLY; DECLARE usher_open NO SCROLL CURSOR FOR {} WHERE acctstoptime IS NULL",
@@ -130,5 +130,5 @@ pub(super) fn open_sessions() -> String {
     )
 }
 
-/// The next rows of [`open_sessions`].
+/// Fetches the next rows of [`open_sessions`].
 pub(super) const FETCH: &str = "FETCH 2000 FROM usher_open";

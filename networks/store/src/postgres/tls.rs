@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL, as libpq's parameters ask for it (PostgreSQL manual, "SSL Support").
+//! TLS to PostgreSQL according to libpq's parameters (PostgreSQL manual, "SSL Support").
 
 use super::url::TlsParameters;
 use std::fs;
@@ -19,10 +19,10 @@ use usher_crypto::tls::{
     VersionRange, WallClock,
 };
 
-/// Where systems keep the authorities that they trust: Debian, Fedora, and others.
+/// The system's trust anchors on Debian, Fedora and others.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// Octets encrypted or read at once: about a record of TLS.
+/// The octets encrypted or read at once: about one TLS record.
 const PIECE: usize = 16 << 10;
 
 /// libpq's `sslmode`.
@@ -35,24 +35,24 @@ enum TlsMode {
     VerifyFull,
 }
 
-/// What a URL asks for.
+/// The TLS settings of a URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TlsSettings {
     mode: TlsMode,
-    /// The file of authorities; none where any certificate will do.
+    /// The file of trust anchors. `None`: any certificate is accepted.
     root: Option<PathBuf>,
-    /// Certificate and key that are shown to the server.
+    /// The client certificate and its key.
     client: Option<(PathBuf, PathBuf)>,
 }
 
 impl TlsSettings {
-    /// Without TLS: a Unix socket has none.
+    /// No TLS, as for a Unix socket.
     pub(super) const NONE: Self = Self { mode: TlsMode::Disable, root: None, client: None };
 
-    /// What parameters ask for.
+    /// Checks the parameters of a URL.
     ///
     /// # Errors
-    /// A sentence that says what to write.
+    /// A sentence with the remedy.
     pub(super) fn new(asked: TlsParameters) -> Result<Self, String> {
         let system = asked.root.as_deref() == Some("system");
         let mode = match asked.mode.as_deref() {
@@ -90,7 +90,7 @@ impl TlsSettings {
                         .to_owned(),
                 );
             }
-            // So libpq has it.
+            // libpq does the same.
             (TlsMode::Require, Some(_)) => TlsMode::VerifyCa,
             (mode, _) => mode,
         };
@@ -107,7 +107,7 @@ impl TlsSettings {
         Ok(Self { mode, root, client })
     }
 
-    /// For the client library.
+    /// The mode for the client library.
     pub(super) const fn ssl_mode(&self) -> SslMode {
         match self.mode {
             TlsMode::Disable => SslMode::Disable,
@@ -116,12 +116,12 @@ impl TlsSettings {
         }
     }
 
-    /// Whether a connection without TLS will do.
+    /// True if a connection without TLS is allowed.
     pub(super) fn allows_plaintext(&self) -> bool {
         self.mode == TlsMode::Prefer
     }
 
-    /// Reads the files as they are now.
+    /// Reads the current files.
     ///
     /// # Errors
     /// A sentence that names the file.
@@ -147,7 +147,7 @@ impl TlsSettings {
         };
         let connector =
             TlsConnector { roots, credentials, verifies_host_name: self.mode == TlsMode::VerifyFull };
-        // Faults of what was read are found now and not at the first connection.
+        // Report faults of the files now, not at the first connection.
         connector.client_config("localhost").map_err(|e| e.to_string())?;
         Ok(connector)
     }
@@ -167,7 +167,8 @@ fn read_file(path: &Path, key: &str) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|e| format!("{key}={}: {e}", path.display()))
 }
 
-/// Refuses a key that others can read: all but the owner and, where that is root, the group, as libpq has it.
+/// Rejects a private key that others can read. As in libpq, only its owner may read it, or also its group if the
+/// owner is root.
 fn require_private_key(key: &Path) -> Result<(), String> {
     let shown = key.display();
     let about = fs::metadata(key).map_err(|e| format!("sslkey={shown}: {e}"))?;
@@ -178,19 +179,19 @@ fn require_private_key(key: &Path) -> Result<(), String> {
     Err(format!("sslkey={shown} can be read or changed by others than its owner; say: chmod 0600 {shown}"))
 }
 
-/// Why there is no TLS.
+/// Why the TLS handshake failed.
 #[derive(Debug)]
 pub(super) enum HandshakeFault {
     /// The server closed the connection.
     Closed,
-    /// The connection broke.
+    /// The connection failed.
     Socket(io::Error),
-    /// One end refused the other.
+    /// One side rejected the other.
     Tls(TlsError),
 }
 
 impl HandshakeFault {
-    /// The fault in an error of the client library.
+    /// Finds the fault in an error of the client library.
     pub(super) fn find_in_error(error: &tokio_postgres::Error) -> Option<&Self> {
         let source = std::error::Error::source(error)?;
         let inner = || source.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
@@ -222,7 +223,7 @@ impl std::fmt::Display for HandshakeFault {
 
 impl std::error::Error for HandshakeFault {}
 
-/// What an operator can do about a fault, to stand behind it.
+/// Returns the remedy that is appended to a fault.
 const fn operator_hint(fault: TlsFault) -> &'static str {
     use CertificateFault;
     match fault {
@@ -246,7 +247,7 @@ const fn operator_hint(fault: TlsFault) -> &'static str {
     }
 }
 
-/// Makes connections to the servers of a URL.
+/// Connects to the servers of a URL.
 #[derive(Clone, Debug)]
 pub(super) struct TlsConnector {
     roots: TrustRoots,
@@ -266,7 +267,7 @@ impl TlsConnector {
             clock: WallClock::from_time(WallTime::from_unix_secs(since.as_secs())),
             key_log: None,
         })?;
-        // Nothing is derived from the session's keys, and poolers lack it.
+        // No value is derived from the session's keys, and poolers lack this extension.
         Ok(config.without_extended_master_secret())
     }
 }
@@ -296,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHa
     fn connect(self, socket: S) -> Self::Future {
         Box::pin(async move {
             let config = self.connector.client_config(&self.host)?;
-            // Which servers of version 17 and later want, and others pass over.
+            // Servers of version 17 and later require this ALPN value. Older ones ignore it.
             let engine = TlsClientEngine::to_host(&config, &self.host, &[b"postgresql"])?;
             let mut stream =
                 EncryptedStream { socket, engine, read: Vec::new(), consumed: 0, out: Vec::new(), sent: 0 };
@@ -311,10 +312,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHa
 pub(super) struct EncryptedStream<S> {
     socket: S,
     engine: TlsClientEngine,
-    /// What the server said, and how much of it was taken.
+    /// The received plaintext, and the octets consumed.
     read: Vec<u8>,
     consumed: usize,
-    /// Records for the server, and how much of them was sent.
+    /// The pending records, and the octets sent.
     out: Vec<u8>,
     sent: usize,
 }
@@ -333,7 +334,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once; false at the end.
+    /// Reads once. False at the end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, HandshakeFault>> {
         let mut octets = [0; PIECE];
         let mut buffer = ReadBuf::new(&mut octets);
@@ -344,7 +345,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> EncryptedStream<S> {
         let result = self.engine.read_tls(buffer.filled());
         self.engine.take_application(&mut self.read);
         if let Err(error) = result {
-            // The server is told why, where it still listens.
+            // Send the alert, if the server still reads.
             let _told = self.poll_send(cx);
             return Poll::Ready(Err(error.into()));
         }
@@ -372,7 +373,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while this.read.is_empty() {
-            // Reading may have to be answered: a change of keys (RFC 8446 §4.6.3). What does not go now goes later.
+            // A read can cause a response: a key update (RFC 8446 §4.6.3). The rest is sent later.
             let _sent = this.poll_send(cx)?;
             match ready!(this.poll_fill(cx)) {
                 Ok(true) => {}
@@ -423,8 +424,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     }
 }
 
-/// The certificate by the hash of its own signature, SHA-256 for older ones (RFC 5929 §4.1). Where that is not a hash by
-/// itself (Ed25519, PSS) the server has no such binding either, or has it in its latest versions only.
+/// Returns the certificate's hash by the hash function of its signature, or SHA-256 for older ones (RFC 5929 §4.1).
+/// For signatures without a hash function of their own (Ed25519, PSS), servers lack this binding, or only the latest
+/// versions have it.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     use sha2::Digest;
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;

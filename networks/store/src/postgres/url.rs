@@ -1,8 +1,8 @@
-//! What of a URL of PostgreSQL's is about certificates: the client library does not know these parameters of libpq's.
+//! The certificate parameters in a PostgreSQL URL, which the client library does not support.
 
 use std::ops::Range;
 
-/// Parameters of TLS; of one that is given twice the last counts, as libpq has it.
+/// The TLS parameters. As in libpq, the last of a repeated parameter counts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct TlsParameters {
     pub(super) mode: Option<String>,
@@ -23,7 +23,7 @@ impl TlsParameters {
     }
 }
 
-/// The parameters of TLS, and the URL without them. What is not understood stays in it for the client library to refuse.
+/// Splits the TLS parameters from a URL. The URL keeps unknown parameters, which the client library rejects.
 pub(super) fn split_tls_parameters(url: &str) -> (TlsParameters, String) {
     let pairs = if url.starts_with("postgresql://") || url.starts_with("postgres://") {
         of_url(url)
@@ -42,12 +42,12 @@ pub(super) fn split_tls_parameters(url: &str) -> (TlsParameters, String) {
     (asked, rest)
 }
 
-/// Where a parameter stands, its name, and what it says.
+/// The range, the name and the value of a parameter.
 type UrlParameter = (Range<usize>, String, String);
 
-/// Those after the `?`, each with the `&` behind it.
+/// The parameters after the `?`, each with its trailing `&`.
 fn of_url(url: &str) -> Vec<UrlParameter> {
-    // A password may hold a question mark, but no at sign, as the client library reads it.
+    // The client library allows a question mark in a password, but no at sign.
     let after = url.find('@').unwrap_or_default();
     let Some(query) = url[after..].find('?') else { return Vec::new() };
     let mut at = after + query + 1;
@@ -64,7 +64,7 @@ fn of_url(url: &str) -> Vec<UrlParameter> {
     pairs
 }
 
-/// What a text says in which `%2F` is a slash; `None` where that is no text.
+/// Decodes percent-encoding such as `%2F`. `None`: the result is not text.
 fn decode_percent(text: &str) -> Option<String> {
     let mut octets = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -79,7 +79,7 @@ fn decode_percent(text: &str) -> Option<String> {
     String::from_utf8(octets).ok()
 }
 
-/// Those of `key = value key = 'some value'`.
+/// The parameters of `key = value key = 'some value'`.
 fn of_words(text: &str) -> Vec<UrlParameter> {
     let mut pairs = Vec::new();
     let mut at = 0;
@@ -90,7 +90,7 @@ fn of_words(text: &str) -> Vec<UrlParameter> {
     pairs
 }
 
-/// The parameter that begins at or after a place, and where it ends.
+/// Returns the parameter that begins at or after `at`, and its end.
 fn next_parameter(text: &str, at: usize) -> Option<(String, String, usize)> {
     let (key, _) = text[at..].split_once('=')?;
     let name = key.trim();

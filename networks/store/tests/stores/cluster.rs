@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the tests' own, in a folder of its own, at a Unix socket and, where it is asked to, by TCP.
+//! A PostgreSQL server for tests, in a folder of its own, on a Unix socket and optionally on TCP.
 
 use crate::folder::StoreTempDir;
 use std::fs::{self, File};
@@ -8,21 +8,21 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A server; it ends with this value.
+/// A server. Dropping it stops the server.
 #[derive(Debug)]
 pub(crate) struct PostgresCluster {
     folder: StoreTempDir,
     programs: PathBuf,
     databases: AtomicU32,
-    /// The TCP port, which the Unix socket's name has, too.
+    /// The TCP port, which is also part of the Unix socket's name.
     pub(crate) port: u16,
-    /// Where it listens by TCP.
+    /// The TCP address that it listens on.
     listens: Option<Ipv4Addr>,
-    /// Options that it is started with.
+    /// The options of its next start.
     pub(crate) settings: Mutex<String>,
 }
 
-/// Debian keeps these programs out of the search path, one folder for each version.
+/// Debian keeps these programs outside the search path, one folder per version.
 fn find_programs() -> PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let folders =
@@ -35,7 +35,7 @@ impl PostgresCluster {
         Self::with_port(5432, None)
     }
 
-    /// One with a TCP port, that may listen by TCP there, too.
+    /// Creates a server with a port, optionally listening on TCP.
     pub(crate) fn with_port(port: u16, listens: Option<Ipv4Addr>) -> Self {
         let cluster = Self {
             folder: StoreTempDir::new(),
@@ -46,7 +46,7 @@ impl PostgresCluster {
             settings: Mutex::default(),
         };
         if is_root() {
-            // The server refuses to run as root; Debian's package brings a user for it.
+            // The server refuses to run as root. Debian's package has a user for it.
             run_checked(Command::new("chown").arg("postgres").arg(cluster.folder.path()));
         }
         cluster.fill_data();
@@ -54,11 +54,12 @@ impl PostgresCluster {
         cluster
     }
 
-    /// Gives it the data of an empty server. One test has them made, which takes a second, and the others copy them.
+    /// Fills in the data of an empty server. The first test creates them, which takes a second, and the others copy
+    /// them.
     fn fill_data(&self) {
         let version = self.programs.parent().and_then(Path::file_name).unwrap_or_default().display();
         let user = if is_root() { "root" } else { "user" };
-        // Cargo gives tests a folder, and none to examples, which take this file in, too.
+        // Cargo gives tests a temporary folder, but not examples, which include this file too.
         let folder = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let kept = folder.join(format!("postgresql-{version}-{user}"));
         fs::create_dir_all(folder).expect("a folder can be made");
@@ -71,7 +72,7 @@ impl PostgresCluster {
         }
         let words = ["-U", "usher", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "-D"];
         run_checked(self.program_command("initdb").args(words).arg(self.data_folder()));
-        // Whole or not at all, whenever this process is killed.
+        // Rename at the end, so that a killed process leaves no partial copy.
         let whole = kept.with_extension("new");
         let _ = fs::remove_dir_all(&whole);
         copy(&self.data_folder(), &whole);
@@ -82,14 +83,14 @@ impl PostgresCluster {
         self.folder.path().join("data")
     }
 
-    /// One of PostgreSQL's programs, as the user that may run it.
+    /// Returns a command for one of PostgreSQL's programs, with the user that may run it.
     pub(crate) fn program_command(&self, name: &str) -> Command {
         let path = self.programs.join(name);
         let mut command = Command::new(if is_root() { "runuser".into() } else { path.clone() });
         if is_root() {
             command.args(["-u", "postgres", "--"]).arg(path);
         }
-        // On a busy machine the server takes its time to begin and to end: seconds.
+        // On a busy machine the server needs seconds to start and stop.
         command.current_dir(self.folder.path()).env("PGCTLTIMEOUT", "300");
         command
     }
@@ -98,7 +99,7 @@ impl PostgresCluster {
         let (port, listens) =
             (self.port, self.listens.map(|address| address.to_string()).unwrap_or_default());
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // What the server has written is there as long as the machine does not crash, which no test has it do.
+        // No fsync: written data survive unless the machine crashes, which no test provokes.
         let options = format!(
             "-c fsync=off -c shared_buffers=16MB -c listen_addresses='{listens}' -c port={port} \
              -c unix_socket_directories='{}' {settings}",
@@ -115,7 +116,7 @@ impl PostgresCluster {
         );
     }
 
-    /// Ends the server: `fast` in an orderly way, `immediate` as a crash would.
+    /// Stops the server: `fast` is orderly, `immediate` is like a crash.
     pub(crate) fn stop_server(&self, mode: &str) {
         run_checked(
             self.program_command("pg_ctl")
@@ -125,19 +126,19 @@ impl PostgresCluster {
         );
     }
 
-    /// The URL of a database, for a role.
+    /// Returns the URL of a database for a role.
     pub(crate) fn database_url(&self, role: &str, database: &str) -> String {
         format!("host={} port={} user={role} dbname={database}", self.folder.path().display(), self.port)
     }
 
-    /// A new, empty database; its name.
+    /// Creates an empty database and returns its name.
     pub(crate) fn create_database(&self) -> String {
         let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.run_sql("postgres", &format!("CREATE DATABASE {name}"));
         name
     }
 
-    /// A superuser's session.
+    /// Returns a superuser's psql command.
     pub(crate) fn psql_command(&self, database: &str) -> Command {
         let mut command = self.program_command("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "usher", "-d", database]);
@@ -145,7 +146,7 @@ impl PostgresCluster {
         command
     }
 
-    /// Runs statements as the superuser; what they answer, unaligned.
+    /// Runs statements as the superuser. Returns the unaligned output.
     pub(crate) fn run_sql(&self, database: &str, text: &str) -> String {
         let answer = self.psql_command(database).args(["-c", text]).output().expect("psql runs");
         assert!(answer.status.success(), "{text}: {}", String::from_utf8_lossy(&answer.stderr));
@@ -167,7 +168,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 pub(crate) fn run_checked(command: &mut Command) {
-    // A server that is started keeps what it is given, so its output goes to its log.
+    // A started server inherits the output, so it goes to the log.
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {
         Ok(status) => assert!(status.success(), "{command:?}: {status}"),

@@ -1,9 +1,9 @@
-//! A folder for one test.
+//! A temporary folder for one test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A new folder, gone with this value.
+/// A new folder, removed on drop.
 #[derive(Debug)]
 pub(crate) struct StoreTempDir(PathBuf);
 
@@ -12,7 +12,7 @@ impl StoreTempDir {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("usher-store-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
-        // A process that had this number and was killed may have left one.
+        // A killed process with the same id may have left one.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         Self(path)
@@ -24,7 +24,7 @@ impl StoreTempDir {
 
 impl Drop for StoreTempDir {
     fn drop(&mut self) {
-        // A folder that stays is no fault of what was tested.
+        // A folder that cannot be removed is no test failure.
         let _gone = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,5 @@
-//! FreeRADIUS's files as FreeRADIUS itself reads them: it is asked, and what it answers is what we have taken over, or said that we have not.
+//! Compares the importer with FreeRADIUS itself: its reply must match the imported rows, or the importer must have
+//! reported the difference.
 
 use crate::folder::StoreTempDir;
 use proptest::prelude::*;
@@ -16,16 +17,16 @@ use usher_radius::dictionary::RadiusDictionary;
 use usher_radius::packet::{OwnedPacket, PacketCode, RadiusPacket};
 use usher_store::import;
 
-/// How many entries of each kind are made.
+/// The number of generated entries of each kind.
 const USERS: usize = 200;
 const CLIENTS: u8 = 60;
 pub(crate) const SECRET: &str = "testing123";
 
-/// A value as files may have it: bare, or between either kind of quotation marks.
+/// Generates a value: bare, or between either kind of quotation marks.
 fn written_value() -> impl Strategy<Value = String> {
     let plain = "[A-Za-z0-9]{1,4}";
     let bare = (plain, r#"[A-Za-z0-9;{}#=<>:!?.'"%$&*+\\-]{0,4}"#).prop_map(|(head, tail)| head + &tail);
-    // Unescaped, escaped as marks and backslashes must be, and escaped though nothing asks for it.
+    // Unescaped, escaped as marks and backslashes require, or escaped without need.
     let part = prop_oneof![
         5 => "[A-Za-z0-9 ;{}#=,.&$-]{1,3}",
         1 => Just("%".to_owned()),
@@ -49,7 +50,7 @@ fn written_value() -> impl Strategy<Value = String> {
     prop_oneof![2 => bare, 3 => quoted('"'), 2 => quoted('\'')]
 }
 
-/// Always the same values: a run that fails can be looked at.
+/// Generates the same values each time, so that a failure can be reproduced.
 fn sample_values(n: usize) -> Vec<String> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -91,7 +92,7 @@ fn freeradius_command(folder: &StoreTempDir) -> Command {
     command
 }
 
-/// Leaves out what FreeRADIUS refuses to load, which no file of its has: it names the lines of the file.
+/// Removes entries that FreeRADIUS refuses to load, by the lines in its messages.
 fn retain_loadable_entries(
     folder: &StoreTempDir,
     file: &str,
@@ -138,7 +139,7 @@ impl FreeRadius {
         }
         this
     }
-    /// Whether it lets a user in, and by which message; nothing where no answer by this secret comes.
+    /// Logs a user in. Returns the verdict and the Reply-Message, or `None` without a reply under this secret.
     fn log_in(
         &self,
         from: Ipv4Addr,
@@ -151,10 +152,10 @@ impl FreeRadius {
         Some((reply.code, String::from_utf8_lossy(message).into_owned()))
     }
 
-    /// Whether a request from this address is one of a client by this secret.
+    /// True if a request from this address with this secret is a client's.
     fn is_client(&self, from: Ipv4Addr, secret: &str) -> bool {
         let socket = UdpSocket::bind((from, 0)).unwrap();
-        // Whom it does not know it does not answer; whom it knows it answers within milliseconds.
+        // FreeRADIUS ignores unknown clients, and answers known ones within milliseconds.
         socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let authenticator = [7; 16];
         let mut hidden = Vec::new();
@@ -171,7 +172,7 @@ impl FreeRadius {
         check_response(&reply, &authenticator, &SharedSecret::new(secret.as_bytes()))
     }
 
-    /// What it answers to these attributes; nothing where no answer by this secret comes.
+    /// Returns the reply to these attributes, or `None` without a reply under this secret.
     pub(crate) fn send_access_request(
         &self,
         from: Ipv4Addr,
@@ -180,7 +181,7 @@ impl FreeRadius {
     ) -> Option<OwnedPacket> {
         let socket = UdpSocket::bind((from, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        // A system gives a port again, and FreeRADIUS would take a like request for one that it has answered.
+        // Ports are reused, and FreeRADIUS would take an equal request for a duplicate.
         static REQUEST_COUNTER: AtomicU64 = AtomicU64::new(0);
         let mut authenticator = *b"sixteen octets!!";
         authenticator[..8].copy_from_slice(&REQUEST_COUNTER.fetch_add(1, Ordering::Relaxed).to_be_bytes());
@@ -205,7 +206,7 @@ impl FreeRadius {
     }
 }
 
-/// A request by a password.
+/// Builds a PAP request.
 pub(crate) fn pap_request(name: &str, password: &str) -> AttributeList {
     let mut written = AttributeList::new();
     written.push_text(kind::USER_NAME, name).unwrap();
@@ -291,7 +292,7 @@ fn clients_have_the_secrets_that_they_have_there() {
     assert!(taken > usize::from(CLIENTS) / 2, "{taken} are taken over");
 }
 
-/// Whether one of these clients is at an address.
+/// True if one of these clients has this address and secret.
 fn is_client(clients: &[ClientRow], from: Ipv4Addr, secret: &str) -> bool {
     let holds = |client: &ClientRow| {
         let (address, bits) = client.nasname.split_once('/').unwrap_or((&client.nasname, "32"));
@@ -346,7 +347,7 @@ client ten {\n ipaddr = 127.0.6.9/24\n secret = \"t\"\\\n   # en\n}
         let here = is_client(&ours, from, secret);
         assert_eq!(here, server.is_client(from, secret), "{from} by {secret}: {here} here: {complaints:#?}");
     }
-    // The address of nobody is everybody's.
+    // The unspecified address means any address.
     let everybody = "client all {\n ipaddr = 0.0.0.0\n secret = all\n}\n";
     drop(server);
     write_config(&folder, "ann\tCleartext-Password := \"right\"\n", everybody, port);

@@ -1,4 +1,4 @@
-//! FreeRADIUS's files, taken over.
+//! Tests of the import of FreeRADIUS's files.
 
 use crate::suite::{attribute_row, password_user};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn users_file(text: &str) -> (UsersFile, Vec<ImportIssue>) {
     import::users_file(text, &DICTIONARY)
 }
 
-/// The lines complained of, each with a part of what must be said.
+/// Checks the lines of the issues, each with a part of its message.
 #[track_caller]
 fn expect_issues(found: &[ImportIssue], expected: &[(usize, &str)]) {
     let said =
@@ -22,12 +22,12 @@ fn expect_issues(found: &[ImportIssue], expected: &[(usize, &str)]) {
     assert!(all, "{found:#?}\ndo not say\n{expected:#?}");
 }
 
-/// The lines of the DEFAULT entries that a user's groups were made of.
+/// Returns the lines of the DEFAULT entries that became a user's groups.
 fn lines_of(groups: &[GroupRows]) -> Vec<&str> {
     groups.iter().map(|group| group.name.split('-').nth(2).unwrap_or_default()).collect()
 }
 
-/// A file of Debian's package freeradius-config.
+/// Reads a file of Debian's package freeradius-config.
 fn installed_file(path: &str) -> String {
     let path = format!("/etc/freeradius/3.0/{path}");
     std::fs::read_to_string(&path)
@@ -221,7 +221,7 @@ fn the_installed_users_file_has_nobody_but_its_defaults() {
     let text = installed_file("mods-config/files/authorize");
     let (file, complaints) = users_file(&text);
     assert_eq!((file.users.len(), file.groups.len()), (0, 0));
-    // Its three entries: PPP, which nobody comes to, and two by a hint.
+    // Its three entries: PPP, which no user reaches, and two by a hint.
     let (rows, entries): (Vec<_>, Vec<_>) =
         complaints.iter().partition(|c| c.message.contains("this row was left out with its entry"));
     let lines: Vec<&str> = entries.iter().map(|c| text.lines().nth(c.line - 1).unwrap()).collect();
@@ -234,7 +234,7 @@ fn the_installed_users_file_has_nobody_but_its_defaults() {
 
 #[test]
 fn the_installed_users_file_with_its_examples_taken_in() {
-    // Examples that are one `#` away from being entries.
+    // Examples that become entries without their `#`.
     let text: String = installed_file("mods-config/files/authorize")
         .lines()
         .map(|line| match line.strip_prefix('#') {
@@ -255,7 +255,8 @@ fn the_installed_users_file_with_its_examples_taken_in() {
         .map(|line| format!("{line}\n"))
         .collect();
     let (file, complaints) = users_file(&text);
-    // Names of steve's that only FreeRADIUS's dictionary of old names has; its own DEFAULT entries stop nothing.
+    // Steve's attribute names that only FreeRADIUS's dictionary of old names has. Its own DEFAULT entries stop
+    // nothing.
     let old = ["Framed-Filter-Id", "Van-Jacobsen"];
     let stopping: Vec<_> = complaints.iter().filter(|c| c.stops).collect();
     assert!(
@@ -333,7 +334,7 @@ client all6 { ipv6addr = ::/0
     assert_eq!(clients, expected);
 }
 
-/// Its secret is public, so that by UDP it would be anybody.
+/// Its secret is public, so any host could use it by UDP.
 #[test]
 fn a_client_by_radsec_becomes_none_by_udp() {
     let text = "\
@@ -414,7 +415,7 @@ client {
     assert_eq!(clients, [client_row("192.0.2.9", "a", "x#y")]);
 }
 
-/// Each means another thing there than a client by UDP whom everybody at its address is.
+/// In FreeRADIUS each is more restricted than a UDP client for all hosts of an address.
 #[test]
 fn clients_that_are_others_there_are_left_out() {
     for (inner, why) in [
@@ -448,7 +449,7 @@ fn clients_that_are_others_there_are_left_out() {
     assert_eq!(clients, []);
 }
 
-/// Its packets would be those of the wider client, which has another secret, and other rules.
+/// Its packets would match the wider client, which has another secret and other rules.
 #[test]
 fn a_skipped_client_inside_an_imported_one_stops_the_import() {
     let wide = "client wide { ipaddr = 127.0.0.0/8\n secret = weak\n}\n";
@@ -497,7 +498,7 @@ fn a_skipped_client_inside_an_imported_one_stops_the_import() {
     assert!(complaints[0].message.contains("127.0.0.0/8 is a client whose secret"), "{complaints:?}");
 }
 
-/// FreeRADIUS tells names of settings apart by capitals, and passes over those that it does not know.
+/// FreeRADIUS's setting names are case-sensitive, and it ignores unknown ones.
 #[test]
 fn settings_in_other_letters_are_others() {
     for (text, nasname, secret) in [
@@ -512,7 +513,7 @@ fn settings_in_other_letters_are_others() {
     }
 }
 
-/// Each as FreeRADIUS 3.2.1 took it; see the test that asks it.
+/// Results of FreeRADIUS 3.2.1; another test compares with it.
 #[test]
 fn clients_are_read_as_freeradius_reads_them() {
     for (text, nasname, secret) in [
@@ -548,7 +549,7 @@ proptest! {
     #[test]
     fn a_quoted_value_is_read_as_it_was_written(value in "[^\\x00-\\x1f]{1,40}") {
         let marked: String = value.chars().flat_map(|c| ['\\', c].into_iter().skip(usize::from(!"\"\\".contains(c)))).collect();
-        // U+FFFD stands for octets that are no UTF-8.
+        // U+FFFD stands for invalid UTF-8.
         prop_assume!(!value.contains("%{") && !value.contains('\u{fffd}'));
         let (file, complaints) = users_file(&format!("kaya Cleartext-Password := \"{marked}\"\n"));
         prop_assert_eq!(complaints, []);
@@ -556,7 +557,7 @@ proptest! {
     }
 }
 
-/// What both files are made of.
+/// The vocabulary of both generated files.
 const WORDS: &[&str] = &[
     "\n",
     "\n",

@@ -1,4 +1,5 @@
-//! What of a users file stops the import, and what does not: where somebody would be let in whom FreeRADIUS turns away.
+//! Tests which parts of a users file stop the import: those without which the server would accept a user that
+//! FreeRADIUS rejects.
 
 use crate::suite::{attribute_row, password_user};
 use std::collections::BTreeMap;
@@ -32,8 +33,8 @@ const ANN: &str = "ann Cleartext-Password := a\n";
 const ANN_ON: &str = "ann Cleartext-Password := a\n\tFall-Through = Yes\n";
 const YES: &str = "\tFall-Through = Yes\n";
 
-/// At such an entry the search ends there before a user's own, or a user gets from it what is missing here. An earlier test
-/// had it that the first of these is named and taken: its users are let in where FreeRADIUS turns them away.
+/// At such an entry FreeRADIUS ends the search before a user's own entry, or it adds rows that are missing here. If
+/// the first of these were only reported, its users would be accepted here and rejected by FreeRADIUS.
 #[test]
 fn a_default_that_cannot_precede_its_users_stops_the_import() {
     for (default, why) in [
@@ -51,7 +52,7 @@ fn a_default_that_cannot_precede_its_users_stops_the_import() {
         ("DEFAULT Filter-Id == \"\\374\", Auth-Type := reject\n", "turns away whoever it fits"),
     ] {
         expect_stop(&format!("{default}{ANN}"), why);
-        // Nobody comes to it from above.
+        // No user reaches it from above.
         expect_pass(&format!("{ANN}{default}"));
         expect_pass(&format!("{default}gone Huntgroup-Name == y\n"));
     }
@@ -66,7 +67,7 @@ fn a_default_that_cannot_precede_its_users_stops_the_import() {
     }
 }
 
-/// Who is let go on comes to it.
+/// A user with Fall-Through reaches it.
 #[test]
 fn a_default_that_users_go_on_to_and_is_lost_stops_the_import() {
     for default in ["DEFAULT Login-Time := \"Wk0100-0101\"\n", "DEFAULT Group == x\n\tSession-Timeout = 60\n"]
@@ -80,7 +81,7 @@ fn a_default_that_users_go_on_to_and_is_lost_stops_the_import() {
     expect_pass(&format!("{hints}{ANN}"));
 }
 
-/// An earlier test had it that the first of the second loop does not stop: whoever is `ann` comes to that entry there first.
+/// The first case of the second loop must stop the import: in FreeRADIUS user `ann` reaches that entry first.
 #[test]
 fn an_entry_with_a_taken_name_stops_the_import() {
     for (text, why) in [
@@ -115,7 +116,7 @@ fn an_entry_with_a_taken_name_stops_the_import() {
     }
 }
 
-/// There a DEFAULT's rows come before those of the entries below it; here they come after.
+/// In FreeRADIUS a DEFAULT's rows come before those of later entries. Here they come after.
 #[test]
 fn a_default_above_that_says_what_a_user_says_stops_the_import() {
     let before = "DEFAULT NAS-Port-Type == Virtual\n\tSession-Timeout = 600,\n\tFall-Through = Yes\n";
@@ -130,7 +131,7 @@ fn a_default_above_that_says_what_a_user_says_stops_the_import() {
     expect_stop(&format!("{tagged}{ANN}\ttunnel-type:2 = VLAN\n"), "both say Tunnel-Type");
 }
 
-/// What a later DEFAULT sets by `:=` takes the place of what the user has, as a group does here. Where it does not, the import stops.
+/// A later DEFAULT with `:=` replaces the user's value, as a group does here. Otherwise the import stops.
 #[test]
 fn a_default_below_that_sets_what_the_user_sets() {
     for below in ["Expiration := \"1 Jan 2020\"", "Cleartext-Password := y", "Simultaneous-Use := 1"] {
@@ -218,7 +219,7 @@ fn what_a_condition_means_there() {
     }
 }
 
-/// The server refuses a login with such a row: what it limits would be missing.
+/// The server rejects a login with such a row, since its restriction would be missing.
 #[test]
 fn a_lost_reply_row_stops_the_import_unless_it_may_be_left_out() {
     for reply in [
@@ -244,7 +245,7 @@ fn a_lost_reply_row_stops_the_import_unless_it_may_be_left_out() {
         let (file, complaints) = import.read_text(&text);
         assert!(!complaints.is_empty() && !complaints.iter().any(|c| c.stops), "{complaints:#?}");
         assert_eq!(file.users[0].1.reply, [attribute_row("Idle-Timeout", RowOperator::Set, "5")]);
-        // Of an entry that nobody comes to, no row is missed.
+        // If no user reaches an entry, its rows are not missed.
         expect_pass(&format!("{ANN}DEFAULT\n\t{reply}\n"));
     }
     expect_pass(&format!("{ANN}\tReply-Message = \"Hello, %{{User-Name}}\"\n"));
@@ -278,7 +279,7 @@ fn a_device_without_a_password_is_not_let_in_by_its_address() {
     assert_eq!(file.users[0].1.check, password_user("a").check);
 }
 
-/// What FreeRADIUS does not load is not looked at, and what nobody can wait for is not made.
+/// Lines that FreeRADIUS does not load are skipped, and excessive numbers of groups are not created.
 #[test]
 fn files_beyond_bounds_stop_the_import() {
     let condition = ["NAS-Port == 1"; 20_000].join(", ");
@@ -303,7 +304,7 @@ fn files_beyond_bounds_stop_the_import() {
     assert!(made.groups.len() == 100 && made.users.iter().all(|(_, rows)| rows.groups.len() == 100));
 }
 
-/// Two files with a DEFAULT at the same line have had one group.
+/// Regression: two files with a DEFAULT at the same line had one group.
 #[test]
 fn groups_of_two_files_have_two_names() {
     let text = |timeout| format!("{ANN_ON}DEFAULT\n\tSession-Timeout = {timeout}\n");

@@ -1,4 +1,4 @@
-//! One suite over all stores, and what each does by itself.
+//! One suite over all stores, and the specifics of each.
 
 mod cluster;
 mod folder;

@@ -1,4 +1,4 @@
-//! The store in memory is held to what the databases do.
+//! Runs the suite of the databases on the store in memory.
 
 use crate::suite;
 use usher_aaa::store::MemoryStore;

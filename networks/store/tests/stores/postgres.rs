@@ -1,4 +1,4 @@
-//! PostgreSQL's own ways: versions, roles, a server that goes away.
+//! The specifics of PostgreSQL: versions, roles, outages.
 
 use crate::cluster::PostgresCluster;
 use crate::session::test_session;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use usher_aaa::store::{Store, StoreChange, StoreError};
 use usher_store::{PostgresStore, SCHEMA_VERSION, postgres_script};
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any step on a busy machine. Only a failing test waits this long.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The tables as an older FreeRADIUS had them.
+/// The tables of an older FreeRADIUS.
 const OLD: &str = "
     CREATE TABLE radacct (RadAcctId bigserial PRIMARY KEY, AcctSessionId text NOT NULL, AcctUniqueId text NOT NULL,
         UserName text, Realm text, NASIPAddress inet NOT NULL, NASPortId text, NASPortType text,
@@ -27,7 +27,7 @@ const OLD: &str = "
     INSERT INTO radacct (AcctSessionId, AcctUniqueId, NASIPAddress, AcctStartTime)
         VALUES ('1', 'aa', '192.0.2.9', to_timestamp(1700000000));";
 
-/// Tries to connect, again where a busy server does not answer in time.
+/// Tries to connect, with retries if a busy server does not reply in time.
 fn try_connect(url: &str) -> Result<PostgresStore, StoreError> {
     let begun = Instant::now();
     loop {
@@ -50,7 +50,7 @@ fn expect_refusal(url: &str) -> String {
     }
 }
 
-/// How long something takes.
+/// Measures the time of an operation.
 fn elapsed_time(what: impl FnOnce()) -> Duration {
     let begun = Instant::now();
     what();
@@ -202,7 +202,7 @@ fn an_unstorable_value_is_not_an_unavailable_database() {
     let said = store.write_changes(&batch);
     assert!(matches!(&said, Err(StoreError::Unstorable(text)) if text.contains("22P05")), "{said:?}");
     store.write_changes(&batch[..1]).unwrap();
-    // As other people's tables are.
+    // As in a foreign database.
     cluster.run_sql("latin", "ALTER TABLE radacct ALTER username TYPE varchar(8)");
     let said = store.write_changes(&[named(3, "somebody's")]);
     assert!(matches!(&said, Err(StoreError::Unstorable(text)) if text.contains("22001")), "{said:?}");
@@ -229,7 +229,7 @@ fn examining_a_database_lists_its_gaps_and_changes_nothing() {
     drop(connect_store(&url));
     let found = look(&url);
     assert_eq!((found.version, found.missing), (SCHEMA_VERSION, Vec::new()));
-    // Another role may look at the version, and nothing else.
+    // Another role may read the version, and nothing else.
     let role = format!("radius_{database}");
     cluster.run_sql(
         &database,
@@ -244,7 +244,7 @@ fn examining_a_database_lists_its_gaps_and_changes_nothing() {
     assert!(missing.iter().any(|text| text.contains("radpostauth")), "{missing:?}");
 }
 
-/// Found in operation: the ledger gave up what it had to write when the database's password was changed.
+/// Regression: the ledger gave up its pending writes when the database's password was changed.
 #[test]
 fn who_was_let_in_once_is_refused_for_now_alone() {
     let cluster = PostgresCluster::new();
@@ -255,7 +255,7 @@ fn who_was_let_in_once_is_refused_for_now_alone() {
     let url = cluster.database_url(&role, &database);
     let mut store = connect_store(&url);
     store.write_changes(&[numbered_change(1)]).unwrap();
-    // Two calls: one of both is one transaction, and a connection made within it is let in.
+    // Two calls: a single one would be one transaction, and a connection made during it would be accepted.
     sql(&format!("ALTER ROLE {role} NOLOGIN"));
     sql(&format!("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{role}'"));
     let deadline = Instant::now() + TEST_TIMEOUT;
@@ -264,7 +264,7 @@ fn who_was_let_in_once_is_refused_for_now_alone() {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Who never was let in is told so for good, unless another was.
+    // A first refusal is final, unless another store's connection succeeded.
     assert!(expect_refusal(&url).contains("not permitted to log in"));
     expect_unavailable(PostgresStore::new(&url).unwrap().with_proven_server().find_user("kaya"));
     sql(&format!("ALTER ROLE {role} LOGIN"));
@@ -273,7 +273,7 @@ fn who_was_let_in_once_is_refused_for_now_alone() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(store.find_session(&test_session(2).acctuniqueid).unwrap().is_some());
-    // What a statement is refused for is refused for good.
+    // The refusal of a statement is final.
     sql(&format!("ALTER TABLE radacct OWNER TO usher; REVOKE ALL ON radacct FROM {role}"));
     assert!(matches!(store.write_changes(&[numbered_change(3)]), Err(StoreError::Refused(_))));
 }
@@ -313,7 +313,7 @@ fn writing_is_durable_though_the_server_is_set_otherwise() {
     let database = cluster.create_database();
     cluster.run_sql(&database, &format!("ALTER DATABASE {database} SET synchronous_commit = off"));
     let mut store = connect_store(&cluster.database_url("usher", &database));
-    // A trigger that says how it is set while we write.
+    // A trigger reports the setting during our writes.
     cluster.run_sql(
         &database,
         "CREATE TABLE seen (setting text);
@@ -334,7 +334,7 @@ fn a_stopped_server_is_said_quickly_and_found_again() {
     store.write_changes(&[numbered_change(1)]).unwrap();
     reader.put_user("kaya", &suite::password_user("x")).unwrap();
     for mode in ["fast", "immediate"] {
-        // The fastest of five, as a busy machine may hold up any of them.
+        // The fastest of five, since a busy machine can delay any of them.
         let answered = (0..5).map(|_| {
             elapsed_time(|| {
                 for _ in 0..20 {
@@ -373,11 +373,11 @@ fn a_stopped_server_is_said_quickly_and_found_again() {
         store.open_sessions(&mut |_| count += 1).unwrap();
         assert_eq!(count, 1, "what was refused was not made");
     }
-    // A restart between two questions is not noticed, but where a busy server takes seconds for a connection.
+    // A restart between two lookups is not noticed, unless a busy server takes seconds for a connection.
     let is_unnoticed = |_| {
         cluster.stop_server("fast");
         cluster.start();
-        // A connection is looked at before its use when it has been idle for 100 ms.
+        // A connection is checked before use when it has been idle for 100 ms.
         std::thread::sleep(Duration::from_millis(150));
         matches!(reader.find_user("kaya"), Ok(Some(_))) && store.write_changes(&[numbered_change(3)]).is_ok()
     };
@@ -388,7 +388,8 @@ fn a_stopped_server_is_said_quickly_and_found_again() {
 fn a_server_that_does_not_answer_is_not_waited_for() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("host=127.0.0.1 port={} user=usher dbname=usher", silent.local_addr().unwrap().port());
-    // The store waits for a few seconds at first, and then makes no new attempt for a while. A busy machine may let that pass.
+    // The store first waits for a few seconds, and then makes no attempt for a while. On a busy machine that period
+    // can pass.
     let mut all = Vec::new();
     let is_told = (0..5).any(|_| {
         let mut store = PostgresStore::new(&url).unwrap();
@@ -416,7 +417,7 @@ fn a_statement_behind_a_lock_is_given_up() {
     while cluster.run_sql(&database, held) == "0" {
         assert!(begun.elapsed() < TEST_TIMEOUT, "the table is locked");
     }
-    // A statement has five seconds. A busy machine may add some, and does not each time.
+    // A statement has five seconds. A busy machine can add some, but not each time.
     let mut waits = (0..5).map(|_| elapsed_time(|| drop(expect_unavailable(store.find_user("kaya")))));
     assert!(waits.any(|wait| wait < Duration::from_secs(7)), "a statement is not given up in time");
     drop(waits);

@@ -1,9 +1,9 @@
-//! A session to write.
+//! A session for tests.
 
 use usher_aaa::store::SessionRow;
 use usher_core::WallTime;
 
-/// The open session of this number, with something in every column.
+/// Returns the open session of this number, with a value in every column.
 pub(crate) fn test_session(number: u32) -> SessionRow {
     SessionRow {
         acctsessionid: format!("{number:08x}"),

@@ -1,4 +1,4 @@
-//! SQLite's own ways: files, versions, others at the same file.
+//! The specifics of SQLite: files, versions, concurrent programs.
 
 use crate::folder::StoreTempDir;
 use crate::session::test_session;
@@ -11,7 +11,7 @@ use usher_aaa::store::{Store, StoreError};
 use usher_core::WallTime;
 use usher_store::{SCHEMA_VERSION, SqliteStore};
 
-/// The tables as FreeRADIUS 3.0 had them: without the columns that came later, and with its dates as text.
+/// The tables of FreeRADIUS 3.0: without the later columns, and with dates as text.
 const OLD: &str = "
     CREATE TABLE radacct (radacctid INTEGER PRIMARY KEY AUTOINCREMENT, acctsessionid varchar(64) NOT NULL default '',
         acctuniqueid varchar(32) NOT NULL default '', username varchar(64) NOT NULL default '', realm varchar(64),
@@ -109,7 +109,7 @@ fn an_older_version_is_brought_forward_with_its_rows() {
     assert_eq!(versions, (1..=SCHEMA_VERSION).collect::<Vec<_>>());
 }
 
-/// FreeRADIUS gives the packets of such a client to another virtual server, which has rules of its own.
+/// FreeRADIUS passes the packets of such a client to another virtual server with its own rules.
 #[test]
 fn a_clients_virtual_server_is_read_if_the_column_exists() {
     let (_folder, path) = new_file();
@@ -150,12 +150,12 @@ fn freeradius_tables_get_what_they_lack_and_keep_what_they_have() {
     let old = store.find_session("aa").unwrap().unwrap();
     assert_eq!(old.acctstarttime, Some(WallTime::from_unix_secs(1_700_000_000)), "a date as text is read");
     assert_eq!(old.nasipaddress.to_string(), "0.0.0.0");
-    // The key is made unique, without which no session could be put in place of itself.
+    // The key becomes unique. Without that no session could replace its row.
     for _ in 0..2 {
         store.write_changes(&[usher_aaa::store::StoreChange::Session(Box::new(test_session(1)))]).unwrap();
     }
     assert_eq!(raw.query_row("SELECT count(*) FROM radacct", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
-    // FreeRADIUS's own insertion goes on working.
+    // FreeRADIUS's own INSERT still works.
     raw.execute(
         "INSERT INTO radacct (acctuniqueid, nasipaddress, acctstarttime) VALUES ('bb', '192.0.2.9', 5)",
         [],
@@ -235,7 +235,7 @@ fn readers_do_not_wait_and_a_writer_says_when_it_cannot() {
     one.put_user("kaya", &suite::password_user("x")).unwrap();
     let raw = Connection::open(&path).unwrap();
     raw.execute_batch("BEGIN IMMEDIATE; DELETE FROM radcheck").unwrap();
-    // The fastest of three, as a busy machine may hold up any of them.
+    // The fastest of three, since a busy machine can delay any of them.
     let read = (0..3).map(|_| {
         let begun = Instant::now();
         let found = two.find_user("kaya").unwrap();
@@ -252,7 +252,7 @@ fn readers_do_not_wait_and_a_writer_says_when_it_cannot() {
     assert!(two.find_user("lim").unwrap().is_some());
 }
 
-/// Does something until no other program has the file. Each attempt has to wait for the others for some seconds.
+/// Retries an operation until no other program has the file. Each attempt waits for the others for some seconds.
 fn retry_while_busy<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> T {
     let first = Instant::now();
     loop {
@@ -291,7 +291,7 @@ fn an_operator_that_is_none_is_refused_by_name() {
     suite::refused_operator(&mut store);
 }
 
-/// Whoever has the service's folder could have root write tables into any file that is empty or a database.
+/// The owner of the service's folder could have root write tables into any file that is empty or a database.
 #[cfg(unix)]
 #[test]
 fn root_follows_no_link_in_a_folder_of_another_user() {

@@ -1,4 +1,4 @@
-//! What every store does. Each scenario gets a store without any rows.
+//! The behavior of every store. Each scenario gets an empty store.
 
 use crate::session::test_session;
 use usher_aaa::store::{
@@ -13,7 +13,7 @@ pub(crate) type StoreFactory<'a> = &'a mut dyn FnMut() -> Box<dyn Store>;
 
 type StoreScenario = fn(&mut dyn Store);
 
-/// All scenarios, each with its name.
+/// All scenarios by name.
 const SCENARIOS: [(&str, StoreScenario); 9] = [
     ("users are put, found and forgotten", check_users),
     ("groups are joined by name", check_groups),
@@ -26,13 +26,13 @@ const SCENARIOS: [(&str, StoreScenario); 9] = [
     ("logins are taken", check_logins),
 ];
 
-/// Runs all of them; and, of a database, how it takes what a NAS may well send and databases do not like.
+/// Runs all scenarios, and those with values that a NAS can send and databases reject.
 pub(crate) fn run_database(make: StoreFactory<'_>) {
     run_scenarios(make);
     odd_values(make().as_mut());
 }
 
-/// Runs all of them.
+/// Runs all scenarios.
 pub(crate) fn run_scenarios(make: StoreFactory<'_>) {
     for (name, scenario) in SCENARIOS {
         eprintln!("{name}");
@@ -220,7 +220,7 @@ fn check_sessions(store: &mut dyn Store) {
     ended.acctoutputoctets += 1;
     let mut later = six.clone();
     later.interims += 1;
-    // One batch may speak of a session again and again.
+    // One batch can update a session several times.
     store
         .write_changes(&[
             session_change(&six),
@@ -248,7 +248,7 @@ fn check_restarts(store: &mut dyn Store) {
     // Its NAS counted more seconds than have passed by the clock.
     let mut longer = test_session(6);
     longer.acctsessiontime = 900;
-    // Diameter has no restarts: it is another's, whatever address it has.
+    // Diameter has no restarts: the session is not this NAS's, whatever its address.
     let mut diameter = test_session(7);
     diameter.diameter_origin = "relay.example.org!nas.example.org/192.0.2.7".to_owned();
     let all = [&test_session(1), &other, &ended, &later, &unknown, &longer, &diameter];
@@ -321,7 +321,7 @@ fn odd_values(store: &mut dyn Store) {
     odd.acctinputoctets = u64::try_from(i64::MAX).unwrap();
     odd.framedipv6prefix.clear();
     assert_eq!(open_sessions(store), [odd, test_session(2)]);
-    // Nobody is looked for under a name that stands for another.
+    // A name with a replaced character must not be looked up.
     let nobody = |said| matches!(said, Err(StoreError::Unstorable(_)));
     assert!(nobody(store.find_user("a\0b")));
     store.put_user("a\0b", &password_user("x\0")).unwrap();
@@ -345,7 +345,7 @@ fn check_logins(store: &mut dyn Store) {
     assert_eq!(open_sessions(store), [test_session(1)]);
 }
 
-/// A row whose operator is none is read, and makes its user one whose rows cannot be understood: the store has answered.
+/// A row with an invalid operator is read, and its user's rows cannot be understood. The store has still answered.
 pub(crate) fn refused_operator(store: &mut dyn Store) {
     let odd = store.find_user("odd").unwrap().unwrap();
     assert_eq!(odd.check.last().map(|row| row.op), Some(RowOperator::Unknown));

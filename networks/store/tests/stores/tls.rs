@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL: what each of libpq's modes takes and refuses.
+//! TLS to PostgreSQL: the results of each libpq mode.
 
 use crate::cluster::{PostgresCluster, is_root, run_checked};
 use crate::folder::StoreTempDir;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use usher_aaa::store::{Store, StoreError};
 use usher_store::PostgresStore;
 
-/// A loopback address of this process alone, where no other test takes a port. Who connects to it comes from 127.0.0.1.
+/// Returns a loopback address for this process, on which no other test uses a port. Connections to it come from
+/// 127.0.0.1.
 fn own_loopback() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 64 | (high & 63), middle, low)
@@ -23,7 +24,7 @@ fn own_loopback() -> Ipv4Addr {
 /// The name in the server's certificate.
 const NAME: &str = "db.example";
 
-/// An authority.
+/// A certificate authority.
 struct TestAuthority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -49,7 +50,7 @@ impl TestAuthority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate and its key, in PEM.
+    /// Issues a certificate. Returns it and its key in PEM.
     fn sign_certificate(&self, common_name: &str, names: &[&str]) -> (String, String) {
         let key = generate_key();
         let certificate = certificate_params(common_name, names).signed_by(&key, &self.issuer).unwrap();
@@ -58,7 +59,7 @@ impl TestAuthority {
 }
 
 impl PostgresCluster {
-    /// One that can also be reached at this process's own address.
+    /// Creates a server that also listens on this process's own address.
     fn on_tcp() -> Self {
         let free = TcpListener::bind((own_loopback(), 0)).expect("a port is free");
         let port = free.local_addr().expect("it has an address").port();
@@ -66,12 +67,12 @@ impl PostgresCluster {
         Self::with_port(port, Some(own_loopback()))
     }
 
-    /// What it is started with from now on.
+    /// Sets the options of its next start.
     fn set_options(&self, options: &str) {
         options.clone_into(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A file among its data, the server's alone.
+    /// Writes a file into its data folder, readable only by the server.
     fn write_data_file(&self, name: &str, text: &str) {
         let path = self.data_folder().join(name);
         fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -81,7 +82,7 @@ impl PostgresCluster {
         }
     }
 
-    /// Who may connect from now on, and how.
+    /// Sets the access rules.
     fn set_access(&self, lines: &str) {
         self.write_data_file("pg_hba.conf", &format!("{lines}\n"));
         run_checked(self.program_command("pg_ctl").args(["-s", "-D"]).arg(self.data_folder()).arg("reload"));
@@ -90,7 +91,7 @@ impl PostgresCluster {
     }
 }
 
-/// A server with TLS, its authority, and files for those who connect.
+/// A server with TLS, its authority, and files for its clients.
 struct TlsServerFixture {
     cluster: PostgresCluster,
     authority: TestAuthority,
@@ -108,7 +109,7 @@ impl TlsServerFixture {
         site
     }
 
-    /// Has the server show this certificate.
+    /// Has the server present this certificate.
     fn serve_certificate(&self, certificate: &str, key: &str) {
         self.cluster.write_data_file("server.crt", certificate);
         self.cluster.write_data_file("server.key", key);
@@ -134,7 +135,7 @@ impl TlsServerFixture {
         format!("host={host} hostaddr={} port={port} user=usher dbname=postgres {more}", own_loopback())
     }
 
-    /// Whether the server says that a connection is encrypted.
+    /// True if the server reports that a connection is encrypted.
     fn is_encrypted(&self, url: &str) -> bool {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("looked_at_{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -151,7 +152,7 @@ impl TlsServerFixture {
     }
 }
 
-/// Tries to connect, again where a busy server does not answer in time.
+/// Tries to connect, with retries if a busy server does not reply in time.
 fn try_connect(url: &str) -> Result<PostgresStore, StoreError> {
     let begun = std::time::Instant::now();
     loop {
@@ -204,7 +205,7 @@ fn each_mode_verifies_what_it_says() {
     site.write_file("empty.pem", "");
     let said = expect_refusal(&with(NAME, "sslmode=verify-full sslrootcert=FILES/empty.pem"));
     assert!(said.contains("empty.pem") && said.contains("no certificate"), "{said}");
-    // In a URL of the other form, by the address.
+    // In the other URL form, by address.
     let host = own_loopback().to_string();
     let (certificate, key) = site.authority.sign_certificate("server", &[&host]);
     site.serve_certificate(&certificate, &key);
@@ -220,7 +221,7 @@ fn each_mode_verifies_what_it_says() {
 fn much_goes_over_tls_both_ways() {
     let site = TlsServerFixture::new();
     let mut store = connect_store(&site.server_url(NAME, "sslmode=verify-full sslrootcert=FILES/ca.pem"));
-    // More than the sockets hold, so that both ends wait for each other.
+    // More than the socket buffers hold, so that both ends wait for each other.
     let rows = crate::suite::password_user(&"x".repeat(200));
     let names: Vec<String> = (0..20_000).map(|n| format!("user{n:05}")).collect();
     let users: Vec<_> = names.iter().map(|name| (name.clone(), rows.clone())).collect();
@@ -244,7 +245,7 @@ fn a_server_without_tls_is_taken_only_where_the_mode_lets_it() {
     for more in ["", "sslmode=prefer", "sslmode=disable"] {
         assert!(!site.is_encrypted(&site.server_url(NAME, more)), "{more}");
     }
-    // To a Unix socket there is no TLS whatever the mode is, as libpq has it.
+    // A Unix socket has no TLS in any mode, as in libpq.
     let url = format!("{} sslmode=require", site.cluster.database_url("usher", "postgres"));
     connect_store(&url);
 }
@@ -293,7 +294,7 @@ fn a_certificate_logs_in_where_the_server_asks_for_one() {
     site.write_file("stranger.pem", &stranger);
     site.write_file("stranger.key", &key);
     let strange = format!("{full} sslcert=FILES/stranger.pem sslkey=FILES/stranger.key");
-    // The server's alert may be lost to its closing the connection.
+    // The close of the connection can discard the server's alert.
     assert!(PostgresStore::connect(&site.server_url(NAME, &strange)).is_err());
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     assert!(expect_refusal(&site.server_url(NAME, &shown)).contains("chmod 0600"));

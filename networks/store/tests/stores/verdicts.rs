@@ -1,5 +1,5 @@
-//! Whether FreeRADIUS and this server come to the same verdict: by generated users files that were taken over, and by the same rows of the
-//! same database.
+//! Compares the verdicts of FreeRADIUS and this server, for generated users files that were imported, and for the
+//! same rows of one database.
 
 use crate::folder::StoreTempDir;
 use crate::freeradius::{FreeRadius, SECRET, free_port, pap_request};
@@ -22,10 +22,10 @@ use usher_store::{SqliteStore, import};
 
 static DICTIONARY: LazyLock<RadiusDictionary> = LazyLock::new(RadiusDictionary::builtin);
 
-/// How many files are made.
+/// The number of generated files.
 const FILES: usize = 300;
 
-/// Always the same: a run that fails can be looked at.
+/// Generates the same samples each time, so that a failure can be reproduced.
 fn generate_samples<T>(strategy: &impl Strategy<Value = T>, n: usize, seed: u8) -> Vec<T> {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -36,7 +36,7 @@ fn pick_word(words: &'static [&'static str]) -> impl Strategy<Value = &'static s
     prop::sample::select(words)
 }
 
-/// What an entry's first line says: forms that FreeRADIUS loads, whatever it then thinks of them.
+/// Generates the first line of an entry in forms that FreeRADIUS loads, whatever their meaning.
 fn entry_line() -> impl Strategy<Value = String> {
     let name = pick_word(&["ann", "ann", "bob", "bob", "DEFAULT", "DEFAULT", "DEFAULT"]);
     let proof = pick_word(&[
@@ -112,7 +112,7 @@ fn entry_line() -> impl Strategy<Value = String> {
     })
 }
 
-/// One FreeRADIUS with these parts of its configuration.
+/// Writes the configuration of a FreeRADIUS with these parts.
 fn write_config(folder: &StoreTempDir, port: u16, modules: &str, authorize: &str) {
     let at = folder.path().display();
     let text = format!(
@@ -127,7 +127,7 @@ fn write_config(folder: &StoreTempDir, port: u16, modules: &str, authorize: &str
     std::fs::write(folder.path().join("radiusd.conf"), text).unwrap();
 }
 
-/// Whether these rows let a request by PAP in, and what idle timeouts they give.
+/// Returns the idle timeouts of a PAP request if these rows accept it.
 fn pap_verdict(rows: &UserRows, asked: &AttributeList, password: &str) -> Option<Vec<u32>> {
     let user = Arc::new(User::compile(rows, &DICTIONARY).ok()?);
     let user = user.resolve_for_request(asked).ok()?;
@@ -191,7 +191,7 @@ fn users_files_let_in_whom_they_let_in_there() {
             let reply = server.send_access_request(Ipv4Addr::LOCALHOST, SECRET, &asked).unwrap();
             let theirs = (reply.code == PacketCode::ACCESS_ACCEPT).then(|| idle_timeouts(&reply.attributes));
             let_in += usize::from(ours.is_some() && theirs.is_some());
-            // Fewer are let in where something was named.
+            // If an issue was reported, this server may accept fewer users.
             let fair = match (&ours, &theirs) {
                 (Some(_), None) => false,
                 (None, Some(_)) => {
@@ -209,13 +209,13 @@ fn users_files_let_in_whom_they_let_in_there() {
     assert!(let_in > 20, "{let_in} requests are let in by both");
 }
 
-/// Here nobody is let in whose own conditions fail; there a DEFAULT may do it.
+/// Here a user whose own conditions fail is rejected. In FreeRADIUS a DEFAULT can still accept it.
 fn is_conditional(entry: &str, name: &str) -> bool {
     entry.starts_with(name)
         && ["NAS-Port", "Framed-Protocol"].iter().any(|attribute| entry.contains(attribute))
 }
 
-/// Rows of a user and of a group, in the words of the tables.
+/// Generates rows of a user and of a group, as in the tables.
 fn sql_rows() -> impl Strategy<Value = Vec<AttributeRow>> {
     let check = pick_word(&[
         "Cleartext-Password := p",
@@ -244,7 +244,7 @@ fn sql_rows() -> impl Strategy<Value = Vec<AttributeRow>> {
     })
 }
 
-/// FreeRADIUS's module sql at a database, with the queries that it comes with.
+/// The configuration of FreeRADIUS's module sql for a database, with its default queries.
 fn sql_module(database: &Path) -> String {
     format!(
         " sql {{\n  driver = \"rlm_sql_sqlite\"\n  dialect = \"sqlite\"\n  sqlite {{\n   filename = \"{}\"\n  }}\n  read_groups = yes\n  group_attribute = \"SQL-Group\"\n  \
@@ -259,7 +259,7 @@ fn sql_module(database: &Path) -> String {
     )
 }
 
-/// One database, read by both.
+/// Both read the same database.
 #[test]
 fn rows_of_a_database_let_in_whom_they_let_in_there() {
     let folder = StoreTempDir::new();
@@ -303,7 +303,7 @@ fn rows_of_a_database_let_in_whom_they_let_in_there() {
             let theirs = (reply.code == PacketCode::ACCESS_ACCEPT).then(|| idle_timeouts(&reply.attributes));
             let_in += usize::from(ours.is_some() && theirs.is_some());
             refused += usize::from(ours.is_none() && theirs.is_none());
-            // Rows that are refused, and own conditions that fail, let nobody in here, whatever the groups say.
+            // Here, invalid rows or failed own conditions reject a user, whatever the groups have.
             let stricter = User::compile(&read, &DICTIONARY).is_err()
                 || rows.check.iter().any(|row| row.attribute == "NAS-Port")
                 || rows.check.iter().any(|row| row.value == "4");
@@ -371,7 +371,7 @@ fn values_of_a_database_are_what_they_are_there() {
         for number in [kind::REPLY_MESSAGE, kind::CLASS] {
             assert_eq!(reply.attributes.get(number), user.reply.get(number), "{body}: attribute {number}");
         }
-        // What this server writes is read the same by both.
+        // Both read rows written by this server the same way.
         store.put_user(&format!("w{n}"), &rows).unwrap();
         let written = server
             .send_access_request(Ipv4Addr::LOCALHOST, SECRET, &pap_request(&format!("w{n}"), password))

@@ -121,7 +121,7 @@ fn coverage_fails_where_a_row_was_not_taken() {
     let missing = catch_unwind(|| Valve::cover(|| run_events(&[PRESS, TICK]))).unwrap_err();
     let said = missing.downcast_ref::<String>().unwrap();
     assert!(said.contains("Off; Press & Broken; ; Cold") && !said.contains("Heat; warming"), "{said}");
-    // A question is no step.
+    // A query is not a step.
     let asked = || {
         run_events(&[PRESS, TICK, WARM, PRESS, PRESS, PRESS]);
         assert!(Valve::find(State::Off, Event::Press, |_| true).is_some());
@@ -135,7 +135,7 @@ fn coverage_fails_where_a_row_was_not_taken() {
     assert!(met.downcast_ref::<String>().unwrap().contains("happened and cannot"));
 }
 
-/// The tokens of a graph in Graphviz' language, as its grammar has them: quoted strings without their quotes.
+/// Splits a graph into tokens by the grammar of Graphviz. Quoted strings lose their quotes.
 fn tokenize_dot(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -161,7 +161,7 @@ fn tokenize_dot(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Nodes and edges of a graph; panics where it is none.
+/// Returns the nodes and edges of a graph. Panics if the text is not a graph.
 fn parse_graph(text: &str) -> (BTreeSet<String>, Vec<(String, String)>) {
     let tokens = tokenize_dot(text);
     let words: Vec<&str> = tokens.iter().map(String::as_str).collect();

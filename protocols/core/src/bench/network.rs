@@ -1,4 +1,4 @@
-//! The hosts, and the time that all have in common.
+//! The network: its hosts and their common time.
 
 use super::wire::{ArrivalKind, ConnEnd, NetworkState, PendingArrival, SentTransmit};
 use crate::impair::ChannelConfig;
@@ -17,10 +17,10 @@ use core::marker::PhantomData;
 use core::net::{IpAddr, SocketAddr};
 use core::ops::{Index, IndexMut};
 
-/// Which host of a [`MachineNetwork`], and what machine it hosts.
+/// A host of a [`MachineNetwork`], with the type of its machine.
 #[derive(Debug)]
 pub struct HostHandle<M> {
-    /// Its number, from 0 in the order in which hosts were added.
+    /// The number of the host, from 0 in the order of addition.
     pub number: usize,
     machine: PhantomData<fn() -> M>,
 }
@@ -33,10 +33,10 @@ impl<M> Clone for HostHandle<M> {
 
 impl<M> Copy for HostHandle<M> {}
 
-/// The wall time at [`Instant::ZERO`] in every [`MachineNetwork`], until it is set: 2026-01-01T00:00:00Z.
+/// The wall time at [`Instant::ZERO`] in each [`MachineNetwork`], unless set: 2026-01-01T00:00:00Z.
 pub const EPOCH: WallTime = WallTime::from_unix_secs(1_767_225_600);
 
-/// The number of no host.
+/// A number without a host.
 const NO_HOST: usize = usize::MAX;
 
 type DelayedCommand<M> = Option<(Duration, <M as Machine>::Command)>;
@@ -50,7 +50,7 @@ struct HostSlot<M: Machine> {
     on_job: OnJob<M>,
 }
 
-/// A machine that is being drained, and the wire that takes what it sends.
+/// A machine while it is drained, and the wire that takes its transmissions.
 struct HostDrain<'a, M: Machine> {
     slot: &'a mut HostSlot<M>,
     host: usize,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// Gives a machine a command. What asked for it may have gone away meanwhile.
+/// Passes a command to a machine. The entry that it concerns may be gone by then.
 fn deferred_command<M: Machine<Command: 'static> + 'static>(
     host: HostHandle<M>,
     command: M::Command,
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// A host, whatever its machine is.
+/// A host with a machine of any type.
 trait AnyHost: Any {
     fn handle_input(&mut self, now: Instant, input: MachineInput<'_>);
     fn drain_outputs(&mut self, host: usize, wire: &mut NetworkState);
@@ -129,26 +129,27 @@ where
     }
 }
 
-/// Machines, and the network between them, in virtual time.
+/// Machines and the network between them, in virtual time.
 ///
-/// What a machine decides is carried out in its order. Datagrams, frames, streams and associations go by
-/// [`Channel`](crate::impair::Channel)s, one in each direction between two hosts or on an address's own link; of streams
-/// and associations nothing is lost or damaged there. What is due at one time happens in the order in which it was sent, and timers go off after it.
+/// The network carries the outputs of a machine out in their order. Packets, frames, streams and associations pass
+/// [`Channel`](crate::impair::Channel)s: one per direction between two hosts, or one on the link of an address. Streams
+/// and associations suffer no loss or damage. Arrivals at the same time happen in the order of sending; timers expire
+/// after them.
 ///
-/// [`Index`] is the machine itself. What it decides when it is called so is carried out with the next run.
+/// [`Index`] gives access to the machine itself. The next run carries out the outputs of a direct call.
 pub struct MachineNetwork {
     hosts: Vec<Box<dyn AnyHost>>,
     timers: HostTimers,
     wire: NetworkState,
 }
 
-/// The hosts' timers in their order, so that a step asks those alone that something happened to, and not a thousand.
+/// The timers of the hosts in order, so that a step polls only the hosts that changed.
 #[derive(Default)]
 struct HostTimers {
-    /// By host: its timer when it was last asked.
+    /// The timer of each host when it was last polled.
     deadlines: Vec<Option<Instant>>,
     order: BTreeSet<(Instant, usize)>,
-    /// Hosts whose machines may have set their timers anew since.
+    /// Hosts whose machines may have changed their timers since.
     stale: BTreeSet<usize>,
 }
 
@@ -159,7 +160,7 @@ impl HostTimers {
         }
         self.order.extend(at.map(|at| (at, host)));
     }
-    /// The next of a host that is awake. Of those that are past, which are due now, the first host's comes first.
+    /// Returns the next timer of a host that is not silent. A past timer is due now; among several the first host wins.
     fn next_timer(&self, now: Instant, silent: &[bool]) -> Option<(Instant, usize)> {
         let past = self.order.range(..=(now, usize::MAX)).map(|(_, host)| *host);
         if let Some(host) = past.filter(|host| !silent[*host]).min() {
@@ -170,11 +171,12 @@ impl HostTimers {
 }
 
 impl MachineNetwork {
-    /// No hosts yet; `channel` is between each two that [`link`](Self::link_hosts) says nothing of.
+    /// A network without hosts. `channel` is the default between two hosts; [`link_hosts`](Self::link_hosts) replaces
+    /// it.
     pub fn new(channel: ChannelConfig) -> Self {
         Self { hosts: Vec::new(), timers: HostTimers::default(), wire: NetworkState::new(channel) }
     }
-    /// Adds a host. The first of its addresses is the one that it sends from where its machine leaves the choice.
+    /// Adds a host. If its machine leaves the source address open, the host uses its first address.
     pub fn add_host<M>(&mut self, mut machine: M, addresses: &[IpAddr]) -> HostHandle<M>
     where
         M: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static,
@@ -192,72 +194,75 @@ impl MachineNetwork {
         self.wire.certificates.push(None);
         HostHandle { number: self.hosts.len() - 1, machine: PhantomData }
     }
-    /// Datagrams to this address are for this socket, and leave it from there. A socket may have several, and an address
-    /// may be of several hosts (multicast). One that is not bound gets a port of its own when it sends.
+    /// Binds a socket to an address, for sending and receiving. A socket may have several addresses. Several hosts may
+    /// bind one address (multicast). An unbound socket gets its own port when it sends.
     pub fn bind_socket<M>(&mut self, host: HostHandle<M>, socket: SocketId, address: SocketAddr) {
         self.wire.bound.push((address, host.number, socket));
     }
-    /// Connections and associations to this address are accepted here.
+    /// Accepts connections and associations to this address at the listener.
     pub fn add_listener<M>(&mut self, host: HostHandle<M>, listener: ListenerId, address: SocketAddr) {
         self.wire.listeners.insert(address, (host.number, listener));
     }
-    /// Frames out of one of these ports come in by the others.
+    /// Joins ports: a frame sent by a port arrives at all the others.
     pub fn join_ports(&mut self, ports: &[(usize, PortId)]) {
         self.wire.segments.push(ports.to_vec());
     }
-    /// What is between two hosts, in both directions.
+    /// Sets the channel between two hosts, for both directions.
     pub fn link_hosts<A, B>(&mut self, a: HostHandle<A>, b: HostHandle<B>, channel: &ChannelConfig) {
         self.wire.link_hosts(a.number, b.number, channel);
         self.wire.link_hosts(b.number, a.number, channel);
     }
-    /// An address has a link of its own: what comes from it or goes to it takes this channel, whichever host is at the
-    /// other end. Where both ends have one, it is the sender's.
+    /// Gives an address a link of its own. Packets from and to it take this channel, whichever host is at the other
+    /// end. If both ends have a link, the sender's counts.
     pub fn link_address(&mut self, address: IpAddr, channel: &ChannelConfig) {
         self.wire.link_address(address, channel);
     }
-    /// Channels that are made from now on draw other chance with each seed (0 at the beginning).
+    /// Sets the seed (initially 0) of channels that are created from now on.
     pub fn set_seed(&mut self, seed: u16) {
         self.wire.seed = seed;
     }
-    /// What a channel would lose of streams and associations arrives this much later for each time that it would. It must
-    /// not be one that loses all.
+    /// Sets the retransmission delay. Stream and association data that the channel would lose arrives this much later
+    /// for each loss. The channel must not lose everything.
     pub fn set_retransmission_delay(&mut self, after: Duration) {
         self.wire.resent = Some(after);
     }
-    /// Connections that two hosts begin are as if each of them had shown this certificate (DER).
+    /// Sets the certificate (DER) that a host presents on connections.
     pub fn set_certificate<M>(&mut self, host: HostHandle<M>, certificate: Option<&'static [u8]>) {
         self.wire.certificates[host.number] = certificate;
     }
-    /// What streams carry arrives in pieces of so many octets.
+    /// Sets the size in octets of the pieces in which stream data arrives.
     pub fn set_segment_size(&mut self, octets: usize) {
         self.wire.segment = octets;
     }
-    /// No association gets more outbound streams than this.
+    /// Limits the outbound streams of an association.
     pub fn limit_streams(&mut self, streams: u16) {
         self.wire.granted = streams;
     }
 
-    /// Each thing that a machine wants done goes by this function first, with its number from 0 on; it may alter the
-    /// octets. For each copy that is to arrive it gives how much later than by the channel alone; none: it is lost. Data
-    /// of streams and in-order messages wait for what was sent before them.
+    /// Passes each network operation to this function first, with its number from 0. The function may change the
+    /// octets.
+    ///
+    /// It returns one additional delay per copy that arrives; without any, the packet is lost. Stream data and in-order
+    /// messages wait for earlier data.
     pub fn intercept_transmits(
         &mut self,
         how: impl FnMut(usize, &mut SentTransmit) -> Vec<Duration> + 'static,
     ) {
         self.wire.meddler = Box::new(how);
     }
-    /// The things with these numbers are lost.
+    /// Loses the operations with these numbers.
     pub fn drop_transmits(&mut self, lost: &'static [usize]) {
         self.intercept_transmits(
             move |n, _| if lost.contains(&n) { Vec::new() } else { [Duration::ZERO].into() },
         );
     }
-    /// Whether the way between two hosts is cut. Datagrams and frames are lost meanwhile, streams and associations wait.
+    /// Cuts or restores the path between two hosts. Meanwhile datagrams and frames are lost; streams and associations
+    /// wait.
     pub fn set_severed<A, B>(&mut self, a: HostHandle<A>, b: HostHandle<B>, severed: bool) {
         self.wire.set_severed(a.number, b.number, severed);
     }
-    /// Whether the link of an address is down. What goes from it or to it is lost meanwhile, of streams and associations
-    /// too, and what is under way when it goes down.
+    /// Sets the link of an address down or up. While it is down, everything from and to the address is lost, streams
+    /// and associations included. So is everything in flight when it goes down.
     pub fn set_address_down(&mut self, address: IpAddr, down: bool) {
         if down {
             self.wire.down.insert(address);
@@ -265,26 +270,25 @@ impl MachineNetwork {
             self.wire.down.remove(&address);
         }
     }
-    /// Whether a host hears, says and does nothing at all.
+    /// Makes a host silent: it receives, sends and does nothing.
     pub fn set_silent<M>(&mut self, host: HostHandle<M>, silent: bool) {
         self.wire.silent[host.number] = silent;
     }
-    /// Whether a host refuses connections and associations.
+    /// Makes a host refuse connections and associations.
     pub fn set_refusing<M>(&mut self, host: HostHandle<M>, refusing: bool) {
         self.wire.refusing[host.number] = refusing;
     }
-    /// All connections and associations that a host has are reset now; both sides hear it.
+    /// Resets all connections and associations of a host now. Both ends receive the reset.
     pub fn reset_connections<M>(&mut self, host: HostHandle<M>) {
         self.wire.reset_connections(host.number);
     }
 
-    /// All that is under way between hosts is lost.
+    /// Loses everything in flight between hosts.
     pub fn drop_in_flight(&mut self) {
         self.wire.drop_in_flight();
     }
 
-    /// What a host does when its machine says something: it may give a command after this time. The event is kept
-    /// nevertheless.
+    /// Sets the reaction to a machine's events: a command after this delay, or none. The event is recorded too.
     pub fn on_event<M>(
         &mut self,
         host: HostHandle<M>,
@@ -294,7 +298,7 @@ impl MachineNetwork {
     {
         self.slot_mut(host).on_event = Box::new(then);
     }
-    /// Who does a host's jobs: the answer comes after this time. Without that a job is a panic.
+    /// Sets the worker of a host: the result of a job returns after this delay. Without a worker a job panics.
     pub fn on_job<M>(
         &mut self,
         host: HostHandle<M>,
@@ -305,41 +309,41 @@ impl MachineNetwork {
         self.slot_mut(host).on_job = Box::new(then);
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Instant {
         self.wire.now
     }
-    /// All that machines wanted done so far, as they wanted it.
+    /// Returns all network operations so far, as the machines requested them.
     pub fn sent_transmits(&self) -> &[SentTransmit] {
         &self.wire.sent
     }
-    /// The connections and associations that a host has, each with the number of the host at its other end.
+    /// Returns the connections and associations of a host, each with the number of the host at the other end.
     pub fn connections<M>(&self, host: HostHandle<M>) -> impl Iterator<Item = (ConnId, usize)> {
         let own = self.wire.ends.iter().filter(move |((of, _), _)| *of == host.number);
         own.filter_map(|((_, id), conn)| Some((*id, conn.other?.0)))
     }
-    /// What a machine has said since it was last taken, and when.
+    /// Returns the events of a machine since they were last taken, with their times.
     pub fn recorded_events<M: Machine + 'static>(&self, host: HostHandle<M>) -> &[(Instant, M::Event)] {
         &self.host_slot(host).events
     }
-    /// Takes what a machine has said.
+    /// Takes the events of a machine.
     pub fn take_events<M: Machine + 'static>(&mut self, host: HostHandle<M>) -> Vec<(Instant, M::Event)> {
         core::mem::take(&mut self.slot_mut(host).events)
     }
-    /// Takes what the machines have done, by its label.
+    /// Takes the work of the machines, by label.
     pub fn take_work(&mut self) -> BTreeMap<&'static str, u32> {
         core::mem::take(&mut self.wire.work)
     }
-    /// The wall clock of a host is set.
+    /// Sets the wall clock of a host.
     pub fn set_epoch<M: Machine + 'static>(&mut self, host: HostHandle<M>, epoch: WallTime) {
         let now = self.wire.now;
         self[host].set_epoch(now, epoch);
         self.drain_host(host.number);
     }
-    /// Gives a machine a command, and carries out what it decides.
+    /// Passes a command to a machine and carries out its outputs.
     ///
     /// # Errors
-    /// The machine refuses it.
+    /// If the machine refuses it.
     pub fn send_command<M: Machine + 'static>(
         &mut self,
         host: HostHandle<M>,
@@ -350,7 +354,7 @@ impl MachineNetwork {
         self.drain_host(host.number);
         done
     }
-    /// Gives a machine a command at this time, or now if that is past. It is nothing if the machine then refuses it.
+    /// Passes a command to a machine at this time, or now if the time is past. A refusal is ignored.
     pub fn schedule_command<M>(&mut self, host: HostHandle<M>, at: Instant, command: M::Command)
     where
         M: Machine<Command: 'static> + 'static,
@@ -362,7 +366,7 @@ impl MachineNetwork {
             Vec::new(),
         );
     }
-    /// Does this at that time, or now if that is past: faults, links that come and go.
+    /// Runs an action at this time, or now if the time is past: a fault, a link change.
     pub fn schedule_action(&mut self, at: Instant, deed: impl FnOnce(&mut Self) + 'static) {
         self.wire.push_arrival(
             at.max(self.wire.now),
@@ -371,18 +375,18 @@ impl MachineNetwork {
             Vec::new(),
         );
     }
-    /// Gives a machine an input that nobody sent, and carries out what it decides.
+    /// Passes an input without a sender to a machine, and carries out its outputs.
     pub fn inject_input<M>(&mut self, host: HostHandle<M>, input: MachineInput<'_>) {
         self.feed_input(host.number, input);
     }
 
-    /// When the next thing happens.
+    /// Returns the time of the next arrival or timer.
     pub fn next_due_time(&mut self) -> Option<Instant> {
         let timer = self.next_timer().map(|(at, _)| at);
         self.wire.next_arrival_time().into_iter().chain(timer).min()
     }
-    /// Lets the next thing happen, and gives the number of the host that it happens to (`usize::MAX`: none in
-    /// particular); `None`: nothing is due any more.
+    /// Runs the next arrival or timer, and returns the number of its host (`usize::MAX`: no particular host). `None`:
+    /// nothing is left.
     pub fn run_next(&mut self) -> Option<usize> {
         let arrival = self.wire.next_arrival_time();
         match (arrival, self.next_timer()) {
@@ -401,11 +405,11 @@ impl MachineNetwork {
             (_, None) => None,
         }
     }
-    /// Time passes in which nobody does anything: what is due in it is late.
+    /// Advances the time without running anything. Due arrivals and timers are then late.
     pub fn skip_time(&mut self, time: Duration) {
         self.wire.now += time;
     }
-    /// Lets everything happen until this moment, that included; one that is past is now.
+    /// Runs everything until this time, inclusive. A past time means now.
     pub fn run_until(&mut self, until: Instant) {
         self.drain_hosts();
         while self.next_due_time().is_some_and(|at| at <= until) {
@@ -413,16 +417,16 @@ impl MachineNetwork {
         }
         self.wire.now = until.max(self.wire.now);
     }
-    /// Lets this much time pass.
+    /// Runs for this much time.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(self.wire.now + time);
     }
-    /// Lets everything happen until nothing is due any more.
+    /// Runs until nothing is due.
     pub fn run_out(&mut self) {
         self.drain_hosts();
         while self.run_next().is_some() {}
     }
-    /// Carries out what machines decided when they were called by themselves.
+    /// Carries out the outputs of machines that were called directly.
     pub fn drain_hosts(&mut self) {
         (0..self.hosts.len()).for_each(|host| self.drain_host(host));
     }
@@ -479,7 +483,7 @@ impl MachineNetwork {
             ArrivalKind::Action(deed) => deed(self),
         }
     }
-    /// An end hears that its connection is up; with the accepting one's word the other is on its way.
+    /// Tells an end that its connection is up. The accepting end then informs the other end.
     fn notify_connected(&mut self, end: ConnEnd) {
         let (host, id) = end;
         let Some(conn) = self.wire.ends.get(&end) else { return };

@@ -5,7 +5,7 @@ use crate::output::OutputQueue;
 use crate::time::{Duration, Instant};
 use std::net::{IpAddr, SocketAddr};
 
-/// Says what it hears, and sends what it is told; of what it is told to ask, it asks a helper.
+/// Reports its inputs as events, sends its commands, and passes requests on to a worker as jobs.
 #[derive(Default)]
 struct EchoMachine {
     out: OutputQueue<String, &'static str>,
@@ -272,7 +272,7 @@ fn a_severed_way_loses_datagrams_and_holds_streams() {
     assert_eq!(take_received(&mut net, b), [event_at(110, "[2]")]);
 }
 
-/// By an address's own link, whoever is at the other end; while it is down, what is sent and what arrives is lost.
+/// The link of an address applies to any peer. While it is down, packets sent and packets arriving are lost.
 #[test]
 fn an_address_has_a_link_that_may_be_down() {
     let (mut net, a, b) = two_hosts(slow_channel());
@@ -361,7 +361,7 @@ fn what_is_under_way_can_be_lost_as_a_whole() {
     assert_eq!(take_received(&mut net, b)[1..], [event_at(50, "mine")]);
 }
 
-/// What a machine decided behind the network's back is carried out too.
+/// Outputs of a direct call to a machine are carried out too.
 #[test]
 fn a_machine_may_be_called_by_itself() {
     let (mut net, a, b) = two_hosts(slow_channel());

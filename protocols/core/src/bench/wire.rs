@@ -1,4 +1,4 @@
-//! What is under way between hosts.
+//! Traffic between hosts.
 
 use super::network::MachineNetwork;
 use crate::impair::{Channel, ChannelConfig, LossModel, PacketFate};
@@ -13,23 +13,23 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// The ports that are given to sockets and connections without one.
+/// The first port for sockets and connections without one.
 const EPHEMERAL: u16 = 49_152;
 
-/// One thing that a machine wanted done on the network.
+/// A network operation that a machine requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SentTransmit {
-    /// When.
+    /// The time.
     pub sent_at: Instant,
     /// The number of the host.
     pub from: usize,
-    /// What.
+    /// The operation.
     pub transmit: Transmit,
-    /// The octets of it.
+    /// Its octets.
     pub bytes: Vec<u8>,
 }
 
-/// What happens to a host.
+/// An arrival at a host.
 pub(super) enum ArrivalKind {
     Datagram(DatagramPath),
     Frame(PortId),
@@ -37,7 +37,7 @@ pub(super) enum ArrivalKind {
     Data(ConnId),
     Message(AssocId, u16, u32),
     Closed(ConnId, CloseReason),
-    /// What is done then, with the whole network.
+    /// An action on the whole network.
     Action(Box<dyn FnOnce(&mut MachineNetwork)>),
 }
 
@@ -47,31 +47,31 @@ pub(super) struct PendingArrival {
     pub(super) bytes: Vec<u8>,
 }
 
-/// A host, and what it calls a connection or association.
+/// A host and its id of a connection or association.
 pub(super) type ConnEnd = (usize, ConnId);
 
-/// A connection or association as one end has it.
+/// One end's view of a connection or association.
 pub(super) struct ConnState {
-    /// `None`: it will be refused.
+    /// The other end; `None`: it will refuse.
     pub(super) other: Option<ConnEnd>,
     pub(super) local: IpAddr,
     pub(super) remote: SocketAddr,
-    /// Of the end that did not begin it.
+    /// The listener, at the accepting end.
     pub(super) listener: Option<ListenerId>,
-    /// Of an association.
+    /// The number of streams, of an association.
     pub(super) streams: Option<u16>,
-    /// When it is up here.
+    /// The time when it is up at this end.
     first: Instant,
-    /// When the last thing in order arrives here, by its stream.
+    /// The time when the last in-order data of each stream arrives here.
     last: BTreeMap<u16, Instant>,
-    /// When the last thing at all does.
+    /// The time when the last data of any kind arrives here.
     latest: Instant,
 }
 
-/// How much later than by the channel alone the copies of a thing arrive.
+/// Returns the additional delay of each copy.
 type TransmitInterceptor = Box<dyn FnMut(usize, &mut SentTransmit) -> Vec<Duration>>;
 
-/// From one host to another, and the addresses at both ends where it is not a segment's.
+/// The path from one host to another, with the addresses of both ends unless it is a segment.
 #[derive(Clone, Copy)]
 struct HostRoute {
     from: usize,
@@ -79,7 +79,7 @@ struct HostRoute {
     ends: Option<[IpAddr; 2]>,
 }
 
-/// One direction between two hosts, or of an address's link: for what may be lost, and for what is sent again until it arrives.
+/// One direction between two hosts, or of an address's link: a channel with loss, and one for retransmitted data.
 struct ChannelPair {
     lossy: Channel,
     reliable: Channel,
@@ -91,14 +91,14 @@ pub(super) struct NetworkState {
     sequence: u64,
     channel: ChannelConfig,
     pipes: BTreeMap<(usize, usize), ChannelPair>,
-    /// Of addresses: from each, and to it.
+    /// The links of addresses: from each, and to it.
     links: BTreeMap<IpAddr, [ChannelPair; 2]>,
     pub(super) down: BTreeSet<IpAddr>,
     pub(super) seed: u16,
-    /// How long what was lost of a stream waits until it is sent again.
+    /// The delay until lost stream data is sent again.
     pub(super) resent: Option<Duration>,
     severed: BTreeSet<(usize, usize)>,
-    /// What waits for a severed way.
+    /// Arrivals that wait for a severed path.
     severed_arrivals: Vec<(HostRoute, PendingArrival)>,
     pub(super) addresses: Vec<Vec<IpAddr>>,
     pub(super) silent: Vec<bool>,
@@ -156,7 +156,7 @@ impl NetworkState {
     pub(super) fn pop_arrival(&mut self) -> Option<PendingArrival> {
         self.queue.pop_first().map(|(_, arrival)| arrival)
     }
-    /// A pipe with chance of its own, by which two numbers it is known.
+    /// Creates channels with their own random streams, labelled by two numbers.
     fn create_channels(&self, from: u64, to: u64, config: &ChannelConfig) -> ChannelPair {
         let chance = |label| Seed::new((u64::from(self.seed) << 48) | from).derive_rng(label, to);
         let reliable = ChannelConfig {
@@ -188,7 +188,7 @@ impl NetworkState {
         }
         self.pipes.get_mut(&(from, to)).expect("just linked")
     }
-    /// Whether what arrives does so by a link that is down.
+    /// True if an arrival comes over a link that is down.
     pub(super) fn is_dead(&self, host: usize, what: &ArrivalKind) -> bool {
         match what {
             ArrivalKind::Datagram(path) => self.is_down(path.local.ip(), path.remote.ip()),
@@ -238,7 +238,7 @@ impl NetworkState {
         }
     }
 
-    /// What may be lost.
+    /// Sends data that may be lost.
     fn send_lossy(
         &mut self,
         way: HostRoute,
@@ -259,7 +259,7 @@ impl NetworkState {
             delays.iter().for_each(|delay| self.push_arrival(at + *delay, way.to, what(), bytes.to_vec()));
         }
     }
-    /// When what is sent now by a stream or an association arrives.
+    /// Returns the arrival time of stream or association data sent now.
     fn send_reliable(&mut self, way: HostRoute, octets: usize) -> Instant {
         let (now, resent) = (self.now, self.resent);
         let pipe = self.route_channels(way);
@@ -276,7 +276,7 @@ impl NetworkState {
         }
         arrives
     }
-    /// The other end hears that its connection is up, before all else.
+    /// Tells the other end that its connection is up, before anything else.
     pub(super) fn announce_connection(&mut self, end: ConnEnd) {
         let Some((way, there)) = self.route_from(end) else { return };
         let at = self.send_reliable(way, 0);
@@ -291,14 +291,14 @@ impl NetworkState {
             false => self.push_arrival(at, way.to, what, bytes),
         }
     }
-    /// From one end of a connection to the other, which is given too.
+    /// Returns the path from one end of a connection to the other, and that end.
     fn route_from(&self, end: ConnEnd) -> Option<(HostRoute, ConnEnd)> {
         let conn = self.ends.get(&end)?;
         let other = conn.other?;
         Some((HostRoute { from: end.0, to: other.0, ends: Some([conn.local, conn.remote.ip()]) }, other))
     }
 
-    /// Carries out what a host's machine wants done.
+    /// Carries out a network operation of a host.
     pub(super) fn send_transmit(&mut self, from: usize, transmit: Transmit, bytes: Vec<u8>) {
         let mut sent = SentTransmit { sent_at: self.now, from, transmit, bytes };
         self.sent.push(sent.clone());
@@ -406,7 +406,7 @@ impl NetworkState {
         self.ends.insert((to, theirs), conn(Some(end), remote.ip(), source, Some(listener)));
         self.announce_connection(end);
     }
-    /// `order`: the stream in whose order it arrives; a stream connection is but one.
+    /// `order`: the stream whose order applies. A stream connection is a single stream.
     fn send_data(
         &mut self,
         end: ConnEnd,
@@ -428,7 +428,7 @@ impl NetworkState {
         }
         self.schedule_delivery(way, at, what(other.1), bytes);
     }
-    /// This end is gone at once; the other hears it after all that it was sent.
+    /// Closes this end at once. The other end learns it after all data sent to it.
     fn close_connection(&mut self, end: ConnEnd, reason: CloseReason) {
         let way = self.route_from(end);
         self.ends.remove(&end);

@@ -1,9 +1,9 @@
-//! A channel that is good and bad by turns, in time.
+//! A channel that alternates between a good and a bad state in time.
 
 use crate::time::Duration;
 
-/// Gilbert-Elliott in continuous time: a good and a bad state whose durations are exponential, and each packet is lost with
-/// the probability of the state that it finds. Packets only look: how many there are changes nothing.
+/// Gilbert-Elliott in continuous time: a good and a bad state with exponential durations. A packet is lost with the
+/// probability of the current state. Packets only sample the state: their number does not change it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TimedStates {
     /// Mean duration of the good state.
@@ -17,15 +17,16 @@ pub struct TimedStates {
 }
 
 impl TimedStates {
-    /// The share of time in the bad state, in the long run.
+    /// Returns the long-run share of time in the bad state.
     pub fn share_bad(&self) -> f64 {
         let (good, bad) = (self.good_time.as_secs_f64(), self.bad_time.as_secs_f64());
         if bad > 0.0 { bad / (good + bad) } else { 0.0 }
     }
 
-    /// The probability of the bad state so long after it was known whether the state is bad: the exact solution of the
-    /// two-state Markov process, π + (b - π) e^(-t/good - t/bad) with b 1 for a bad state, 0 for a good one, and π the long
-    /// run's share.
+    /// Returns the probability of the bad state at this time after a known state.
+    ///
+    /// It is the exact solution of the two-state Markov process, π + (b - π) e^(-t/good - t/bad). Here π is the
+    /// long-run share of the bad state. After a bad state b is 1, after a good one 0.
     pub fn chance_of_bad(&self, was_bad: bool, after: Duration) -> f64 {
         let was = if was_bad { 1.0 } else { 0.0 };
         let share = self.share_bad();
@@ -47,7 +48,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// 10 ms of 100 ms are bad, and 9 ms forget 63 % of what was.
+    /// 10 ms of 100 ms are bad; after 9 ms, 63 % of the earlier state is forgotten.
     const BURSTS: TimedStates = TimedStates {
         good_time: Duration::from_millis(90),
         bad_time: Duration::from_millis(10),
@@ -55,7 +56,7 @@ mod tests {
         bad: 1.0,
     };
 
-    /// Which of so many packets are lost that are sent with these gaps, again and again.
+    /// Returns the losses of this many packets, sent with these gaps in rotation.
     fn simulate_losses(states: TimedStates, gaps: &[Duration], packets: usize) -> Vec<bool> {
         let config = ChannelConfig { loss: LossModel::TimedGilbertElliott(states), ..Default::default() };
         let mut channel = Channel::new(config, Seed::new(1).derive_rng("channel", 0));
@@ -89,7 +90,7 @@ mod tests {
             let bursts = lost.windows(2).filter(|pair| pair[0] && !pair[1]).count() as f64;
             let in_bursts = lost.iter().filter(|lost| **lost).count() as f64 * micros as f64 * 1e-6;
             let length = in_bursts / bursts;
-            // What looks now and then takes two bursts for one, or sees none: of packets, 1 / (1 - P(bad | bad)).
+            // Sparse samples merge two bursts or miss one. The mean burst is 1 / (1 - P(bad | bad)) packets.
             let step = Duration::from_micros(micros);
             let expected = step.as_secs_f64() / (1.0 - BURSTS.chance_of_bad(true, step));
             assert!((length / expected - 1.0).abs() < 0.05, "{length} s for {expected} s");
@@ -97,7 +98,7 @@ mod tests {
         }
     }
 
-    /// What a retransmission meets, so long after the loss of what it repeats: the closed form, by hand.
+    /// The loss of a retransmission at this time after the loss of the original: the closed form, by hand.
     #[test]
     fn what_is_sent_again_later_meets_a_channel_that_has_forgotten() {
         for (gap, expected) in
@@ -105,7 +106,7 @@ mod tests {
         {
             let gap = Duration::from_millis(gap);
             assert!((BURSTS.chance_of_bad(true, gap) - expected).abs() < 1e-6, "{gap:?}");
-            // A packet, its repetition, and half a second in which all is forgotten.
+            // A packet, its retransmission, and half a second in which the channel forgets its state.
             let lost = simulate_losses(BURSTS, &[Duration::from_millis(500), gap], 400_000);
             let again: Vec<bool> = lost.chunks(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
             let share = loss_ratio(again.into_iter());
@@ -135,7 +136,8 @@ mod tests {
     }
 
     proptest! {
-        /// A packet in between changes nothing for those after it (Chapman and Kolmogorov): so losses do not depend on rates.
+        /// A packet in between changes nothing for later packets (Chapman-Kolmogorov), so losses do not depend on
+        /// rates.
         #[test]
         fn looking_in_between_changes_nothing(
             good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000,
@@ -153,7 +155,7 @@ mod tests {
             prop_assert!((through - at_once).abs() < 1e-9, "{through} and {at_once}");
         }
 
-        /// The long run's share stays what it is.
+        /// The long-run share is stationary.
         #[test]
         fn the_long_runs_share_is_stationary(
             good in 1u64..10_000_000_000, bad in 1u64..10_000_000_000, after in 0u64..20_000_000_000,

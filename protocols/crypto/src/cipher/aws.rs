@@ -1,4 +1,4 @@
-//! Ciphers that authenticate, of AWS-LC: it has code for what processors of late can do, such as AES on whole vectors.
+//! Authenticated ciphers of AWS-LC, which uses recent processor instructions such as vector AES.
 
 use super::{CipherAlgorithm, CipherError, KeyedCipher, SALT};
 use crate::SecretValue;
@@ -12,7 +12,8 @@ struct AwsAead {
     salt: SecretValue<[u8; SALT]>,
 }
 
-/// The cipher under this key and the salt at its end; `None`: it does not authenticate, or has no key of this length.
+/// Returns the cipher under this key with the salt at its end; `None` if it has no authentication or no such key
+/// length.
 pub(super) fn with_key(algorithm: CipherAlgorithm, key: &[u8]) -> Option<Box<dyn KeyedCipher>> {
     let (key, salt) = key.split_last_chunk::<SALT>()?;
     let algorithm = match (algorithm, key.len()) {

@@ -1,18 +1,18 @@
-//! MD5's compression function (RFC 1321 §3.4) and the blocks that it is given.
+//! The compression function of MD5 (RFC 1321 §3.4) and its blocks.
 //!
-//! Each of its 64 steps waits for the one before, which leaves most of a processor idle. Two messages that
-//! do not depend on each other therefore go through it side by side in the time of one.
+//! Each of the 64 steps depends on the previous one, which leaves most of a processor idle. So two independent messages
+//! run side by side in the time of one.
 
 use super::DigestOverlay;
 
 /// The chaining variables A to D.
 pub(super) type Md5State = [u32; 4];
-/// Octets of a block.
+/// The length of a block in octets.
 pub(super) const BLOCK: usize = 64;
-/// Octets of a block that may hold data beside the message's length.
+/// The octets of a last block for data, beside the message length.
 const DATA_CAPACITY: usize = BLOCK - 8;
 
-/// Their first values.
+/// The initial values.
 pub(super) const INITIAL: Md5State = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 
 /// The integer parts of 2³² · |sin i|, i from 1.
@@ -82,10 +82,10 @@ const SINES: [u32; 64] = [
     0x2ad7_d2bb,
     0xeb86_d391,
 ];
-/// How far the steps of each round rotate.
+/// The rotations of the steps of each round.
 const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// Which word of the block a step takes in.
+/// Returns the index of the word that a step uses.
 const fn word_index(step: usize) -> usize {
     match step / 16 {
         0 => step,
@@ -95,7 +95,7 @@ const fn word_index(step: usize) -> usize {
     }
 }
 
-/// One step. What does not wait for the step before, `b`, is added up first.
+/// Performs one step. The sum that is independent of the previous step, `b`, comes first.
 #[inline(always)]
 fn step<const I: usize>([a, b, c, d]: Md5State, words: &[u32; 16]) -> Md5State {
     let early = a.wrapping_add(SINES[I]).wrapping_add(words[word_index(I)]);
@@ -108,7 +108,7 @@ fn step<const I: usize>([a, b, c, d]: Md5State, words: &[u32; 16]) -> Md5State {
     [d, sum.rotate_left(ROTATIONS[I / 16][I % 4]).wrapping_add(b), b, c]
 }
 
-/// The words of a block.
+/// Returns the words of a block.
 #[inline(always)]
 fn block_words(block: &[u8; BLOCK]) -> [u32; 16] {
     let mut words = [0; 16];
@@ -118,12 +118,12 @@ fn block_words(block: &[u8; BLOCK]) -> [u32; 16] {
     words
 }
 
-/// Takes one block into each of `L` independent states.
+/// Compresses one block into each of `L` independent states.
 #[inline(never)]
 pub(super) fn compress_blocks<const L: usize>(states: [&mut Md5State; L], blocks: &[[u8; BLOCK]; L]) {
     let words = blocks.each_ref().map(block_words);
     let mut s = states.each_ref().map(|state| **state);
-    // Iterators would be as many calls in each step, where the compiler finds the function too long for more inlining.
+    // The compiler considers the function too long for more inlining, so iterators would add a call per step.
     macro_rules! steps {
         ($($i:literal)*) => { $(
             let mut lane = 0;
@@ -142,7 +142,7 @@ pub(super) fn compress_blocks<const L: usize>(states: [&mut Md5State; L], blocks
     }
 }
 
-/// The digest that a state is.
+/// Returns the digest of a state.
 pub(super) fn state_digest(state: Md5State) -> [u8; 16] {
     let mut out = [0; 16];
     for (octets, variable) in out.as_chunks_mut().0.iter_mut().zip(state) {
@@ -151,7 +151,7 @@ pub(super) fn state_digest(state: Md5State) -> [u8; 16] {
     out
 }
 
-/// Lays what of an overlay belongs there over data that begin at `offset`.
+/// Copies the overlapping part of an overlay over data that starts at `offset`.
 #[inline]
 fn apply_overlay(&(begin, octets): &DigestOverlay<'_>, offset: usize, data: &mut [u8]) {
     if begin.saturating_add(octets.len()) <= offset || begin >= offset + data.len() {
@@ -167,7 +167,7 @@ fn apply_overlay(&(begin, octets): &DigestOverlay<'_>, offset: usize, data: &mut
     }
 }
 
-/// The same where only a part belongs there.
+/// Does the same for a partial overlap.
 #[cold]
 fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
     for (at, octet) in (begin..).zip(octets) {
@@ -177,28 +177,28 @@ fn lay_part(begin: usize, octets: &[u8; 16], offset: usize, data: &mut [u8]) {
     }
 }
 
-/// What a message's next block is made of.
+/// The contents of a message's next block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextBlock {
     Data,
-    /// All data are in; the length found no room beside them.
+    /// All data is in; the length did not fit beside it.
     Length,
     Done,
 }
 
-/// A message on its way through the compression function: the pieces that are left of it.
+/// A message in compression: its remaining parts.
 pub(super) struct Md5Message<'a> {
     pub(super) state: Md5State,
     parts: &'a [&'a [u8]],
     overlays: &'a [DigestOverlay<'a>],
-    /// Octets of the first part that are in.
+    /// The octets of the first part that are in.
     consumed: usize,
-    /// Octets of the parts that are in.
+    /// The octets of all parts that are in.
     offset: usize,
-    /// Octets before the parts: those of the inner key's block.
+    /// The octets before the parts: the block of the inner key.
     before: u64,
     next: NextBlock,
-    /// HMAC: the state after the outer key, which the digest goes into.
+    /// HMAC: the state after the outer key, which takes the digest.
     outer: Option<Md5State>,
 }
 
@@ -215,7 +215,7 @@ impl<'a> Md5Message<'a> {
             outer: None,
         }
     }
-    /// With the states after one block each of the inner and the outer key.
+    /// A message that starts from the states after the inner and the outer key block.
     pub(super) const fn with_key_states(
         inner: Md5State,
         outer: Md5State,
@@ -235,7 +235,7 @@ impl<'a> Md5Message<'a> {
         }
     }
 
-    /// Fills the next block, which the caller is to compress into the state; false where there is none.
+    /// Fills the next block, for the caller to compress into the state. Returns false if none is left.
     #[inline]
     fn fill_block(&mut self, block: &mut [u8; BLOCK]) -> bool {
         match self.next {
@@ -269,10 +269,10 @@ impl<'a> Md5Message<'a> {
         true
     }
 
-    /// Puts as much data into a block as there are and fit, zeros behind; answers how much.
+    /// Copies data into a block and fills the rest with zeros. Returns the octets copied.
     #[inline]
     fn gather_data(&mut self, block: &mut [u8; BLOCK]) -> usize {
-        // By a copy of known length: most blocks lie within one part.
+        // A copy of constant length: most blocks are inside one part.
         if let Some((part, rest)) = self.parts.split_first()
             && let Some((now, after)) = part[self.consumed..].split_first_chunk()
         {
@@ -305,7 +305,7 @@ impl<'a> Md5Message<'a> {
         self.next = NextBlock::Done;
     }
 
-    /// The digest.
+    /// Returns the digest.
     #[inline]
     pub(super) fn compute_digest(mut self) -> [u8; 16] {
         let mut blocks = [[0; BLOCK]];
@@ -316,7 +316,7 @@ impl<'a> Md5Message<'a> {
     }
 }
 
-/// The digests of two messages, side by side.
+/// Returns the digests of two messages, computed side by side.
 pub(super) fn digest_pair(mut a: Md5Message<'_>, mut b: Md5Message<'_>) -> ([u8; 16], [u8; 16]) {
     let mut blocks = [[0; BLOCK]; 2];
     loop {

@@ -1,4 +1,4 @@
-//! Exchanges on curves and by encapsulation: AWS-LC's.
+//! Exchanges on curves and by encapsulation, with AWS-LC.
 
 use super::{ExchangeAlgorithm, ExchangeError, KeyExchange};
 use crate::SecretValue;
@@ -8,12 +8,12 @@ use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
 use aws_lc_rs::kem::{Ciphertext, DecapsulationKey, EncapsulationKey, ML_KEM_768};
 use usher_core::SecureRng;
 
-/// The head of a point that is not compressed (SEC 1 §2.3.3), which the wire leaves out (RFC 5903 §7).
+/// The prefix of an uncompressed point (SEC 1 §2.3.3), which the wire omits (RFC 5903 §7).
 const POINT: u8 = 4;
-/// How often a random number that is no private key of a curve is drawn anew: one in 2^32 is none at most.
+/// The maximum number of draws for a private key. At most one draw in 2^32 is invalid.
 const DRAWS: usize = 8;
 
-/// A curve, the octets of a private key on it, and whether a public key is a point with a head.
+/// Returns the curve, the length of a private key in octets, and true if a public key has a prefix.
 const fn curve_parameters(method: ExchangeAlgorithm) -> Option<(&'static agreement::Algorithm, usize, bool)> {
     match method {
         ExchangeAlgorithm::Ecp256 => Some((&agreement::ECDH_P256, 32, true)),
@@ -67,7 +67,7 @@ impl KeyExchange for CurveExchange {
         }
         let head: &[u8] = if self.point { &[POINT] } else { &[] };
         let peer = UnparsedPublicKey::new(self.algorithm, [head, peer].concat());
-        // AWS-LC refuses points that are not on the curve, and X25519's that make a secret of zeros (RFC 8031 §2).
+        // RFC 8031 2: AWS-LC rejects points off the curve, and X25519 points that yield a zero secret.
         agreement::agree(&self.private, peer, ExchangeError::Public, |secret| Ok(SecretValue::from(secret)))
     }
 }
@@ -94,7 +94,7 @@ impl KeyExchange for MlKemExchange {
     }
 }
 
-/// Answers an encapsulation key with a ciphertext, and gives the secret.
+/// Encapsulates to the peer's key. Returns the ciphertext and the secret.
 pub(super) fn encapsulate(peer: &[u8]) -> Result<(Vec<u8>, SecretValue), ExchangeError> {
     let key = EncapsulationKey::new(&ML_KEM_768, peer).map_err(|_| ExchangeError::Public)?;
     let (ciphertext, secret) = key.encapsulate().map_err(|_| ExchangeError::Public)?;

@@ -1,6 +1,6 @@
 //! Diffie-Hellman modulo a prime (RFC 7296 appendix B, RFC 3526). The generator is 2.
 //!
-//! Arithmetic is crypto-bigint's, whose exponentiation takes a time that does not depend on the exponent.
+//! The exponentiation of crypto-bigint takes a time that is independent of the exponent.
 
 use super::{ExchangeError, KeyExchange};
 use crate::SecretValue;
@@ -10,11 +10,11 @@ use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd, Resize};
 use usher_core::SecureRng;
 
-/// A prime, and the length of exponents for it.
+/// A prime and the length of its exponents.
 #[derive(Clone, Copy)]
 pub(super) struct ModpGroup {
     prime: &'static str,
-    /// Bits of an exponent: at least the larger estimate of RFC 3526 §8, a multiple of 64.
+    /// The bits of an exponent: at least the larger estimate of RFC 3526 §8, rounded up to a multiple of 64.
     exponent: u32,
 }
 
@@ -67,13 +67,13 @@ impl ModpGroup {
         Some(BoxedMontyParams::new_vartime(Option::<Odd<BoxedUint>>::from(Odd::new(prime))?))
     }
 
-    /// A private exponent, and the public value.
+    /// Draws a private exponent and computes the public value.
     pub(super) fn start_exchange(self, rng: &mut SecureRng) -> Result<Box<dyn KeyExchange>, ExchangeError> {
         let params = self.montgomery_params().ok_or(ExchangeError::Library)?;
         let mut exponent = SecretValue::new([0; 64]);
         let used = &mut exponent[..self.exponent as usize / 8];
         rng.fill_bytes(used);
-        // Not zero, and none of few bits.
+        // Makes the exponent nonzero and long.
         used[0] |= 0x80;
         let exponent = BoxedUint::from_be_slice(used, self.exponent).map_err(|_| ExchangeError::Library)?;
         let two = BoxedMontyForm::new(BoxedUint::from(2u8).resize(self.prime_bits()), &params);
@@ -100,7 +100,7 @@ impl KeyExchange for ModpExchange {
         let peer =
             BoxedUint::from_be_slice(peer, self.group.prime_bits()).map_err(|_| ExchangeError::Public)?;
         let one = BoxedUint::one_with_precision(self.group.prime_bits());
-        // 0, 1 and p - 1 make a secret that everybody knows.
+        // 0, 1 and p - 1 yield a secret that everyone knows.
         if peer <= one || peer >= self.params.modulus().as_ref().wrapping_sub(&one) {
             return Err(ExchangeError::Public);
         }
@@ -114,8 +114,7 @@ impl KeyExchange for ModpExchange {
 mod tests {
     use super::*;
 
-    /// A wrong digit in any of them would hardly be a prime again: Fermat's test, and that (p - 1) / 2 is one too, by the
-    /// order of 4, which is a square.
+    /// Detects wrong digits: Fermat's test on the prime, and on (p - 1) / 2 by the order of 4, which is a square.
     #[test]
     fn the_primes_are_safe_primes() {
         for group in [MODP_1024, MODP_2048, MODP_3072] {

@@ -1,4 +1,4 @@
-//! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and the keys that they give (RFC 3079).
+//! MS-CHAP (RFC 2433), MS-CHAPv2 (RFC 2759) and their keys (RFC 3079).
 
 use super::{NT_HASH_LEN, nt_hash_hash};
 use crate::SecretValue;
@@ -6,9 +6,9 @@ use des::Des;
 use des::cipher::{BlockCipherEncrypt, KeyInit};
 use sha1::{Digest, Sha1};
 
-/// Octets of a response to a challenge.
+/// The length in octets of a response.
 pub const RESPONSE_LEN: usize = 24;
-/// Octets of MS-CHAPv2's authenticator response as text: `S=` and 40 hexadecimal digits.
+/// The length of MS-CHAPv2's authenticator response as text: `S=` and 40 hexadecimal digits.
 pub const AUTHENTICATOR_RESPONSE_LEN: usize = 42;
 
 /// RFC 2759 §8.7.
@@ -21,8 +21,8 @@ const CLIENT_SENDS: &[u8] =
 const SERVER_SENDS: &[u8] =
     b"On the client side, this is the receive key; on the server side, it is the send key.";
 
-/// The eight octets that both challenges and the user's name amount to (RFC 2759 §8.2, ChallengeHash). A domain in
-/// front of the name (`DOMAIN\user`) does not count.
+/// Returns the eight-octet digest of both challenges and the user name (RFC 2759 §8.2, ChallengeHash). It ignores a
+/// domain before the name (`DOMAIN\user`).
 #[must_use]
 pub fn challenge_hash(peer: &[u8; 16], authenticator: &[u8; 16], user: &[u8]) -> [u8; 8] {
     let digest = Sha1::new()
@@ -35,13 +35,13 @@ pub fn challenge_hash(peer: &[u8; 16], authenticator: &[u8; 16], user: &[u8]) ->
     short
 }
 
-/// What follows the last backslash.
+/// Returns the part after the last backslash.
 fn without_domain(user: &[u8]) -> &[u8] {
     user.rsplit(|&octet| octet == b'\\').next().unwrap_or(user)
 }
 
-/// The response to an eight-octet challenge (RFC 2433 §A.5, RFC 2759 §8.5): the challenge enciphered by each third of
-/// the NT hash. It is MS-CHAP's whole response.
+/// Returns the response to an eight-octet challenge (RFC 2433 §A.5, RFC 2759 §8.5): the challenge encrypted by each
+/// third of the NT hash. It is the whole response of MS-CHAP.
 #[must_use]
 pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPONSE_LEN] {
     let mut padded = [0; 21];
@@ -55,8 +55,8 @@ pub fn v1_response(challenge: &[u8; 8], hash: &[u8; NT_HASH_LEN]) -> [u8; RESPON
     response
 }
 
-/// The LAN Manager hash of a password (RFC 2433 §A.2, LmPasswordHash); `None` where it is longer than the 14 characters that
-/// count, or has others than those of ASCII, which are written differently from one system to the next.
+/// Returns the LAN Manager hash of a password (RFC 2433 §A.2, LmPasswordHash). `None` if it is longer than 14
+/// characters or not ASCII, since systems encode other characters differently.
 #[must_use]
 pub fn lm_hash(password: &[u8]) -> Option<[u8; NT_HASH_LEN]> {
     let mut padded = [0; 14];
@@ -71,18 +71,18 @@ pub fn lm_hash(password: &[u8]) -> Option<[u8; NT_HASH_LEN]> {
     Some(hash)
 }
 
-/// What follows for MPPE from an MS-CHAP login (RFC 3079 §2), as MS-CHAP-MPPE-Keys has it (RFC 2548 §2.4.1).
+/// The keys for MPPE from an MS-CHAP login (RFC 3079 §2), as MS-CHAP-MPPE-Keys holds them (RFC 2548 §2.4.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MsChapKeys {
-    /// LM-Key: the first half of the LAN Manager hash, from which keys of 40 and 56 bits follow; zeros where there is none.
+    /// LM-Key: the first half of the LAN Manager hash, for keys of 40 and 56 bits; zeros if there is no such hash.
     pub lm: SecretValue<[u8; 8]>,
-    /// NT-Key: the hash of the NT hash, from which with the challenge keys of 128 bits follow. RFC 2548 has the NT hash itself
-    /// here, which is worth the password; RFC 3079 §2.3 wants the hash of it, and that is what servers and clients agree on.
+    /// NT-Key: the hash of the NT hash, which yields 128-bit keys with the challenge. RFC 2548 puts the NT hash itself
+    /// here, which is as good as the password. RFC 3079 §2.3 uses its hash, and so do servers and clients.
     pub nt: SecretValue<[u8; NT_HASH_LEN]>,
 }
 
 impl MsChapKeys {
-    /// Those of a user with this NT hash, and with this password where it is known.
+    /// The keys of a user with this NT hash, and with this password if it is known.
     #[must_use]
     pub fn from_nt_hash(hash: &[u8; NT_HASH_LEN], password: Option<&[u8]>) -> Self {
         let mut lm = SecretValue::new([0; 8]);
@@ -93,13 +93,13 @@ impl MsChapKeys {
     }
 }
 
-/// Seven octets as a DES key of eight, whose lowest bits are parity and do not matter.
+/// Spreads seven octets to a DES key of eight. The lowest bits are parity and ignored.
 fn spread_des_key(seven: &[u8]) -> [u8; 8] {
     let bits = seven.iter().fold(0_u64, |bits, &octet| bits << 8 | u64::from(octet));
     core::array::from_fn(|i| ((bits >> (49 - 7 * i)) as u8) << 1)
 }
 
-/// MS-CHAPv2's response (RFC 2759 §8.1, GenerateNTResponse).
+/// Returns the response of MS-CHAPv2 (RFC 2759 §8.1, GenerateNTResponse).
 #[must_use]
 pub fn nt_response(
     authenticator_challenge: &[u8; 16],
@@ -110,7 +110,7 @@ pub fn nt_response(
     v1_response(&challenge_hash(peer_challenge, authenticator_challenge, user), hash)
 }
 
-/// What proves to the peer that the server knows the password too (RFC 2759 §8.7): `S=` and 40 digits.
+/// Returns the server's proof of the password for the peer (RFC 2759 §8.7): `S=` and 40 digits.
 #[must_use]
 pub fn authenticator_response(
     hash: &[u8; NT_HASH_LEN],
@@ -135,16 +135,16 @@ pub fn authenticator_response(
     text
 }
 
-/// The 128-bit keys of a successful MS-CHAPv2 (RFC 3079 §3.4), as the server names them.
+/// The 128-bit keys of a successful MS-CHAPv2 (RFC 3079 §3.4), from the view of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MppeKeys {
-    /// What the server receives with: MS-MPPE-Recv-Key.
+    /// The server's receive key: MS-MPPE-Recv-Key.
     pub recv: SecretValue<[u8; 16]>,
-    /// What the server sends with: MS-MPPE-Send-Key.
+    /// The server's send key: MS-MPPE-Send-Key.
     pub send: SecretValue<[u8; 16]>,
 }
 
-/// The keys that both sides have after this response.
+/// Returns the keys of both sides after this response.
 #[must_use]
 pub fn mppe_keys(hash: &[u8; NT_HASH_LEN], response: &[u8; RESPONSE_LEN]) -> MppeKeys {
     let master = Sha1::new()

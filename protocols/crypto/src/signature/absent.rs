@@ -1,4 +1,4 @@
-//! Signatures where AWS-LC is not built in: none is made or verified.
+//! Signatures without AWS-LC: none can be created or verified.
 
 use super::{KeyKind, SignatureError, SignatureScheme};
 use crate::tls::TlsError;
@@ -6,28 +6,28 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 
 impl SignatureScheme {
-    /// Whether this public key has signed the text so: nobody can tell.
+    /// Fails, since no library can verify.
     ///
     /// # Errors
-    /// [`SignatureError::Library`].
+    /// [`SignatureError::Library`], always.
     pub fn verify_by_key(self, _: &[u8], _: &[u8], _: &[u8]) -> Result<(), SignatureError> {
         Err(SignatureError::Library)
     }
 }
 
-/// A private key that signs, of which there is none.
+/// A private key for signing; it has no values.
 #[derive(Debug)]
 pub struct SigningKey(Infallible);
 
 impl SigningKey {
-    /// Takes a key in DER.
+    /// Fails, since no library can sign.
     ///
     /// # Errors
-    /// There is no library that signs.
+    /// [`TlsError::Config`], always.
     pub fn from_der(_: &[u8]) -> Result<Self, TlsError> {
         Err(TlsError::Config("this build signs nothing: it has no AWS-LC".into()))
     }
-    /// What it is of.
+    /// The kind of key.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         match self.0 {}

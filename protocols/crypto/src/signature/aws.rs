@@ -1,4 +1,4 @@
-//! Signatures as AWS-LC makes and verifies them.
+//! Signatures with AWS-LC.
 
 use super::{KeyKind, SignatureError, SignatureScheme};
 use crate::tls::TlsError;
@@ -26,34 +26,34 @@ impl SignatureScheme {
         }
     }
 
-    /// Whether this public key has signed the text so. It is as the bits of a SubjectPublicKeyInfo have it (RFC 5280, 4.1): of RSA
-    /// the DER of modulus and exponent.
+    /// Verifies a signature on a text by a public key, given as the bits of a SubjectPublicKeyInfo (RFC 5280, 4.1). For
+    /// RSA they are the DER of modulus and exponent.
     ///
     /// # Errors
-    /// It has not, or it could not have.
+    /// If the signature is wrong, or the key does not fit the scheme.
     pub fn verify_by_key(self, key: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
         let key = aws::UnparsedPublicKey::new(self.verification_algorithm(), key);
         key.verify(text, signature).map_err(|_| SignatureError::Signature)
     }
 }
 
-/// A private key that signs.
+/// A private key for signing.
 #[derive(Debug)]
 pub struct SigningKey(PrivateKeyPair);
 
 #[derive(Debug)]
 enum PrivateKeyPair {
     Rsa(aws::RsaKeyPair),
-    /// For DER, and for r and s of fixed length.
+    /// One for DER signatures, one for r and s of fixed length.
     Ecdsa(KeyKind, aws::EcdsaKeyPair, aws::EcdsaKeyPair),
     Ed25519(aws::Ed25519KeyPair),
 }
 
 impl SigningKey {
-    /// Takes a key in DER: PKCS #8, of RSA PKCS #1, of ECDSA SEC 1.
+    /// Reads a DER key: PKCS #8, PKCS #1 for RSA, SEC 1 for ECDSA.
     ///
     /// # Errors
-    /// It is of no kind that is known.
+    /// If its kind is unknown.
     pub fn from_der(der: &[u8]) -> Result<Self, TlsError> {
         let refused = |e: &dyn core::fmt::Display| TlsError::Config(format!("private key: {e}"));
         let curves = [
@@ -88,7 +88,7 @@ impl SigningKey {
         pair.map(Self).ok_or_else(|| refused(&"neither RSA, P-256, P-384 nor Ed25519"))
     }
 
-    /// What it is of.
+    /// The kind of key.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         match &self.0 {
@@ -101,7 +101,7 @@ impl SigningKey {
     /// Signs a text.
     ///
     /// # Errors
-    /// The key is of another kind, the scheme is only verified, or the library refuses.
+    /// If the key is of another kind, the scheme is for verification only, or the library refuses.
     pub fn sign(&self, scheme: SignatureScheme, text: &[u8]) -> Result<Vec<u8>, SignatureError> {
         use SignatureScheme;
         if scheme.required_key_kind() != self.kind() {

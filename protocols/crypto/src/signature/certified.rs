@@ -8,10 +8,10 @@ use x509_parser::oid_registry::{
 use x509_parser::prelude::FromDer;
 
 impl SignatureScheme {
-    /// Whether the key of a certificate (DER) has signed the text so.
+    /// Verifies a signature on a text by the key of a DER certificate.
     ///
     /// # Errors
-    /// It has not, or it could not have.
+    /// If the signature is wrong, or the key does not fit the scheme.
     pub fn verify(self, certificate: &[u8], text: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
         if key_kind(certificate)? != self.required_key_kind() {
             return Err(SignatureError::Kind);
@@ -21,10 +21,10 @@ impl SignatureScheme {
     }
 }
 
-/// The kind of key that a certificate (DER) has.
+/// Returns the kind of key in a DER certificate.
 ///
 /// # Errors
-/// It is no certificate, or its key is of another kind.
+/// If it is not a certificate, or its key is of another kind.
 pub fn key_kind(certificate: &[u8]) -> Result<KeyKind, SignatureError> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| SignatureError::Key)?;
     let algorithm = &certificate.public_key().algorithm;

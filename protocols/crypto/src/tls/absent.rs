@@ -1,4 +1,4 @@
-//! No cryptography: where AWS-LC is not built in, handshakes are replayed ([`RecordedTls`](super::RecordedTls)), and none is made.
+//! A substitute without AWS-LC: handshakes can only be replayed ([`RecordedTls`](super::RecordedTls)).
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::crypto::{CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, SupportedKxGroup};
@@ -13,7 +13,7 @@ pub(super) struct SuiteOffer {
     pub(super) groups: &'static [&'static dyn SupportedKxGroup],
 }
 
-/// What nobody can offer.
+/// An empty offer.
 const NONE: SuiteOffer = SuiteOffer { suites: &[], groups: &[] };
 pub(super) static TLS12: SuiteOffer = NONE;
 pub(super) static TLS13: SuiteOffer = NONE;
@@ -38,7 +38,7 @@ pub(super) fn signing_key(_: &PrivateKeyDer<'_>) -> Result<Arc<dyn SigningKey>, 
     Err(Error::General("this build has no cryptography for TLS: it replays recorded handshakes".into()))
 }
 
-/// Nothing is signed here, by whichever key.
+/// Accepts any key, since this build signs nothing.
 pub(super) fn check_key(_: &[CertificateDer<'static>], _: &PrivateKeyDer<'_>) -> Result<(), Error> {
     Ok(())
 }

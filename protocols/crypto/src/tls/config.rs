@@ -1,4 +1,4 @@
-//! What an engine is made from: made once, shared by every session.
+//! Configurations of engines: created once and shared by all sessions.
 
 use super::sessions::{SessionCache, SessionStorage};
 use super::store::ClientStore;
@@ -14,22 +14,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use usher_core::{Duration, WallTime};
 
-/// Wall time as the engines see it, for the validity of certificates and sessions. Clones share it; it
-/// moves when it is [`set`](Self::set), to whole seconds.
+/// The wall time of engines, for the validity of certificates and sessions. Clones share it. It changes only by
+/// [`set`](Self::set), in whole seconds.
 #[derive(Clone, Debug)]
 pub struct WallClock(Arc<AtomicU64>);
 
 impl WallClock {
-    /// A clock that stands at `time`.
+    /// A clock that shows `time`.
     #[must_use]
     pub fn from_time(time: WallTime) -> Self {
         Self(Arc::new(AtomicU64::new(time.unix_secs())))
     }
-    /// Moves it to `time`.
+    /// Sets the clock to `time`.
     pub fn set(&self, time: WallTime) {
         self.0.store(time.unix_secs(), Ordering::Relaxed);
     }
-    /// What it shows.
+    /// Returns the time of the clock.
     #[must_use]
     pub fn now(&self) -> WallTime {
         WallTime::from_unix_secs(self.0.load(Ordering::Relaxed))
@@ -48,24 +48,24 @@ pub struct TlsCredentials {
     chain: Vec<CertificateDer<'static>>,
     /// PKCS #8, PKCS #1 or SEC 1.
     key: SecretValue,
-    /// Whether all signatures are of one length.
+    /// True if all signatures have one length.
     even: bool,
 }
 
 impl TlsCredentials {
-    /// From DER: the certificates in the order in which they are sent, the leaf first, and its private key
-    /// (PKCS #8, PKCS #1 or SEC 1). They are checked when a configuration is made.
+    /// Credentials from DER: the certificates in the order of sending, and the private key of the first (PKCS #8, PKCS
+    /// #1 or SEC 1). The first certificate is the leaf. They are checked when a configuration is created.
     #[must_use]
     pub fn from_der<'a>(chain: impl IntoIterator<Item = &'a [u8]>, key: &[u8]) -> Self {
         let chain = chain.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
         Self { chain, key: key.into(), even: false }
     }
 
-    /// From PEM: the certificates of one text, the leaf first, and the first private key of the other.
+    /// Credentials from PEM: the certificates of one text, the leaf first, and the first private key of the other.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if a certificate does not decode or none is there, [`TlsError::Key`] if the key cannot be used or is
-    /// not the leaf's.
+    /// [`TlsError::Config`] if a certificate does not decode or is missing. [`TlsError::Key`] if the key is unusable or
+    /// does not fit the leaf.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = parse_certificates(chain)?;
         let key = private_key(key)?;
@@ -81,20 +81,20 @@ impl TlsCredentials {
         Ok(Self { chain, key: key.secret_der().into(), even: false })
     }
 
-    /// The same, with all signatures of one length: those of ECDSA differ by an octet or two, so that it signs anew until one
-    /// has the usual length. For a simulator, whose results are the same whatever TLS draws.
+    /// Returns the credentials with signatures of one length, for repeatable simulations. The length of ECDSA
+    /// signatures varies by one or two octets, so it signs again until the length is the usual one.
     #[must_use]
     pub fn with_even_signatures(self) -> Self {
         Self { even: true, ..self }
     }
 
-    /// Whether the key is of RSA; a client of TLS 1.2 alone takes no other of a server.
+    /// True if the key is RSA. A client with TLS 1.2 only accepts no other from a server.
     #[must_use]
     pub fn is_rsa(&self) -> bool {
         PrivateKeyDer::try_from(self.key.as_slice()).is_ok_and(|key| count::is_rsa(&key))
     }
 
-    /// The leaf certificate in DER; empty if there is none.
+    /// The leaf certificate in DER; empty if missing.
     #[must_use]
     pub fn leaf_certificate(&self) -> &[u8] {
         self.chain.first().map_or(&[], |leaf| leaf.as_ref())
@@ -105,10 +105,10 @@ impl TlsCredentials {
         self.chain.iter().map(AsRef::as_ref)
     }
 
-    /// The private key as one that signs outside TLS.
+    /// Returns the private key for signing outside TLS.
     ///
     /// # Errors
-    /// It is of no kind that is known.
+    /// If its kind is unknown.
     pub fn signing_key(&self) -> Result<crate::signature::SigningKey, TlsError> {
         crate::signature::SigningKey::from_der(&self.key)
     }
@@ -119,7 +119,7 @@ impl TlsCredentials {
         &self.key
     }
 
-    /// Certificates sent.
+    /// The number of certificates sent.
     #[must_use]
     pub fn chain_len(&self) -> usize {
         self.chain.len()
@@ -137,7 +137,7 @@ impl core::fmt::Debug for TlsCredentials {
     }
 }
 
-/// The first private key of a PEM text.
+/// Returns the first private key of a PEM text.
 fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
         TlsError::Key(match error {
@@ -152,8 +152,8 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     })
 }
 
-/// Whether a PEM text holds a key that a passphrase protects: PKCS #8's kind (RFC 7468 §11), or the older one, whose header
-/// says so (RFC 1421 §4.6.1.1).
+/// True if a PEM text holds a key protected by a passphrase: PKCS #8 (RFC 7468 §11) or the older header (RFC 1421
+/// §4.6.1.1).
 fn is_encrypted(pem: &[u8]) -> bool {
     let says = |line: &[u8]| {
         line.starts_with(b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
@@ -162,7 +162,7 @@ fn is_encrypted(pem: &[u8]) -> bool {
     pem.split(|octet| *octet == b'\n').any(says)
 }
 
-/// The certificates of a PEM text in DER, for roots and chains; other blocks are passed over.
+/// Returns the certificates of a PEM text in DER, for roots and chains. Skips other blocks.
 pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -173,17 +173,17 @@ pub(super) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'stati
     Ok(certificates)
 }
 
-/// Taking up earlier sessions.
+/// The configuration of session resumption.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResumptionConfig {
-    /// Most sessions kept by one configuration (a server's sessions, a client's holders); then the oldest
-    /// is forgotten.
+    /// The maximum number of sessions (of a server) or holders (of a client) per configuration. Beyond it the oldest is
+    /// evicted.
     pub sessions: usize,
-    /// Tickets that a TLS 1.3 server gives after each handshake; each resumes one session once. A client
-    /// does not use it.
+    /// The number of tickets that a TLS 1.3 server issues after each handshake. Each resumes a session once. A client
+    /// ignores it.
     pub tickets: u8,
-    /// How long a server takes a session up again after the full handshake that it came of, in whole seconds; at most
-    /// 7 days (RFC 8446 §4.6.1). A client does not use it.
+    /// The time after the full handshake during which a server resumes a session, in whole seconds, at most 7 days
+    /// (RFC 8446 §4.6.1). A client ignores it.
     pub lifetime: Duration,
 }
 
@@ -194,45 +194,44 @@ impl Default for ResumptionConfig {
     }
 }
 
-/// What a [`ClientConfig`] is made from.
+/// The options of a [`ClientConfig`].
 #[derive(Debug)]
 pub struct ClientOptions {
-    /// The versions offered; a single one with one cipher suite and one group, several with all that there are.
+    /// The versions to offer. A single version has one cipher suite and one group; several have all.
     pub versions: VersionRange,
-    /// What the client shows when asked; with none it stays anonymous.
+    /// The client's credentials, sent on request; `None`: the client is anonymous.
     pub credentials: Option<TlsCredentials>,
-    /// Whom it trusts.
+    /// The trusted authorities.
     pub roots: TrustRoots,
-    /// The DNS name or address that the server's certificate must bear; with none any name will do, and the
-    /// chain alone decides.
+    /// The DNS name or address that the server's certificate must have; `None`: any name, if the chain is valid.
     pub server_name: Option<String>,
-    /// Whether sessions are taken up again.
+    /// Session resumption; `None`: off.
     pub resumption: Option<ResumptionConfig>,
     /// Wall time.
     pub clock: WallClock,
-    /// Where the secrets go, for decrypting captures.
+    /// The buffer for secrets, to decrypt captures.
     pub key_log: Option<KeyLog>,
 }
 
-/// What a [`ServerConfig`] is made from.
+/// The options of a [`ServerConfig`].
 #[derive(Debug)]
 pub struct ServerOptions {
-    /// The versions accepted, the highest that the client offers too being agreed on.
+    /// The versions to accept. The highest one that the client also offers is used.
     pub versions: VersionRange,
-    /// What the server shows.
+    /// The server's credentials.
     pub credentials: TlsCredentials,
-    /// With these, a client must show a certificate that ends below one of them; with none, clients are not
-    /// asked.
+    /// The authorities of client certificates. If set, a client must present a certificate below one of them; `None`:
+    /// the server requests no certificate.
     pub client_roots: Option<TrustRoots>,
-    /// Whether sessions are taken up again.
+    /// Session resumption; `None`: off.
     pub resumption: Option<ResumptionConfig>,
     /// Wall time.
     pub clock: WallClock,
-    /// Where the secrets go, for decrypting captures.
+    /// The buffer for secrets, to decrypt captures.
     pub key_log: Option<KeyLog>,
 }
 
-/// A client's configuration. Clones are cheap and share sessions kept for resumption.
+/// A client's configuration. Clones are cheap and share the resumable sessions.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     pub(super) inner: Arc<rustls::ClientConfig>,
@@ -244,7 +243,7 @@ impl ClientConfig {
     /// Checks the options and prepares the keys.
     ///
     /// # Errors
-    /// [`TlsError::Config`] names the part that cannot be used.
+    /// [`TlsError::Config`] with the invalid part.
     pub fn new(options: ClientOptions) -> Result<Self, TlsError> {
         let ClientOptions { versions, credentials, roots, server_name, resumption, clock, key_log } = options;
         let even = credentials.as_ref().is_some_and(|credentials| credentials.even);
@@ -279,15 +278,15 @@ impl ClientConfig {
         Ok(Self { inner: Arc::new(inner), versions, trust })
     }
 
-    /// Whether a server that showed these certificates, DER, its own first, is trusted now; its name is not looked at.
+    /// Checks that a server with these certificates (DER, its own first) is trusted now. It ignores the server's name.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] says why not.
+    /// [`TlsError::Failed`] with the reason.
     pub fn check_server_chain(&self, chain: &[impl AsRef<[u8]>]) -> Result<(), TlsError> {
         self.trust.verify_path(chain, CertificatePurpose::Server).map(drop)
     }
 
-    /// The same, with the same sessions, for servers that may lack the Extended Master Secret; see
+    /// Returns the configuration, with the same sessions, for servers that may lack the Extended Master Secret; see
     /// [`ServerConfig::without_extended_master_secret`].
     #[must_use]
     pub fn without_extended_master_secret(&self) -> Self {
@@ -297,12 +296,12 @@ impl ClientConfig {
     }
 }
 
-/// A server's configuration. Clones are cheap and share sessions kept for resumption.
+/// A server's configuration. Clones are cheap and share the resumable sessions.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub(super) inner: Arc<rustls::ServerConfig>,
     sessions: Option<Arc<SessionCache>>,
-    /// Whom it asks for certificates.
+    /// The verifier of client certificates; `None`: the server requests none.
     trust: Option<Arc<PeerVerifier>>,
 }
 
@@ -310,7 +309,7 @@ impl ServerConfig {
     /// Checks the options and prepares the keys.
     ///
     /// # Errors
-    /// [`TlsError::Config`] names the part that cannot be used.
+    /// [`TlsError::Config`] with the invalid part.
     pub fn new(options: ServerOptions) -> Result<Self, TlsError> {
         let ServerOptions { versions, credentials, client_roots, resumption, clock, key_log } = options;
         let provider = count::signing_provider(count::server_provider(), credentials.even);
@@ -324,7 +323,7 @@ impl ServerConfig {
         };
         let (chain, key) = credentials.into_parts()?;
         let mut inner = builder.with_single_cert(chain, key).map_err(|e| config_error("credentials", e))?;
-        // Each connection has a view of its own of the sessions.
+        // Each connection has its own view of the sessions.
         inner.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         inner.send_tls13_tickets = resumption.map_or(0, |r| usize::from(r.tickets));
         inner.require_ems = true;
@@ -335,9 +334,11 @@ impl ServerConfig {
         Ok(Self { inner: Arc::new(inner), sessions, trust })
     }
 
-    /// The same, with the same sessions, for clients that may lack the Extended Master Secret: it takes them with TLS
-    /// 1.2 all the same. Without it two sessions can be made to have the same keys (RFC 7627 §1), so that what binds
-    /// something to a session binds it to nothing.
+    /// Returns the configuration, with the same sessions, for clients that may lack the Extended Master Secret. It
+    /// accepts them with TLS 1.2.
+    ///
+    /// Without the extension an attacker can give two sessions the same keys (RFC 7627 §1). Channel binding is then
+    /// worthless.
     #[must_use]
     pub fn without_extended_master_secret(&self) -> Self {
         let mut inner = rustls::ServerConfig::clone(&self.inner);
@@ -345,13 +346,13 @@ impl ServerConfig {
         Self { inner: Arc::new(inner), sessions: self.sessions.clone(), trust: self.trust.clone() }
     }
 
-    /// Ends the sessions of those subjects ([`SessionNote`](super::SessionNote)): their next handshake is a full one.
-    /// Says how many sessions those were.
+    /// Ends the sessions of the matching subjects ([`SessionNote`](super::SessionNote)) and returns their number. Their
+    /// next handshake is a full one.
     pub fn end_sessions(&self, whose: impl Fn(&[u8]) -> bool) -> usize {
         self.sessions.as_ref().map_or(0, |sessions| sessions.end_sessions(whose))
     }
 
-    /// What a connection is made from, for this purpose.
+    /// Returns the configuration of a connection for this purpose.
     pub(super) fn connection_config(
         &self,
         purpose: u8,
@@ -363,20 +364,20 @@ impl ServerConfig {
         (Arc::new(inner), Some(storage))
     }
 
-    /// The path of a client's certificates, DER, its own first, to a root: those of them that it is made of, in their
-    /// order, then the root. It is verified as in a handshake, now.
+    /// Verifies a client's chain (DER, its own certificate first) as a handshake would now. Returns the path to a root:
+    /// the certificates used, in order, then the root.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] says why such a client is refused; none is accepted without client roots.
+    /// [`TlsError::Failed`] with the reason. Without client roots every client is rejected.
     pub fn client_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
         self.verify_path(chain, CertificatePurpose::Client)
     }
 
-    /// The same, of a certificate for any other purpose, which is the caller's to look at: such as one that signs answers
-    /// of OCSP, whose authority need not be one for that purpose.
+    /// Does the same for a certificate of any purpose, which the caller must check. Example: a signer of OCSP
+    /// responses, whose authority need not have that purpose.
     ///
     /// # Errors
-    /// As of [`client_path`](Self::client_path).
+    /// As for [`client_path`](Self::client_path).
     pub fn path_for_any_purpose(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
         self.verify_path(chain, CertificatePurpose::Any)
     }
@@ -392,7 +393,7 @@ impl ServerConfig {
 }
 
 impl PartialEq for ServerConfig {
-    /// Whether one is a clone of the other.
+    /// True if both are clones of one configuration.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }

@@ -1,7 +1,7 @@
-//! The cryptography providers, with every public-key operation counted.
+//! Cryptography providers that count every public-key operation.
 //!
-//! Configurations are shared by all sessions, so an operation cannot know its session. It runs, however,
-//! within the call that feeds that session: a count for each thread, read before and after, tells.
+//! All sessions share a configuration, so an operation does not know its session. It runs inside the call that feeds
+//! the session. So a counter per thread, read before and after the call, gives the session's work.
 
 use super::library::{self, SuiteOffer};
 use super::{TlsVersion, TlsWork, VersionRange};
@@ -29,14 +29,13 @@ fn count_operations(sign: u32, verify: u32, key_exchange: u32) {
     });
 }
 
-/// The operations counted on this thread since the last call.
+/// Returns the operations of this thread since the last call.
 pub(super) fn take_counts() -> TlsWork {
     DONE.with(Cell::take)
 }
 
-/// The provider of clients that offer these versions. A client offers all suites of its provider, whatever its versions:
-/// for a single version that is one suite and one group, so that all its handshakes have the same lengths, for several
-/// versions all that there are.
+/// Returns the provider of clients that offer these versions. A client offers all suites of its provider. For a single
+/// version that is one suite and one group, so that all handshakes have equal lengths; for several versions it is all.
 pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
     static TLS12: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS12));
     static TLS13: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::TLS13));
@@ -47,13 +46,13 @@ pub(super) fn client_provider(versions: VersionRange) -> Arc<CryptoProvider> {
     }
 }
 
-/// The provider of all servers: each client finds what it offers.
+/// Returns the provider of all servers, which accepts whatever clients offer.
 pub(super) fn server_provider() -> Arc<CryptoProvider> {
     static ALL: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| counting_provider(&library::ALL));
     ALL.clone()
 }
 
-/// A provider, or the same with signatures of one length.
+/// Returns the provider, or a copy with signatures of one length.
 pub(super) fn signing_provider(provider: Arc<CryptoProvider>, even: bool) -> Arc<CryptoProvider> {
     match even {
         true => Arc::new(CryptoProvider { key_provider: &EvenKeys, ..CryptoProvider::clone(&provider) }),
@@ -61,7 +60,7 @@ pub(super) fn signing_provider(provider: Arc<CryptoProvider>, even: bool) -> Arc
     }
 }
 
-/// Whether a key is of RSA.
+/// True if the key is RSA.
 pub(super) fn is_rsa(key: &PrivateKeyDer<'_>) -> bool {
     library::signing_key(key).is_ok_and(|key| key.algorithm() == SignatureAlgorithm::RSA)
 }
@@ -78,7 +77,7 @@ fn counting_provider(offer: &SuiteOffer) -> Arc<CryptoProvider> {
     })
 }
 
-// The library wants these lists for the program's whole life; they are made once.
+// The library needs these lists for the life of the program; they are created once.
 fn counted_algorithms(base: WebPkiSupportedAlgorithms) -> WebPkiSupportedAlgorithms {
     type AlgorithmList = &'static [&'static dyn SignatureVerificationAlgorithm];
     fn counted_list(algorithms: AlgorithmList) -> AlgorithmList {
@@ -111,7 +110,7 @@ impl SignatureVerificationAlgorithm for CountingVerifier {
     }
 }
 
-// The library wants groups for the program's whole life; there are three providers of three at most.
+// The library needs groups for the life of the program; there are at most three providers of three groups.
 fn counted_group(group: &'static dyn SupportedKxGroup) -> &'static dyn SupportedKxGroup {
     Box::leak(Box::new(CountingGroup(group)))
 }
@@ -176,17 +175,17 @@ impl SigningKey for EvenKey {
     }
 }
 
-/// Signs anew until the signature has the length that about half of all have.
+/// A signer that repeats until the signature has the length that about half of all have.
 #[derive(Debug)]
 struct EvenSigner(Box<dyn Signer>);
 
-/// Tries until then, of which one in two succeeds.
+/// The maximum number of tries; about one in two succeeds.
 const MOST_TRIES: usize = 64;
 
 impl Signer for EvenSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        // Two integers (RFC 3279 section 2.2.3), of which just one has its highest bit set and so an octet more; of 521 bits
-        // none has.
+        // Two integers (RFC 3279 section 2.2.3), where exactly one has its highest bit set and takes an extra octet.
+        // With 521 bits neither has.
         let usual = match self.scheme() {
             SignatureScheme::ECDSA_NISTP256_SHA256 => 71,
             SignatureScheme::ECDSA_NISTP384_SHA384 => 103,
@@ -210,9 +209,11 @@ impl Signer for EvenSigner {
 #[derive(Debug)]
 struct CountingKey(Arc<dyn SigningKey>);
 
-/// What an RSA key signs by where the peer leaves the choice: SHA-256 resists at 128 bits, as an RSA key of 3072 bits does
-/// (NIST SP 800-57 part 1, tables 2 and 3), and processors have instructions for it, which they mostly lack for SHA-512.
-/// PKCS #1 v1.5 comes last: new applications are to use PSS (RFC 8017 §8).
+/// The preferred signature schemes of an RSA key, if the peer leaves the choice. SHA-256 has a strength of 128 bits,
+/// like RSA with 3072 bits (NIST SP 800-57 part 1, tables 2 and 3). Processors have instructions for it, rarely for
+/// SHA-512.
+///
+/// PKCS #1 v1.5 comes last: new applications should use PSS (RFC 8017 §8).
 const FIRST: [SignatureScheme; 4] = [
     SignatureScheme::RSA_PSS_SHA256,
     SignatureScheme::RSA_PSS_SHA384,

@@ -1,10 +1,10 @@
-//! What rustls says went wrong, as a value.
+//! Conversion of rustls errors to fault values.
 
 use super::TlsError;
 use crate::fault::{Alert, CertificateFault, TlsFault};
 use rustls::{CertificateError, Error, PeerIncompatible};
 
-/// The error of an engine, of rustls's.
+/// Returns the engine's error for an error of rustls.
 pub(super) fn to_tls_error(error: &Error) -> TlsError {
     match error {
         Error::AlertReceived(alert) => TlsError::AlertReceived(Alert((*alert).into())),
@@ -60,7 +60,7 @@ fn certificate_fault(error: &CertificateError) -> CertificateFault {
     }
 }
 
-/// Of what rustls has no name for.
+/// Classifies errors that rustls does not name.
 fn classify_other_error(error: &webpki::Error) -> CertificateFault {
     use webpki::Error as E;
     match error {

@@ -1,7 +1,7 @@
 //! Certificates and keys for tests and simulations only: the private keys are public.
 //!
-//! All are RSA-2048, valid from 2026-01-01 for twenty years, and made by `vectors/certs/make.sh`. Chains end
-//! below one [`root_certificate`]; a chain of `n` is sent as the leaf and `n - 1` intermediates, 880 to 930 octets each.
+//! All are RSA-2048, valid from 2026-01-01 for twenty years, and created by `vectors/certs/make.sh`. All chains end
+//! below one [`root_certificate`]. A chain of `n` has the leaf and `n - 1` intermediates, of 880 to 930 octets each.
 
 use super::TlsCredentials;
 #[cfg(test)]
@@ -16,7 +16,7 @@ macro_rules! fixture {
     };
 }
 
-/// A moment at which all of them are valid: 2026-07-01T00:00:00Z.
+/// A time at which all of them are valid: 2026-07-01T00:00:00Z.
 pub const WALL_TIME: WallTime = WallTime::from_unix_secs(1_782_864_000);
 
 /// The host name in the servers' certificates.
@@ -25,7 +25,7 @@ pub const SERVER_NAME: &str = "aaa.usher.test";
 /// The e-mail address in the clients' certificates.
 pub const CLIENT_NAME: &str = "station@usher.test";
 
-/// The longest chain that there is.
+/// The length of the longest chain.
 pub const LONGEST_CHAIN: u8 = 4;
 
 const AUTHORITIES: [&[u8]; 3] = [fixture!("ca1.der"), fixture!("ca2.der"), fixture!("ca3.der")];
@@ -51,21 +51,19 @@ fn chain_credentials(leaves: &[(&[u8], &[u8]); 4], length: u8) -> TlsCredentials
     TlsCredentials::from_der(core::iter::once(leaf).chain(authorities), key)
 }
 
-/// A server's credentials with this many certificates sent, 1 to [`LONGEST_CHAIN`] (others are brought to
-/// the nearer end).
+/// Returns a server's credentials with this number of certificates, clamped to 1..=[`LONGEST_CHAIN`].
 #[must_use]
 pub fn server_credentials(length: u8) -> TlsCredentials {
     chain_credentials(&SERVERS, length)
 }
 
-/// A client's credentials with this many certificates sent, 1 to [`LONGEST_CHAIN`] (others are brought to
-/// the nearer end).
+/// Returns a client's credentials with this number of certificates, clamped to 1..=[`LONGEST_CHAIN`].
 #[must_use]
 pub fn client_credentials(length: u8) -> TlsCredentials {
     chain_credentials(&CLIENTS, length)
 }
 
-/// A client's credentials from an authority that is not below [`root_certificate`], for logins to be refused.
+/// Returns a client's credentials from an authority outside [`root_certificate`], for logins that must fail.
 #[must_use]
 pub fn foreign_client() -> TlsCredentials {
     TlsCredentials::from_der([fixture!("foreign-client.der")], fixture!("foreign-client.key.der"))
@@ -77,13 +75,13 @@ pub fn root_certificate() -> &'static [u8] {
     fixture!("root.der")
 }
 
-/// A server's chain and its key, and the root's certificate, as PEM files would hold them.
+/// Returns a server's chain, its key, and the root's certificate, as PEM texts.
 #[must_use]
 pub fn server_as_pem(length: u8) -> [String; 3] {
     chain_as_pem(&SERVERS, length)
 }
 
-/// The same of a client.
+/// Returns the same for a client.
 #[must_use]
 pub fn client_as_pem(length: u8) -> [String; 3] {
     chain_as_pem(&CLIENTS, length)
@@ -100,11 +98,11 @@ fn chain_as_pem(leaves: &[(&[u8], &[u8]); 4], length: u8) -> [String; 3] {
     ]
 }
 
-/// RFC 7468: base 64 in lines of 64 characters between two that say what it is.
+/// Encodes PEM (RFC 7468): base64 in lines of 64 characters between two marker lines.
 fn to_pem(what: &str, der: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = format!("-----BEGIN {what}-----\n");
-    // Three octets are four digits: 48 a line.
+    // Three octets give four digits: 48 octets a line.
     for line in der.chunks(48) {
         for three in line.chunks(3) {
             let octet = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));

@@ -1,21 +1,20 @@
-//! Which of the certificates that a peer shows beside its own are of authorities.
+//! Selection of authority certificates among the certificates that a peer presents.
 //!
-//! A path from the peer's certificate up to a trusted one is not looked for among whatever it shows: certificates that name
-//! each other in many ways make that take seconds. What counts as an authority is found from the trusted ones down, and costs
-//! a stranger's certificates one signature each.
+//! A search for a path through arbitrary certificates can take seconds, if they name each other in many ways. So this
+//! module starts at the trusted certificates and goes down. A certificate of a stranger costs one signature check.
 
 use rustls::pki_types::{CertificateDer, SignatureVerificationAlgorithm};
 use std::vec::Vec;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-/// Certificates that a peer may show beside its own.
+/// The maximum number of certificates that a peer may present besides its own.
 pub(super) const MOST_ISSUERS: usize = 6;
-/// Signatures that are verified to find authorities among them. An authority of each needs one, and one more for each other of its
-/// name, such as the key before.
+/// The maximum number of signature checks to find authorities. Each authority needs one, and one more per other
+/// authority of the same name, such as an earlier key.
 const MOST_SIGNATURES: usize = 24;
 
-/// A name and a key that certificates are verified by, DER.
+/// Name and key of an issuer, in DER.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct IssuerKey {
     subject: Vec<u8>,
@@ -23,7 +22,7 @@ pub(super) struct IssuerKey {
 }
 
 impl IssuerKey {
-    /// Of a trusted certificate; `None`: it cannot be read.
+    /// Reads a trusted certificate; `None`: it is unreadable.
     pub(super) fn of_root(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         Some(Self::from_certificate(&certificate))
@@ -50,9 +49,9 @@ impl IssuerKey {
     }
 }
 
-/// One of the certificates that a peer shows.
+/// A certificate that a peer presents.
 struct PeerCertificate<'a> {
-    /// It says that it is an authority's, and may sign certificates (RFC 5280 §4.2.1.3, §4.2.1.9).
+    /// True if it claims to be an authority that may sign certificates (RFC 5280 §4.2.1.3, §4.2.1.9).
     may_issue: bool,
     der: &'a CertificateDer<'a>,
     issuer: Vec<u8>,
@@ -72,7 +71,8 @@ impl<'a> PeerCertificate<'a> {
     }
 }
 
-/// What is signed of a certificate, by which algorithm (its identifier's content), and the signature (a bit string's).
+/// The signed part of a certificate, the content of its algorithm identifier, and the content of its signature's bit
+/// string.
 struct SignedParts<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> SignedParts<'a> {
     }
 }
 
-/// The first element of DER: the whole, its content, and what comes after it.
+/// Splits off the first DER element: the whole element, its content, and the rest.
 fn split_element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let first = usize::from(*der.get(1)?);
     let (header, length) = match first.checked_sub(0x80) {
@@ -105,7 +105,7 @@ fn split_element(der: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((whole, &whole[header..], &der[header + length..]))
 }
 
-/// The contents of the two elements in one, as a key has them: its algorithm's identifier, and its bits.
+/// Returns the contents of the two elements inside another, as in a key: algorithm identifier and bits.
 fn split_pair(der: &[u8]) -> Option<[&[u8]; 2]> {
     let (_, inner, _) = split_element(der)?;
     let (_, first, rest) = split_element(inner)?;
@@ -113,13 +113,13 @@ fn split_pair(der: &[u8]) -> Option<[&[u8]; 2]> {
     Some([first, second])
 }
 
-/// A bit string's whole octets.
+/// Returns the octets of a bit string without unused bits.
 fn bit_string_octets(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(&[0])
 }
 
-/// Those of the certificates that are an authority's below one of these roots, by signatures of these algorithms; and whether others
-/// below them, which may not issue any, have issued `leaf` or one of these.
+/// Returns the certificates of authorities below these roots, by signatures of these algorithms. Also returns true if a
+/// certificate below them that may not issue has issued `leaf` or one of the others.
 pub(super) fn find_authorities<'a>(
     roots: &[IssuerKey],
     leaf: &[u8],

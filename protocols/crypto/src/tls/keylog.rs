@@ -1,25 +1,25 @@
-//! Secrets in the text form that packet analysers read.
+//! TLS secrets as text for packet analysers.
 
 use core::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A buffer that collects connections' secrets as NSS key log text (draft-ietf-tls-keylogfile), with which
-/// Wireshark decrypts a capture. Clones share the buffer; it grows until [`take`](Self::take_text) empties it.
+/// A buffer of connection secrets as NSS key log text (draft-ietf-tls-keylogfile), with which Wireshark decrypts a
+/// capture. Clones share the buffer. It grows until [`take_text`](Self::take_text) empties it.
 #[derive(Clone, Default)]
 pub struct KeyLog(Arc<Mutex<String>>);
 
 impl KeyLog {
-    /// With nothing collected yet.
+    /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// What was collected so far, a line for each secret: label, client random and secret in hexadecimal.
+    /// Returns the text so far, a line per secret: label, client random and secret in hexadecimal.
     #[must_use]
     pub fn text(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// What was collected so far, which is then forgotten.
+    /// Returns the text so far and empties the buffer.
     #[must_use]
     pub fn take_text(&self) -> String {
         core::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))

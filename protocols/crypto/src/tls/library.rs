@@ -1,4 +1,4 @@
-//! What TLS is computed by: AWS-LC.
+//! The cryptography library of TLS: AWS-LC.
 
 use rustls::crypto::SupportedKxGroup;
 use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
@@ -9,21 +9,21 @@ use rustls::{Error, InconsistentKeys, SupportedCipherSuite};
 pub(super) use rustls::crypto::aws_lc_rs::default_provider as provider;
 pub(super) use rustls::crypto::aws_lc_rs::sign::any_supported_type as signing_key;
 
-/// Cipher suites and groups, the preferred first.
+/// Cipher suites and groups, in order of preference.
 pub(super) struct SuiteOffer {
     pub(super) suites: &'static [SupportedCipherSuite],
     pub(super) groups: &'static [&'static dyn SupportedKxGroup],
 }
 
-/// What a client of TLS 1.2 alone offers.
+/// The offer of a client with TLS 1.2 only.
 pub(super) static TLS12: SuiteOffer = SuiteOffer {
     suites: &[cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
     groups: &[kx_group::X25519],
 };
-/// What a client of TLS 1.3 alone offers.
+/// The offer of a client with TLS 1.3 only.
 pub(super) static TLS13: SuiteOffer =
     SuiteOffer { suites: &[cipher_suite::TLS13_AES_128_GCM_SHA256], groups: &[kx_group::X25519] };
-/// All.
+/// All suites and groups.
 pub(super) static ALL: SuiteOffer = SuiteOffer {
     suites: &[
         cipher_suite::TLS13_AES_128_GCM_SHA256,
@@ -39,10 +39,10 @@ pub(super) static ALL: SuiteOffer = SuiteOffer {
     groups: &[kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
 };
 
-/// Whether a key is that of the first certificate of a chain.
+/// Checks that a key belongs to the first certificate of a chain.
 pub(super) fn check_key(chain: &[CertificateDer<'static>], key: &PrivateKeyDer<'_>) -> Result<(), Error> {
     match CertifiedKey::new(chain.to_vec(), signing_key(key)?).keys_match() {
-        // A key that does not say its public part is tried out by its first signature.
+        // A key without its public part is checked by its first signature.
         Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
         matched => matched,
     }

@@ -1,4 +1,4 @@
-//! Handshakes replayed by their lengths: what sweeps of many thousand logins run on.
+//! Handshakes replayed by their lengths, for sweeps of many thousand logins.
 
 use super::{
     ClientConfig, MAX_APPLICATION, ServerConfig, SessionNote, TlsClientEngine, TlsEngine, TlsError,
@@ -8,7 +8,7 @@ use crate::fault::{Alert, TlsFault};
 use std::sync::Arc;
 use usher_core::codec::{OctetReader, OctetWriter};
 
-/// Which end.
+/// An end of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HandshakeSide {
     /// The client.
@@ -26,40 +26,40 @@ impl HandshakeSide {
     }
 }
 
-/// What one end sends before it waits for the other.
+/// The octets that one end sends before it waits for the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HandshakeFlight {
-    /// Who sends it.
+    /// The sender.
     from: HandshakeSide,
-    /// Record headers as recorded, filler for the rest.
+    /// Record headers as recorded, with filler for the rest.
     bytes: Vec<u8>,
-    /// What the receiver does on reading it.
+    /// The work of the receiver when it reads the flight.
     work: TlsWork,
-    /// Whether the receiver's handshake is complete with it, or why the receiver gives up.
+    /// True if it completes the receiver's handshake; an error if the receiver fails.
     after: Result<bool, TlsError>,
 }
 
 impl HandshakeFlight {
-    /// Who sends it.
+    /// The sender.
     #[must_use]
     pub fn sender(&self) -> HandshakeSide {
         self.from
     }
-    /// Its octets, with the record headers.
+    /// The number of octets, with the record headers.
     #[must_use]
     pub fn octet_count(&self) -> usize {
         self.bytes.len()
     }
-    /// The public-key operations that its receiver does on reading it.
+    /// The public-key operations of its receiver.
     #[must_use]
     pub fn receiver_work(&self) -> TlsWork {
         self.work
     }
 }
 
-/// A handshake as it was: its flights in order, up to the last tickets or the last alert.
+/// A recorded handshake: its flights in order, up to the last tickets or the last alert.
 ///
-/// Application data is no part of it, since its length follows from the version.
+/// It omits application data, whose length follows from the version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HandshakeRecording {
     version: TlsVersion,
@@ -75,29 +75,29 @@ impl HandshakeRecording {
     pub fn flights(&self) -> &[HandshakeFlight] {
         &self.flights
     }
-    /// The version agreed on, or, of a handshake that failed before, the one offered.
+    /// The negotiated version, or the offered one if the handshake failed earlier.
     #[must_use]
     pub fn version(&self) -> TlsVersion {
         self.version
     }
-    /// Whether an earlier session was taken up.
+    /// True if it resumed an earlier session.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.resumed
     }
-    /// Whether both ends completed the handshake.
+    /// True if both ends completed the handshake.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.flights.iter().all(|flight| flight.after.is_ok())
     }
 }
 
-/// Most certificates of a chain that is read.
+/// The maximum number of certificates in a decoded chain.
 const MAX_CHAIN: usize = 16;
 
 impl HandshakeRecording {
-    /// What [`decode`](Self::decode) makes it of again, in a program that replays handshakes and can make none; `None`: one side gave
-    /// up, and why is not kept.
+    /// Encodes the recording for [`decode`](Self::decode), in a program that can replay handshakes but not run them.
+    /// `None`: one side failed, and the encoding has no reasons.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut all = Vec::new();
@@ -124,7 +124,7 @@ impl HandshakeRecording {
         Some(all)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. `None`: it is nothing of the kind.
+    /// Decodes the output of [`encode`](Self::encode). `None`: the octets are invalid.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut r = OctetReader::new(bytes);
@@ -163,7 +163,7 @@ impl HandshakeRecording {
     }
 }
 
-/// The headers of a flight's records.
+/// Returns the headers of a flight's records.
 fn record_headers(flight: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut all) = (flight, Vec::new());
     while let Some((header, after)) = rest.split_at_checked(HEADER) {
@@ -174,17 +174,17 @@ fn record_headers(flight: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// Most flights of a handshake: TLS 1.2's four, tickets, alerts, and some more.
+/// The maximum number of flights in a handshake: four of TLS 1.2, tickets, alerts, and a margin.
 const MAX_FLIGHTS: usize = 16;
 
-/// Octets of a record's header (RFC 8446 section 5.1).
+/// The octets of a record header (RFC 8446 section 5.1).
 const HEADER: usize = 5;
 
-/// Runs a handshake in memory and keeps its lengths, a handshake that fails up to the alert included. With
-/// resumption on, the first handshake of the two configurations is a full one and the next takes it up.
+/// Runs a handshake in memory and records its lengths. A failed handshake is recorded up to its alert. With resumption,
+/// the first handshake of the two configurations is a full one, and the next one resumes it.
 ///
 /// # Errors
-/// [`TlsError::Failed`] if the engines do not start, or do not come to an end.
+/// [`TlsError::Failed`] if the engines do not start or do not finish.
 pub fn record_handshake(
     client: &ClientConfig,
     server: &ServerConfig,
@@ -213,7 +213,7 @@ pub fn record_handshake(
         flights.push(HandshakeFlight { from, bytes, work: receiver.take_work(), after });
         from = from.opposite();
     }
-    // For the next recording, which may be of a session that is taken up.
+    // For the next recording, which may resume the session.
     server.keep_session(SessionNote { subject: Vec::new(), credential: [0; 32], data: Vec::new() });
     Ok(HandshakeRecording {
         version: server.version().unwrap_or(offered),
@@ -224,7 +224,7 @@ pub fn record_handshake(
     })
 }
 
-/// Replaces all but the record headers by filler that depends on the position alone.
+/// Replaces everything except record headers by filler that depends only on the position.
 fn fill_records(flight: &mut [u8], number: usize) {
     let mut rest = flight;
     let mut state = 0x9e37_79b9_u32 ^ (number as u32);
@@ -239,21 +239,22 @@ fn fill_records(flight: &mut [u8], number: usize) {
     }
 }
 
-/// One end of a recorded handshake: flights of the recorded lengths and the recorded counts of work, without
-/// cryptography.
+/// One end of a recorded handshake, with the recorded lengths and work but without cryptography.
 ///
-/// It accepts exactly the other end's octets; any others end the handshake with an alert, as they would end
-/// a real one. Work counts when a flight is complete. Nothing is secret: keying material depends on the label,
-/// the context and the recording's version alone, and application data is sent as it is.
+/// It accepts exactly the octets of the other end. Different octets end the handshake with an alert, as in a real one.
+/// Work counts when a flight is complete.
+///
+/// It has no secrets: keying material depends only on label, context and the version of the recording. Application data
+/// is sent in clear.
 #[derive(Clone)]
 pub struct RecordedTls {
     recording: Arc<HandshakeRecording>,
     side: HandshakeSide,
-    /// The flight being received or, beyond the last, none.
+    /// The index of the flight being received; none beyond the last.
     next: usize,
-    /// Octets of it already received.
+    /// The octets of that flight received so far.
     received: usize,
-    /// Octets of an application record that is not complete.
+    /// The octets of an incomplete application record.
     partial: Vec<u8>,
     out: Vec<u8>,
     application: Vec<u8>,
@@ -267,7 +268,7 @@ const APPLICATION_DATA: u8 = 23;
 const BAD_RECORD_MAC: u8 = 20;
 const FATAL: u8 = 2;
 
-/// Most application data in a record (RFC 8446 section 5.1).
+/// The maximum application data of a record (RFC 8446 section 5.1).
 const MAX_PLAINTEXT: usize = 1 << 14;
 
 impl RecordedTls {
@@ -375,8 +376,8 @@ impl RecordedTls {
     }
 }
 
-/// Octets that AES-128-GCM puts before and after the data of a record: the explicit nonce and the tag of
-/// TLS 1.2 (RFC 5288 section 3); the content type and the tag of TLS 1.3 (RFC 8446 section 5.2).
+/// Returns the octets that AES-128-GCM adds before and after the data of a record. TLS 1.2 has the explicit nonce and
+/// the tag (RFC 5288 section 3); TLS 1.3 the content type and the tag (RFC 8446 section 5.2).
 fn record_overhead(version: TlsVersion) -> (usize, usize) {
     match version {
         TlsVersion::Tls12 => (8, 16),
@@ -469,7 +470,7 @@ impl TlsEngine for RecordedTls {
     }
 
     fn version(&self) -> Option<TlsVersion> {
-        // Agreed on by the server's first flight, which comes after the client's.
+        // The server's first flight, after the client's, settles the version.
         let known = match self.side {
             HandshakeSide::Client => self.next > 1,
             HandshakeSide::Server => self.next > 0,

@@ -1,4 +1,4 @@
-//! Signatures on certificates and lists that were found to hold.
+//! A cache of verified signatures on certificates and revocation lists.
 
 use rustls::pki_types::{
     AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm,
@@ -6,28 +6,29 @@ use rustls::pki_types::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{PoisonError, RwLock};
 
-/// How much is remembered.
+/// The limits of a cache.
 #[derive(Clone, Copy, Debug)]
 struct SignatureCacheLimits {
     signatures: usize,
-    /// Octets of what is signed, keys and signatures.
+    /// The octets of signed data, keys and signatures.
     octets: usize,
 }
 
-/// Signatures on authorities' certificates and lists: those of more authorities than anybody has. A list may be long; one
-/// that has no room is verified each time.
+/// The limits for authorities' certificates and lists, more than any installation has. A list may be long; a list above
+/// the limit is verified each time.
 const AUTHORITIES: SignatureCacheLimits = SignatureCacheLimits { signatures: 256, octets: 64 << 20 };
-/// Signatures on peers' certificates, of some 1.5 KB each: those who come again soon.
+/// The limits for peers' certificates, of about 1.5 KB each, for peers that return soon.
 const PEERS: SignatureCacheLimits = SignatureCacheLimits { signatures: 4096, octets: 16 << 20 };
 
-/// What was found of signatures: that this key made this one on these octets. That never changes, so that nothing has to
-/// be forgotten for being old; whether a certificate may still be used is not a question of its signature. Peers'
-/// certificates have a memory of their own, so that however many of them come, no authority's is forgotten.
+/// A cache of valid signatures: this key created this signature on these octets. That never changes, so entries do not
+/// expire. Validity and revocation of a certificate are separate checks.
+///
+/// Peers' certificates have a separate part, so that they never evict an authority's.
 #[derive(Debug)]
 pub(super) struct VerificationCache {
     authorities: RwLock<SignatureCache>,
     peers: RwLock<SignatureCache>,
-    /// Certificates of authorities below trusted ones, at most as many as signatures of theirs. Nobody else makes one.
+    /// Certificates of authorities below trusted ones. Each needs a cached signature, which bounds their number.
     issuers: RwLock<BTreeSet<Vec<u8>>>,
 }
 
@@ -42,7 +43,7 @@ impl Default for VerificationCache {
 }
 
 impl VerificationCache {
-    /// An algorithm that asks this memory first, while a path from `leaf`, a certificate in DER, is verified.
+    /// Returns an algorithm that consults the cache first, while a path from the DER certificate `leaf` is verified.
     pub(super) fn caching_algorithm<'a>(
         &'a self,
         inner: &'static dyn SignatureVerificationAlgorithm,
@@ -50,12 +51,12 @@ impl VerificationCache {
     ) -> CachingAlgorithm<'a> {
         CachingAlgorithm { inner, verification_cache: self, leaf }
     }
-    /// Whether all of these were found to be certificates of authorities.
+    /// True if all of these are known certificates of authorities.
     pub(super) fn contains_issuers(&self, shown: &[CertificateDer<'_>]) -> bool {
         let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
         shown.iter().all(|der| issuers.contains(der.as_ref()))
     }
-    /// These were found to be such.
+    /// Records certificates of authorities.
     pub(super) fn insert_issuers(&self, found: &[CertificateDer<'_>]) {
         let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
         for der in found {
@@ -66,8 +67,8 @@ impl VerificationCache {
     }
 }
 
-/// All that a verification depends on, but the signature, with the octets themselves: what is compared with them is no
-/// digest that somebody might meet.
+/// All inputs of a verification except the signature. The octets themselves are compared, since a digest could have a
+/// collision.
 #[derive(Debug)]
 struct SignedMessage {
     algorithms: [AlgorithmIdentifier; 2],
@@ -81,7 +82,7 @@ impl SignedMessage {
     }
 }
 
-/// Signatures that hold.
+/// Valid signatures.
 #[derive(Debug)]
 struct SignatureCache {
     most: SignatureCacheLimits,
@@ -126,7 +127,7 @@ impl SignatureCache {
     }
 }
 
-/// An algorithm with a memory.
+/// An algorithm with a cache.
 #[derive(Debug)]
 pub(super) struct CachingAlgorithm<'a> {
     inner: &'static dyn SignatureVerificationAlgorithm,
@@ -134,7 +135,7 @@ pub(super) struct CachingAlgorithm<'a> {
     leaf: &'a [u8],
 }
 
-/// Whether these octets are what is signed of a certificate: they follow the header of the whole.
+/// True if these octets are the signed part of the certificate: they follow the header of the whole.
 fn is_signed_part(certificate: &[u8], octets: &[u8]) -> bool {
     (2..=6).any(|header| certificate.get(header..).is_some_and(|rest| rest.starts_with(octets)))
 }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn what_is_signed_of_a_certificate_is_known() {
         let leaf = super::super::fixtures::root_certificate();
-        // SEQUENCE of two length octets, and in it what is signed, of two more.
+        // A SEQUENCE with two length octets, and in it the signed part with two more.
         let length = 4 + usize::from(u16::from_be_bytes([leaf[6], leaf[7]]));
         let signed = &leaf[4..4 + length];
         assert!(is_signed_part(leaf, signed));

@@ -11,13 +11,12 @@ use rustls::{ClientConnection, Connection, HandshakeKind, ProtocolVersion, Serve
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// About what rustls allocates for a connection whose handshake has not begun, octets, measured with rustls 0.23.
+/// The approximate memory in octets of a connection before its handshake, measured with rustls 0.23.
 const IDLE: usize = 2 << 10;
-/// The same from the first flight on: what is to be proved, the transcript, keys, the buffer in which records are put
-/// together.
+/// The same from the first flight on: the transcript, keys, certificates to verify, and the record buffer.
 const BUSY: usize = 14 << 10;
 
-/// What is no fault of the peer's.
+/// Returns an error that is not the peer's fault.
 fn internal_error(error: &dyn core::fmt::Display) -> TlsError {
     TlsError::Failed(TlsFault::Internal, error.to_string())
 }
@@ -28,13 +27,13 @@ struct EngineConnection {
     application: Vec<u8>,
     error: Option<TlsError>,
     work: TlsWork,
-    /// A server's sessions that may be taken up.
+    /// The resumable sessions of a server.
     storage: Option<Arc<SessionStorage>>,
 }
 
 impl EngineConnection {
     fn new(mut connection: Connection, work: TlsWork, storage: Option<Arc<SessionStorage>>) -> Self {
-        // What is to be sent is the caller's own data: it decides when to stop.
+        // The data to send is the caller's own, so the caller limits it.
         connection.set_buffer_limit(None);
         Self { connection, application: Vec::new(), error: None, work, storage }
     }
@@ -58,7 +57,7 @@ impl EngineConnection {
             self.application.resize(start + waiting, 0);
             let filled = self.connection.reader().read(&mut self.application[start..]).unwrap_or(0);
             self.application.truncate(start + filled);
-            // A peer that has closed is not read further.
+            // After the peer has closed, no more is read.
             if read == 0 {
                 break;
             }
@@ -79,7 +78,7 @@ impl EngineConnection {
 
     fn write_tls(&mut self, out: &mut Vec<u8>) {
         while self.connection.wants_write() {
-            // A vector takes everything.
+            // A write to a vector takes everything.
             if self.connection.write_tls(out).unwrap_or(0) == 0 {
                 break;
             }
@@ -134,7 +133,7 @@ impl EngineConnection {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Of a session that was taken up.
+    /// Returns the storage if the session was resumed.
     fn taken_up(&self) -> Option<&SessionStorage> {
         self.storage.as_deref().filter(|_| self.is_resumed())
     }
@@ -148,25 +147,26 @@ impl EngineConnection {
     }
 }
 
-/// A client that does the cryptography.
+/// A client engine with real cryptography.
 pub struct TlsClientEngine(EngineConnection);
 
 impl TlsClientEngine {
-    /// Starts a connection; the first flight waits in [`TlsEngine::write_tls`]. All clients made so from one
-    /// configuration are one holder of sessions for resumption.
+    /// Creates a connection. Its first flight waits in [`TlsEngine::write_tls`]. All clients created this way from one
+    /// configuration share one holder of resumable sessions.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] if the system gives no random numbers.
+    /// [`TlsError::Failed`] if the system has no random numbers.
     pub fn new(config: &ClientConfig) -> Result<Self, TlsError> {
         Self::for_holder(config, 0)
     }
 
-    /// As [`new`](Self::new), for one of many holders, such as a station: each takes up its own sessions only.
+    /// Creates a connection like [`new`](Self::new), for one of many holders, such as a station. Each holder resumes
+    /// only its own sessions.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] if the system gives no random numbers.
+    /// [`TlsError::Failed`] if the system has no random numbers.
     pub fn for_holder(config: &ClientConfig, holder: u64) -> Result<Self, TlsError> {
-        // The name is never sent nor checked: it is the key under which sessions are kept.
+        // The name is never sent or checked: it is the key of stored sessions.
         let name = ServerName::try_from(format!("h{holder}.invalid")).map_err(|e| internal_error(&e))?;
         count::take_counts();
         let connection =
@@ -174,11 +174,11 @@ impl TlsClientEngine {
         Ok(Self(EngineConnection::new(connection.into(), count::take_counts(), None)))
     }
 
-    /// As [`new`](Self::new), to a host: tells it by which name it was sought, where that is none of an address
-    /// (RFC 6066 §3), and offers these protocols (RFC 7301). Whom it must prove to be the configuration says.
+    /// Creates a connection like [`new`](Self::new), to a named host. It sends the name, except an address (RFC 6066
+    /// §3), and offers these protocols (RFC 7301). The configuration decides which name the server must prove.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if `host` is neither a DNS name nor an address, [`TlsError::Failed`] if the system gives no
+    /// [`TlsError::Config`] if `host` is neither a DNS name nor an address. [`TlsError::Failed`] if the system has no
     /// random numbers.
     pub fn to_host(config: &ClientConfig, host: &str, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let name = ServerName::try_from(host.to_owned())
@@ -193,23 +193,23 @@ impl TlsClientEngine {
     }
 }
 
-/// A server that does the cryptography.
+/// A server engine with real cryptography.
 pub struct TlsServerEngine(EngineConnection);
 
 impl TlsServerEngine {
-    /// Waits for a client's first flight. Every such client makes a full handshake.
+    /// Creates a connection that waits for a client's first flight. The client always makes a full handshake.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] if the system gives no random numbers.
+    /// [`TlsError::Failed`] if the system has no random numbers.
     pub fn new(config: &ServerConfig) -> Result<Self, TlsError> {
         Self::with_storage(config.inner.clone(), None)
     }
 
-    /// As [`new`](Self::new), where the configuration has sessions taken up again: for one of several purposes, such as
-    /// an EAP method's type, since a session is taken up for the one that it was made for only.
+    /// Creates a connection like [`new`](Self::new), with resumption if configured, for one of several purposes such as
+    /// an EAP method's type. A session can be resumed only for its own purpose.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] if the system gives no random numbers.
+    /// [`TlsError::Failed`] if the system has no random numbers.
     pub fn for_purpose(config: &ServerConfig, purpose: u8) -> Result<Self, TlsError> {
         let (config, storage) = config.connection_config(purpose);
         Self::with_storage(config, storage)

@@ -1,9 +1,10 @@
-//! A server's sessions that clients may take up again: whose they are, what they were given for, and until when.
+//! Sessions that a server's clients may resume, with their subject, purpose and lifetime.
 //!
-//! A session is kept when its host has let somebody in ([`SessionNote`]), not before: one that led to nothing cannot be
-//! taken up, and whoever proves nothing pushes nobody's session out. It is found again by a connection for the same
-//! purpose only, within its lifetime and while every certificate that the client showed holds (RFC 9190 §5.7).
-//! Otherwise the handshake is a full one.
+//! The server keeps a session once its host has accepted the login ([`SessionNote`]), not before. So a failed login
+//! cannot be resumed, and unauthenticated clients evict no sessions.
+//!
+//! A connection can resume a session of the same purpose within its lifetime. Every certificate of the client must
+//! still be valid (RFC 9190 §5.7). Otherwise the handshake is a full one.
 
 use super::store::{BoundedMap, lock_unpoisoned};
 use super::{ResumptionConfig, WallClock};
@@ -12,41 +13,41 @@ use core::fmt;
 use rustls::server::StoresServerSessions;
 use std::sync::{Arc, Mutex};
 
-/// What a host keeps with a session by which it has let somebody in.
+/// The note of a host on the session of an accepted login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionNote {
-    /// Whose session it is, as the host calls them.
+    /// The subject of the session, by the host's name for it.
     pub subject: Vec<u8>,
-    /// A digest of what the subject proved itself by, for the host to compare.
+    /// A digest of the subject's credential, for the host to compare.
     pub credential: [u8; 32],
-    /// Whatever else the host has to know again.
+    /// Other data of the host.
     pub data: Vec<u8>,
 }
 
 impl fmt::Debug for SessionNote {
-    /// Without the digest.
+    /// Omits the digest.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionNote({})", self.subject.escape_ascii())
     }
 }
 
-/// What several tickets of one login have in common. Times are seconds since 1970.
+/// The common part of all tickets of a login. Times are seconds since 1970.
 struct SessionGrant {
     purpose: u8,
     note: SessionNote,
-    /// When the client last showed what it has, by a full handshake: a session that comes of another is no younger.
+    /// The time of the client's last full handshake. A session derived from another keeps its time.
     since: u64,
     until: u64,
 }
 
 impl SessionGrant {
-    /// A clock that was set back does not give sessions a longer life.
+    /// True if the session is valid now for this purpose. A clock that is set back does not extend its life.
     fn is_valid_for(&self, purpose: u8, now: u64) -> bool {
         self.purpose == purpose && (self.since..self.until).contains(&now)
     }
 }
 
-/// A session in rustls's own form.
+/// A session in the form of rustls.
 #[derive(Clone)]
 struct StoredSession {
     value: Vec<u8>,
@@ -66,7 +67,7 @@ impl SessionCache {
         Self { lifetime: resumption.lifetime.as_secs(), clock, stored_sessions: kept }
     }
 
-    /// Ends the sessions of those subjects; says how many those were.
+    /// Ends the sessions of the matching subjects and returns their number.
     pub(super) fn end_sessions(&self, whose: impl Fn(&[u8]) -> bool) -> usize {
         lock_unpoisoned(&self.stored_sessions).retain(|kept| !whose(&kept.grant.note.subject))
     }
@@ -82,8 +83,8 @@ impl fmt::Debug for SessionCache {
     }
 }
 
-/// The TLS session storage as one connection has it: what it makes waits for its host, and it finds what is for its
-/// purpose.
+/// The TLS session storage of one connection. Its new sessions wait for the host's note; it finds sessions of its
+/// purpose only.
 pub(super) struct SessionStorage {
     sessions: Arc<SessionCache>,
     purpose: u8,
@@ -92,9 +93,9 @@ pub(super) struct SessionStorage {
 
 #[derive(Default)]
 struct SessionStorageState {
-    /// Made by this connection, by session identifier or ticket, and not kept before the host notes them.
+    /// New sessions of this connection, by session identifier or ticket. They are kept only after the host's note.
     new_sessions: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The session that was found last: the one that was taken up, where one was.
+    /// The session found last, which is the resumed one, if any.
     found: Option<Arc<SessionGrant>>,
 }
 
@@ -103,7 +104,7 @@ impl SessionStorage {
         Self { sessions, purpose, state: Mutex::default() }
     }
 
-    /// Keeps what this connection made. `chain` is what the client has shown, of a session that was taken up earlier.
+    /// Keeps the new sessions of this connection. `chain` is the client's chain, possibly from an earlier session.
     pub(super) fn store_session<'a>(
         &self,
         note: SessionNote,
@@ -126,12 +127,12 @@ impl SessionStorage {
         }
     }
 
-    /// What was noted on the session that was found last.
+    /// Returns the note of the session found last.
     pub(super) fn found_note(&self) -> Option<SessionNote> {
         lock_unpoisoned(&self.state).found.as_ref().map(|grant| grant.note.clone())
     }
 
-    /// Ends the session that was found last, in all its tickets.
+    /// Ends the session found last, with all its tickets.
     pub(super) fn end_session(&self) {
         if let Some(grant) = &lock_unpoisoned(&self.state).found {
             lock_unpoisoned(&self.sessions.stored_sessions).retain(|kept| !Arc::ptr_eq(&kept.grant, grant));
@@ -141,7 +142,7 @@ impl SessionStorage {
     fn find_session(&self, key: &[u8], once: bool) -> Option<Vec<u8>> {
         let now = self.sessions.now();
         let mut kept = lock_unpoisoned(&self.sessions.stored_sessions);
-        // One of another purpose is left for whom it was given to.
+        // A session of another purpose stays for its own purpose.
         if !kept.get(key)?.grant.is_valid_for(self.purpose, now) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Sessions kept for resumption, in memory, bounded, the oldest leaving first.
+//! Bounded in-memory storage of sessions for resumption. The oldest session is evicted first.
 
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -6,7 +6,7 @@ use rustls::pki_types::ServerName;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// At most `limit` values by key; a new key beyond that pushes out the oldest.
+/// A map of at most `limit` values. A new key beyond that evicts the oldest.
 pub(super) struct BoundedMap<V> {
     values: BTreeMap<Vec<u8>, (u64, V)>,
     order: BTreeMap<u64, Vec<u8>>,
@@ -39,7 +39,7 @@ impl<V> BoundedMap<V> {
         self.order.remove(&number);
         Some(value)
     }
-    /// Forgets those that are not to stay; says how many those were.
+    /// Removes the values that do not match and returns their number.
     pub(super) fn retain(&mut self, stays: impl Fn(&V) -> bool) -> usize {
         let before = self.values.len();
         let order = &mut self.order;
@@ -58,10 +58,10 @@ pub(super) fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tickets that a client keeps for one holder; a server gives few, and each is good for one use.
+/// The number of tickets that a client keeps per holder. A server issues few, and each is for one use.
 const TICKETS: usize = 8;
 
-/// Clients' sessions by holder.
+/// The sessions of clients, by holder.
 pub(super) struct ClientStore {
     tls12: Mutex<BoundedMap<Tls12ClientSessionValue>>,
     tls13: Mutex<BoundedMap<VecDeque<Tls13ClientSessionValue>>>,
@@ -84,7 +84,7 @@ fn holder_key(name: &ServerName<'_>) -> Vec<u8> {
 }
 
 impl ClientSessionStore for ClientStore {
-    // The first group is known almost everywhere; elsewhere it costs a round trip.
+    // The first group is supported almost everywhere; elsewhere it costs a round trip.
     fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
         None

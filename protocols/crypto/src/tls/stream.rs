@@ -1,42 +1,42 @@
-//! TLS between a stream transport and the machine above it, whatever host carries the octets.
+//! TLS between a stream transport and a machine, for every kind of host.
 
 use super::{ClientConfig, ServerConfig, TlsClientEngine, TlsEngine, TlsError, TlsServerEngine, TlsWork};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::Duration;
 
-/// How long a handshake may take, from when the transport is connected: the same in every host that is not told otherwise.
+/// The default timeout of a handshake in every host, from the connection of the transport.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One connection's TLS: octets of the transport go in and come out as they are on the wire, those of the application as it
-/// says them. What the application says before the handshake is complete waits here.
+/// The TLS of one connection. It takes and returns transport octets as on the wire, and application octets in clear. It
+/// queues application data until the handshake is complete.
 ///
-/// A live driver has one between its socket and the machine, the simulator one between its TCP connection and the machine,
-/// so that RadSec and Diameter see the same streams with a certificate in both.
+/// A live driver puts it between its socket and the machine, the simulator between its TCP connection and the machine.
+/// So RadSec and Diameter see the same streams and certificates in both.
 #[derive(Debug)]
 pub struct TlsStream {
     engine: Box<dyn TlsEngine>,
     trust: TrustConfig,
-    /// Whether another configuration has come since the handshake began.
+    /// True if the configuration was replaced since the handshake began.
     replaced: bool,
     up: bool,
     pending_data: Vec<u8>,
 }
 
-/// The configuration that says whom a connection trusts, as it is now.
+/// The current configuration of a connection, which decides trust.
 #[derive(Clone, Debug)]
 pub enum TrustConfig {
-    /// Of a connection that was accepted.
+    /// An accepted connection.
     Server(ServerConfig),
-    /// Of one that was opened.
+    /// An opened connection.
     Client(ClientConfig),
 }
 
 impl TrustConfig {
-    /// Whether a chain of certificates, DER, the peer's own first, is trusted.
+    /// Checks that a chain (DER, the peer's own certificate first) is trusted.
     fn verify_chain(&self, chain: &[&[u8]]) -> Result<(), TlsError> {
         match self {
-            // Who accepts anybody has nothing to ask for.
+            // A server without client roots has nothing to check.
             Self::Server(_) if chain.is_empty() => Ok(()),
             Self::Server(config) => config.client_path(chain).map(drop),
             Self::Client(config) => config.check_server_chain(chain),
@@ -48,7 +48,7 @@ impl TlsStream {
     /// The TLS of a connection.
     ///
     /// # Errors
-    /// The configuration cannot work.
+    /// If the configuration is invalid.
     pub fn new(trust: TrustConfig) -> Result<Self, TlsError> {
         let engine: Box<dyn TlsEngine> = match &trust {
             TrustConfig::Server(config) => Box::new(TlsServerEngine::new(config)?),
@@ -57,18 +57,20 @@ impl TlsStream {
         Ok(Self { engine, trust, replaced: false, up: false, pending_data: Vec::new() })
     }
 
-    /// Appends to `out` what is to be sent as soon as the transport is connected: a client's first flight.
+    /// Appends the first flight of a client to `out`. Call it as soon as the transport is connected.
     pub fn start_handshake(&mut self, out: &mut Vec<u8>) {
         self.engine.write_tls(out);
     }
 
-    /// Reads what the transport brought: appends what the peer's application says to `data` and what is to be sent to
-    /// `out`, also with an error, then an alert. True: this completed the handshake; what waited for that
-    /// is sent by [`release`](Self::flush_pending), so that the application can be told first.
+    /// Reads transport octets. Appends the peer's application data to `data`, and octets to send to `out`; with an
+    /// error these are an alert.
+    ///
+    /// Returns true if this completed the handshake. [`flush_pending`](Self::flush_pending) then sends the queued data,
+    /// so that the application can be informed first.
     ///
     /// # Errors
-    /// The connection is over, or a peer whose certificates were verified earlier (of a session that was taken up, or before
-    /// another configuration came) is not trusted any more: of such a one nothing is heard, and it is sent nothing.
+    /// If the connection is over, or the peer is no longer trusted. Its certificates may date from an earlier session
+    /// or an earlier configuration. An untrusted peer's data is dropped, and nothing is sent to it.
     pub fn receive_tls(
         &mut self,
         bytes: &[u8],
@@ -88,8 +90,8 @@ impl TlsStream {
         result.map(|()| completed)
     }
 
-    /// Appends to `out` what the application says, encrypted. Before [`release`](Self::flush_pending) it waits; an engine that is
-    /// over says nothing more.
+    /// Encrypts application data and appends it to `out`. Before [`flush_pending`](Self::flush_pending) the data is
+    /// queued. An engine that is over sends nothing.
     pub fn send_application(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         if !self.up {
             self.pending_data.extend_from_slice(bytes);
@@ -98,40 +100,40 @@ impl TlsStream {
         }
     }
 
-    /// After the handshake: appends to `out` what the application said before.
+    /// Appends the queued application data to `out`, after the handshake.
     pub fn flush_pending(&mut self, out: &mut Vec<u8>) {
         let early = core::mem::take(&mut self.pending_data);
         self.send_application(&early, out);
     }
 
-    /// Octets of the application that wait for the handshake.
+    /// The octets of application data queued for the handshake.
     #[must_use]
     pub const fn pending_octets(&self) -> usize {
         self.pending_data.len()
     }
 
-    /// Whether the handshake is complete.
+    /// True if the handshake is complete.
     #[must_use]
     pub const fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Whether it took up an earlier session.
+    /// True if it resumed an earlier session.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.engine.is_resumed()
     }
 
-    /// The peer's own certificate, DER, once the handshake is complete and if it showed one.
+    /// The peer's own certificate in DER, after the handshake and if the peer presented one.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
         self.engine.peer_certificate()
     }
 
-    /// Goes on with another configuration of whom it trusts. Of a handshake under way that is asked when it is complete.
+    /// Replaces the configuration that decides trust. During a handshake the check follows its completion.
     ///
     /// # Errors
-    /// The peer is not trusted any more.
+    /// If the peer is no longer trusted.
     pub fn replace_trust(&mut self, trust: TrustConfig) -> Result<(), TlsError> {
         self.trust = trust;
         self.replaced = true;
@@ -142,7 +144,7 @@ impl TlsStream {
         self.trust.verify_chain(&self.engine.peer_chain())
     }
 
-    /// The public-key operations done since this was last asked.
+    /// Returns the public-key operations since the last call.
     pub fn take_work(&mut self) -> TlsWork {
         self.engine.take_work()
     }

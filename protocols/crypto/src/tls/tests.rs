@@ -9,7 +9,7 @@ use crate::fault::{CertificateFault, TlsFault};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Real handshakes whose lengths are compared with the recording, for each configuration.
+/// The number of real handshakes compared with the recording, for each configuration.
 const HANDSHAKES: usize = 200;
 
 struct HandshakeSetup {
@@ -61,7 +61,7 @@ impl HandshakeSetup {
     }
 }
 
-/// Flights as (sender, octets), until neither side has more to send.
+/// Returns flights as (sender, octets), until neither side sends more.
 fn run_handshake(client: &mut dyn TlsEngine, server: &mut dyn TlsEngine) -> Vec<(HandshakeSide, usize)> {
     let mut flights = Vec::new();
     loop {
@@ -129,7 +129,7 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
         assert_eq!(client.peer_certificate(), Some(leaf_of_server.leaf_certificate()));
         assert_eq!(server.peer_chain().len(), usize::from(chain));
         assert_eq!(server.peer_chain()[0], leaf_of_client.leaf_certificate());
-        // Chain of n below the root: n signatures of authorities, and the handshake's own.
+        // A chain of n below the root: n signatures of authorities, and that of the handshake.
         let work = TlsWork { sign: 1, verify: u32::from(chain) + 1, key_exchange: 1 };
         assert_eq!((client.take_work(), server.take_work()), (work, work));
         assert_eq!(client.take_work(), TlsWork::default());
@@ -139,19 +139,19 @@ fn both_sides_export_the_same_keys_and_know_each_other() {
 #[test]
 fn a_client_offers_one_suite_and_one_group() {
     for (version, wanted) in [
-        // With TLS 1.2 goes the signalling value that it can renegotiate safely (RFC 5746 section 3.3).
+        // TLS 1.2 adds the signalling value for safe renegotiation (RFC 5746 section 3.3).
         (TlsVersion::Tls12, &[0xc0, 0x2f, 0x00, 0xff][..]),
         (TlsVersion::Tls13, &[0x13, 0x01][..]),
     ] {
         let (mut client, _) = real_engines(HandshakeSetup::new(version, 2));
         let mut hello = Vec::new();
         client.write_tls(&mut hello);
-        // Headers of record and handshake, legacy version, random, session identifier, suites.
+        // Record and handshake headers, legacy version, random, session identifier, suites.
         let at = 5 + 4 + 2 + 32;
         let at = at + 1 + usize::from(hello[at]);
         let length = usize::from(hello[at + 1]);
         assert_eq!(&hello[at + 2..at + 2 + length], wanted);
-        // supported_groups with X25519 alone (RFC 8446 section 4.2.7).
+        // supported_groups with only X25519 (RFC 8446 section 4.2.7).
         let groups = [0, 10, 0, 4, 0, 2, 0, 29];
         assert!(hello.windows(groups.len()).any(|w| w == groups), "{hello:02x?}");
     }
@@ -430,7 +430,7 @@ fn sessions_are_taken_up_again_where_configured() {
             );
             assert!(!client.is_handshaking() && !server.is_handshaking());
         }
-        // Another holder has no session to take up.
+        // Another holder has no session to resume.
         let mut other = TlsClientEngine::for_holder(&client, 1).expect("client");
         let mut at = TlsServerEngine::for_purpose(&server, 0).expect("server");
         run_handshake(&mut other, &mut at);
@@ -603,7 +603,7 @@ fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
     };
     assert!(of(&fixtures::client_as_pem(1)[1]).contains("not the key of the certificate"));
     assert!(of(&chain).contains("no private key"));
-    // RFC 7468 section 11, and RFC 1421 as OpenSSL writes it.
+    // RFC 7468 section 11, and RFC 1421 in OpenSSL's form.
     let pkcs8 = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
     let header = "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n\n";
     let older = key.replacen("PRIVATE KEY-----\n", header, 1).replace("END PRIVATE", "END RSA PRIVATE");
@@ -611,7 +611,7 @@ fn a_key_that_cannot_be_used_is_told_from_its_certificate() {
         let why = of(encrypted);
         assert!(why.contains("it is encrypted") && why.contains("openssl pkey"), "{why}: {encrypted}");
     }
-    // A file may hold the same key without its passphrase, too.
+    // A file may also hold the same key without a passphrase.
     assert!(TlsCredentials::from_pem(chain.as_bytes(), (pkcs8 + &key).as_bytes()).is_ok());
 }
 
@@ -673,7 +673,7 @@ proptest! {
     #[test]
     fn arbitrary_octets_never_panic(
         tls13: bool,
-        // How much of the handshake is right before the nonsense starts.
+        // The number of valid turns before the invalid data.
         turns in 0_usize..4,
         pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..600), 1..6),
         header: bool,

@@ -1,4 +1,4 @@
-//! Whom an engine believes: authorities, their revocation lists, and the paths to them.
+//! Trust of an engine: authorities, revocation lists, and paths to the authorities.
 
 use super::config::{WallClock, config_error, parse_certificates};
 use super::issuers::IssuerKey;
@@ -21,8 +21,7 @@ use webpki::{
     KeyUsage, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy, VerifiedPath,
 };
 
-/// The authorities whose certificates are trusted, and what they have taken back. Clones share the lists, and what is
-/// remembered.
+/// The trusted authorities and their revocation lists. Clones share the lists and the signature cache.
 #[derive(Clone, Debug, Default)]
 pub struct TrustRoots {
     certificates: Vec<CertificateDer<'static>>,
@@ -32,39 +31,40 @@ pub struct TrustRoots {
 }
 
 impl TrustRoots {
-    /// No authority: a client takes whatever certificate its server shows and has the key of, which keeps out who only
-    /// listens (RFC 7435), and nobody who is in between. A server with these roots lets no client in.
+    /// No authority. A client accepts any certificate whose key the server has. That protects from an eavesdropper
+    /// (RFC 7435), but not from a man in the middle. A server with these roots rejects every client.
     #[must_use]
     pub fn accept_any() -> Self {
         Self { accepts_anybody: true, ..Self::default() }
     }
 
-    /// From DER; checked when a configuration is made.
+    /// Authorities from DER. They are checked when a configuration is created.
     #[must_use]
     pub fn from_der<'a>(roots: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let certificates = roots.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
         Self { certificates, ..Self::default() }
     }
 
-    /// From the certificates of a PEM text.
+    /// Authorities from the certificates of a PEM text.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if a block does not decode or no certificate is there.
+    /// [`TlsError::Config`] if a block does not decode, or the text has no certificate.
     pub fn from_pem(text: &[u8]) -> Result<Self, TlsError> {
         Ok(Self { certificates: parse_certificates(text)?, ..Self::default() })
     }
 
-    /// The authorities' certificates in DER.
+    /// The certificates of the authorities in DER.
     pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
         self.certificates.iter().map(AsRef::as_ref)
     }
 
-    /// With certificate revocation lists in DER, of these authorities and those below them (RFC 5280 §5). Every
-    /// certificate of a peer's path is looked up in the list of its issuer: on it, or with a list that is past its
-    /// nextUpdate, the peer is refused. An issuer of whom no list is given revokes nothing.
+    /// Adds DER revocation lists of these authorities and of those below them (RFC 5280 §5).
+    ///
+    /// Each certificate of a peer's path is checked against the list of its issuer. A revoked certificate or a list
+    /// past its nextUpdate causes rejection. An issuer without a list revokes nothing.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if one is no list.
+    /// [`TlsError::Config`] if one is not a list.
     pub fn with_revocation_lists<'a>(
         mut self,
         lists: impl IntoIterator<Item = &'a [u8]>,
@@ -75,9 +75,8 @@ impl TrustRoots {
         Ok(self)
     }
 
-    /// Has each signature on a certificate or a revocation list be verified once and then be remembered, so that of a peer
-    /// that comes again a handshake verifies what it proves alone. Whether a certificate is of now and on no list is looked
-    /// at each time.
+    /// Adds a signature cache: each signature on a certificate or list is verified once. A handshake with a known peer
+    /// then verifies only the peer's proof. Validity and revocation are still checked each time.
     #[must_use]
     pub fn with_signature_cache(mut self) -> Self {
         self.verification_cache = Some(Arc::default());
@@ -99,33 +98,33 @@ impl TrustRoots {
     }
 }
 
-/// Verifies chains of certificates that are shown outside TLS, such as in IKEv2. Clones share what is remembered.
+/// A verifier of chains outside TLS, such as in IKEv2. Clones share the signature cache.
 #[derive(Clone, Debug)]
 pub struct ChainVerifier(Arc<PeerVerifier>);
 
 impl ChainVerifier {
-    /// Whoever has a certificate below these authorities.
+    /// A verifier that accepts certificates below these authorities.
     ///
     /// # Errors
-    /// [`TlsError::Config`] if there is no authority, or one is no certificate.
+    /// [`TlsError::Config`] if there is no authority, or one is not a certificate.
     pub fn new(roots: TrustRoots, clock: WallClock) -> Result<Self, TlsError> {
         Ok(Self(Arc::new(roots.into_verifier(clock)?)))
     }
-    /// The path of a chain, DER, from its first certificate to a root: those that it is made of, in their order, then the
-    /// root. What the certificate may be used for is the caller's to look at.
+    /// Verifies a DER chain from its first certificate to a root. Returns the certificates used, in order, then the
+    /// root. The caller must check the purpose of the certificate.
     ///
     /// # Errors
-    /// [`TlsError::Failed`] says why it is refused.
+    /// [`TlsError::Failed`] with the reason.
     pub fn verify_path(&self, chain: &[impl AsRef<[u8]>]) -> Result<Vec<Vec<u8>>, TlsError> {
         self.0.verify_path(chain, CertificatePurpose::Any)
     }
 }
 
-/// Verifies peers' certificates.
+/// A verifier of peers' certificates.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
     roots: TrustRoots,
-    /// Of the same order as the roots' certificates.
+    /// The roots in the order of their certificates.
     store: RootCertStore,
     issuers: Vec<IssuerKey>,
     names: Vec<DistinguishedName>,
@@ -133,7 +132,7 @@ pub(super) struct PeerVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// What a certificate is shown for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CertificatePurpose {
     Client,
@@ -152,7 +151,7 @@ impl ExtendedKeyUsageValidator for CertificatePurpose {
 }
 
 impl PeerVerifier {
-    /// The path of a chain, DER, from its first certificate to a root, as it was verified.
+    /// Returns the verified path of a DER chain, from its first certificate to a root.
     pub(super) fn verify_path(
         &self,
         chain: &[impl AsRef<[u8]>],
@@ -172,7 +171,7 @@ impl PeerVerifier {
         Ok(path)
     }
 
-    /// Verifies a certificate; `found` gets the path, and which root it ends at.
+    /// Verifies a certificate. `found` receives the path and the index of its root.
     fn verify_certificate(
         &self,
         leaf: &CertificateDer<'_>,
@@ -182,7 +181,7 @@ impl PeerVerifier {
         found: impl FnOnce(&VerifiedPath<'_>, usize),
     ) -> Result<(), Error> {
         let lists: Vec<&CertRevocationList<'_>> = self.roots.lists.iter().collect();
-        // There are no options for no lists.
+        // Without lists there are no revocation options.
         let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|options| {
             options
                 .with_status_policy(UnknownStatusPolicy::Allow)
@@ -194,7 +193,7 @@ impl PeerVerifier {
         }
         let certificate = EndEntityCert::try_from(leaf).map_err(to_rustls_error)?;
         let all = self.algorithms.all;
-        // What is found of the authorities between is not verified a second time with the path.
+        // The local cache avoids a second verification of the intermediate authorities with the path.
         let here = VerificationCache::default();
         let remembered = match &self.roots.verification_cache {
             Some(remembered) => Some(&**remembered),
@@ -220,12 +219,12 @@ impl PeerVerifier {
         let path = certificate
             .verify_for_usage(algorithms, &self.store.roots, others, now, purpose, revocation, None)
             .map_err(|error| match error {
-                // It was issued by one that may not.
+                // Its issuer may not issue certificates.
                 webpki::Error::UnknownIssuer if barred => to_rustls_error(webpki::Error::EndEntityUsedAsCa),
                 error => to_rustls_error(error),
             })?;
         let root = self.store.roots.iter().position(|root| core::ptr::eq(root, path.anchor()));
-        // It is one of them.
+        // The root is a trusted one.
         if let Some(root) = root {
             found(&path, root);
         }
@@ -233,7 +232,7 @@ impl PeerVerifier {
     }
 }
 
-/// What the peer is told, by the alert that stands for it (RFC 8446 §6.2), and the log.
+/// Returns the error that selects the alert for the peer (RFC 8446 §6.2) and the log's reason.
 fn to_rustls_error(error: webpki::Error) -> Error {
     use webpki::Error as E;
     let certificate = match error {
@@ -256,7 +255,7 @@ fn to_rustls_error(error: webpki::Error) -> Error {
     certificate.into()
 }
 
-/// A server's verifier: clients show a certificate below the roots.
+/// The verifier of a server: clients present a certificate below the roots.
 #[derive(Debug)]
 pub(super) struct ClientVerifier(pub(super) Arc<PeerVerifier>);
 
@@ -294,8 +293,8 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-/// A client's verifier: trusts what ends below the roots, and checks the configured name instead of the connection's,
-/// since EAP runs where there is no name to connect to (RFC 5216 §5.2).
+/// The verifier of a client: it checks the chain, and the configured name in place of the connection's name. EAP has no
+/// name to connect to (RFC 5216 §5.2).
 #[derive(Debug)]
 pub(super) struct ServerVerifier {
     pub(super) trust: Arc<PeerVerifier>,

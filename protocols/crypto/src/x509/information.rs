@@ -1,4 +1,4 @@
-//! What a certificate says.
+//! The contents of a certificate.
 
 use super::name::is_same_mailbox;
 use super::{X509Error, x509_error};
@@ -12,41 +12,41 @@ use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_OCSP;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 
-/// The user principal name (Microsoft), an otherName of the subject's alternative names.
+/// The user principal name (Microsoft), an otherName in the subjectAltName.
 const UPN: &str = "1.3.6.1.4.1.311.20.2.3";
 
-/// What a certificate says, as far as a server or its operator asks.
+/// The parts of a certificate that a server or its operator needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateInfo {
     /// The subject, in the form of RFC 4514.
     pub subject: String,
-    /// Whom it may be taken for: common names, then alternative names (DNS, mail, UPN).
+    /// The names of its subject: common names, then alternative names (DNS, mail, UPN).
     pub names: Vec<String>,
-    /// Those of them that are common names.
+    /// The common names among them.
     pub common_names: Vec<String>,
-    /// Those of them that are DNS names.
+    /// The DNS names among them.
     pub dns_names: Vec<String>,
-    /// Who issued it.
+    /// The issuer.
     pub issuer: String,
-    /// Its number, hexadecimal.
+    /// The serial number, hexadecimal.
     pub serial: String,
-    /// From when on it holds.
+    /// The start of its validity.
     pub not_before: WallTime,
-    /// Until when it holds.
+    /// The end of its validity.
     pub not_after: WallTime,
-    /// It may issue others.
+    /// True if it may issue certificates.
     pub authority: bool,
-    /// Where its status can be asked (authority information access, RFC 5280 §4.2.2.1).
+    /// The addresses of its OCSP responders (authority information access, RFC 5280 §4.2.2.1).
     pub ocsp: Vec<String>,
-    /// Where its issuer's revocation list can be fetched (distribution points, RFC 5280 §4.2.1.13).
+    /// The addresses of its issuer's revocation list (distribution points, RFC 5280 §4.2.1.13).
     pub crl: Vec<String>,
 }
 
 impl CertificateInfo {
-    /// Reads a certificate in DER.
+    /// Reads a DER certificate.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a certificate.
     pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
         Ok(Self::from_certificate(&certificate))
@@ -55,7 +55,7 @@ impl CertificateInfo {
     /// Reads the first certificate of a PEM text.
     ///
     /// # Errors
-    /// There is none.
+    /// If there is none.
     pub fn of_pem(pem: &[u8]) -> Result<Self, X509Error> {
         let pem = Pem::iter_from_buffer(pem)
             .filter_map(Result::ok)
@@ -84,7 +84,7 @@ impl CertificateInfo {
         let (mut ocsp, mut crl) = (Vec::new(), Vec::new());
         for extension in certificate.extensions() {
             if let ParsedExtension::CRLDistributionPoints(points) = extension.parsed_extension() {
-                // A list that another than the issuer signs is named with who that is.
+                // RFC 5280 4.2.1.13: a distribution point with a cRLIssuer has a list of another signer.
                 for point in points.points.iter().filter(|point| point.crl_issuer.is_none()) {
                     if let Some(DistributionPointName::FullName(names)) = &point.distribution_point {
                         let uri = |name: &GeneralName<'_>| match name {
@@ -121,8 +121,8 @@ impl CertificateInfo {
         }
     }
 
-    /// The user whom the certificate names where the peer has said no name, but perhaps a realm (RFC 9190 §2.1.8): a name of that realm,
-    /// or else a common name, or else a machine by its DNS name.
+    /// Returns the user name of the certificate, for a peer that gave at most a realm (RFC 9190 §2.1.8). It is a name
+    /// in that realm, else a common name, else the DNS name of a machine.
     #[must_use]
     pub fn user_name(&self, realm: Option<&str>) -> Option<String> {
         let of_realm = |name: &&String| {
@@ -133,9 +133,10 @@ impl CertificateInfo {
         named.or_else(|| self.dns_names.first().map(|name| alloc::format!("host/{name}")))
     }
 
-    /// Whether the certificate is of this user: one of its names is the user's, realm included. Letter case means nothing in a domain
-    /// (RFC 4343, RFC 5280 §7.5), and something before its `@` and in a common name. A machine that calls itself `host/NAME` is known
-    /// by its DNS name alone.
+    /// True if the certificate belongs to this user: one of its names equals the user name, including the realm.
+    ///
+    /// Domains ignore case (RFC 4343, RFC 5280 §7.5); the part before `@` and common names do not. A machine that logs
+    /// in as `host/NAME` matches only a DNS name.
     #[must_use]
     pub fn is_of(&self, user: &str) -> bool {
         let is_dns = |host: &str| self.dns_names.iter().any(|name| name.eq_ignore_ascii_case(host));
@@ -150,7 +151,7 @@ fn general_name(general: &GeneralName<'_>) -> Option<String> {
     match general {
         GeneralName::DNSName(name) | GeneralName::RFC822Name(name) => Some((*name).to_owned()),
         GeneralName::OtherName(oid, value) if oid.to_id_string() == UPN => {
-            // [0] EXPLICIT UTF8String: two headers of two octets, since such names are short.
+            // [0] EXPLICIT UTF8String: two headers of two octets, since these names are short.
             value.get(4..).and_then(|text| core::str::from_utf8(text).ok()).map(str::to_owned)
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! Revocation lists (RFC 5280 §5): what one says of itself, and whether it may take another's place.
+//! Revocation lists (RFC 5280 §5): their contents, and the replacement of a list by a later one.
 
 use super::{X509Error, is_signature_valid, x509_error};
 use crate::hmac::hmac_sha256;
@@ -12,22 +12,22 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
-/// A revocation list, as far as a server or its operator asks.
+/// A revocation list, with the parts that a server or its operator needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RevocationList {
-    /// Whose certificates it is about, in the form of RFC 4514.
+    /// The issuer of the listed certificates, in the form of RFC 4514.
     pub issuer: String,
-    /// When it was made.
+    /// The time of issue.
     pub this_update: WallTime,
-    /// When the next is there at the latest: from then on this one is out of date. RFC 5280 §5.1.2.5 wants it.
+    /// The latest time of the next list, after which this one is out of date. RFC 5280 §5.1.2.5 requires it.
     pub next_update: Option<WallTime>,
-    /// How many certificates are on it.
+    /// The number of revoked certificates.
     pub revoked: usize,
-    /// cRLNumber (RFC 5280 §5.2.3), its significant octets.
+    /// The significant octets of cRLNumber (RFC 5280 §5.2.3).
     number: Option<Vec<u8>>,
-    /// The issuer as it is encoded, which is how a certificate's issuer is compared with it.
+    /// The encoded issuer, which is compared with a certificate's issuer.
     issuer_der: Vec<u8>,
-    /// issuingDistributionPoint (RFC 5280 §5.2.5): which of the issuer's certificates it is about, where not about all.
+    /// issuingDistributionPoint (RFC 5280 §5.2.5), which limits the list to some certificates of the issuer.
     scope: Option<Vec<u8>>,
     der: Vec<u8>,
 }
@@ -36,9 +36,9 @@ impl RevocationList {
     /// Reads the lists of a file: one in DER, or any number in PEM.
     ///
     /// # Errors
-    /// There is none, or one is not readable.
+    /// If there is none, or one is unreadable.
     pub fn read_lists(octets: &[u8]) -> Result<Vec<Self>, X509Error> {
-        // SEQUENCE.
+        // A DER SEQUENCE.
         if octets.first() == Some(&0x30) {
             return Ok(alloc::vec![Self::of_der(octets)?]);
         }
@@ -53,10 +53,10 @@ impl RevocationList {
         Ok(lists)
     }
 
-    /// Reads a list in DER.
+    /// Reads a DER list.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a list.
     pub fn of_der(der: &[u8]) -> Result<Self, X509Error> {
         let list = parse_list(der)?;
         let seconds = |t: i64| WallTime::from_unix_secs(u64::try_from(t).unwrap_or(0));
@@ -73,13 +73,13 @@ impl RevocationList {
         })
     }
 
-    /// The list itself, DER.
+    /// The list in DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// The certificates that are on it, as [`certificate_name`] names them.
+    /// Returns the revoked certificates, as [`certificate_name`] names them.
     pub fn revoked_certificates(&self) -> impl Iterator<Item = CertificateName> {
         let list = parse_list(&self.der);
         let serials = list.iter().flat_map(CertificateRevocationList::iter_revoked_certificates);
@@ -88,22 +88,22 @@ impl RevocationList {
         names.into_iter()
     }
 
-    /// cRLNumber (RFC 5280 §5.2.3) in hexadecimal, empty where it has none.
+    /// Returns the cRLNumber (RFC 5280 §5.2.3) in hexadecimal, or an empty text if it has none.
     #[must_use]
     pub fn crl_number(&self) -> String {
         self.number.iter().flatten().map(|octet| alloc::format!("{octet:02x}")).collect()
     }
 
-    /// Whether it is out of date, or not of now yet.
+    /// True if the list is valid now: neither out of date nor issued in the future.
     #[must_use]
     pub fn is_of_now(&self, now: WallTime) -> bool {
-        // Clocks differ a little.
+        // Allows for clock differences.
         self.this_update <= now + usher_core::Duration::from_secs(300)
             && self.next_update.is_none_or(|end| now < end)
     }
 
-    /// Whether one of these certificates, DER, is the issuer's, which may sign lists (RFC 5280 §4.2.1.3) and has signed
-    /// this one.
+    /// True if one of these DER certificates is the issuer's, may sign lists (RFC 5280 §4.2.1.3) and has signed this
+    /// list.
     #[must_use]
     pub fn is_signed_by<'a>(&self, authorities: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let Ok(list) = parse_list(&self.der) else { return false };
@@ -120,14 +120,14 @@ impl RevocationList {
         })
     }
 
-    /// Whether it is about the same certificates as another, so that one of the two takes the place of the other: of the same
-    /// issuer by name, and of the same part of its certificates (RFC 5280 §5.2.5).
+    /// True if both lists cover the same certificates, so that one replaces the other. They have the same issuer name
+    /// and the same scope (RFC 5280 §5.2.5).
     #[must_use]
     pub fn is_about_those_of(&self, other: &Self) -> bool {
         self.issuer_der == other.issuer_der && self.scope == other.scope
     }
 
-    /// Whether each certificate that is on it is on another list of the same issuer, too.
+    /// True if every certificate on this list is also on another list of the same issuer.
     #[must_use]
     pub fn adds_nothing_to(&self, other: &Self) -> bool {
         let (Ok(mine), Ok(theirs)) = (parse_list(&self.der), parse_list(&other.der)) else { return false };
@@ -136,11 +136,11 @@ impl RevocationList {
             && mine.iter_revoked_certificates().all(|c| known.contains(c.raw_serial()))
     }
 
-    /// Whether it is a later list of the same certificates than another: neither older nor of a lower number, and not the
-    /// same.
+    /// True if this is a later list than the other, for the same certificates: neither older nor with a lower number,
+    /// and not equal.
     #[must_use]
     pub fn is_later_than(&self, other: &Self) -> bool {
-        // Of two numbers without leading zeros the longer is the greater.
+        // Without leading zeros, the longer number is the greater.
         let order = |list: &Self| list.number.as_ref().map(|n| (n.len(), n.clone()));
         self.is_about_those_of(other)
             && self.der != other.der
@@ -149,21 +149,21 @@ impl RevocationList {
     }
 }
 
-/// A certificate by its issuer's name and its serial number, which nobody else's of that issuer has (RFC 5280 §4.1.2.2): sixteen octets
-/// of a digest of both, for who has to remember many.
+/// A short name of a certificate: 16 octets of a digest of issuer name and serial number, which are unique together
+/// (RFC 5280 §4.1.2.2). It saves memory in large sets.
 pub type CertificateName = [u8; 16];
 
-/// The name of a certificate, DER.
+/// Returns the name of a DER certificate.
 ///
 /// # Errors
-/// It is none.
+/// If it is not a certificate.
 pub fn certificate_name(der: &[u8]) -> Result<CertificateName, X509Error> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|e| x509_error("certificate", e))?;
     Ok(hash_certificate_name(certificate.issuer().as_raw(), certificate.raw_serial()))
 }
 
 fn hash_certificate_name(issuer: &[u8], serial: &[u8]) -> CertificateName {
-    // The issuer's encoding says itself where it ends.
+    // The DER of the issuer has its own length, so the concatenation is unambiguous.
     let whole = hmac_sha256(b"issuer and serial number", &[issuer, serial]);
     core::array::from_fn(|n| whole[n])
 }

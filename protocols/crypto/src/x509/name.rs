@@ -1,4 +1,4 @@
-//! Whom a certificate names, exactly.
+//! Exact names in a certificate.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -6,21 +6,21 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-/// A name of one kind, as a certificate may bear it.
+/// A name of one kind in a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SubjectName<'a> {
-    /// A domain name, among its alternative names. Letter case means nothing.
+    /// A domain name in the subjectAltName. Case is ignored.
     Dns(&'a str),
-    /// A mail address, among its alternative names. Letter case means nothing in its domain (RFC 5280 §4.2.1.6, §7.5).
+    /// A mail address in the subjectAltName. Case is ignored in its domain (RFC 5280 §4.2.1.6, §7.5).
     Mail(&'a str),
-    /// An address, among its alternative names.
+    /// An IP address in the subjectAltName.
     Address(IpAddr),
-    /// Its subject, DER, octet for octet.
+    /// The subject in DER, compared octet by octet.
     Subject(&'a [u8]),
 }
 
-/// Whether a certificate (DER) bears this name: in its alternative names (RFC 5280 §4.2.1.6), or as its subject. A common name
-/// is no domain name here, nor does a `*` stand for any. One that cannot be read bears none.
+/// True if a DER certificate has this name in its subjectAltName (RFC 5280 §4.2.1.6) or as its subject. A common name
+/// does not count as a domain name, and `*` has no special meaning. An unreadable certificate has no names.
 #[must_use]
 pub fn has_subject_name(certificate: &[u8], name: SubjectName<'_>) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
@@ -39,8 +39,8 @@ pub fn has_subject_name(certificate: &[u8], name: SubjectName<'_>) -> bool {
     })
 }
 
-/// Whether two mail addresses are of one mailbox. Letter case means nothing in the domain, and before it what the domain says. Names
-/// without a domain are compared octet for octet.
+/// True if two mail addresses are the same mailbox. Case is ignored in the domain and significant before it. Names
+/// without a domain are compared octet by octet.
 pub(super) fn is_same_mailbox(one: &str, other: &str) -> bool {
     match (one.rsplit_once('@'), other.rsplit_once('@')) {
         (Some((one, of)), Some((other, at))) => one == other && of.eq_ignore_ascii_case(at),
@@ -48,15 +48,15 @@ pub(super) fn is_same_mailbox(one: &str, other: &str) -> bool {
     }
 }
 
-/// The subject of a certificate (DER), DER: whom it names where it bears no other name. `None`: it cannot be read.
+/// Returns the DER subject of a DER certificate, its name if it has no other. `None`: the certificate is unreadable.
 #[must_use]
 pub fn subject_der(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     Some(certificate.subject().as_raw().to_vec())
 }
 
-/// The SHA-1 hash of a certificate's (DER) SubjectPublicKeyInfo, by which IKEv2 names authorities (RFC 7296 §3.7). `None`: it
-/// cannot be read.
+/// Returns the SHA-1 hash of the SubjectPublicKeyInfo of a DER certificate, by which IKEv2 names authorities (RFC 7296
+/// §3.7). `None`: the certificate is unreadable.
 #[must_use]
 pub fn public_key_hash(certificate: &[u8]) -> Option<[u8; 20]> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -66,8 +66,8 @@ pub fn public_key_hash(certificate: &[u8]) -> Option<[u8; 20]> {
 /// IKE (RFC 4945 §5.1.3.12).
 const IPSEC_IKE: &str = "1.3.6.1.5.5.7.3.17";
 
-/// Whether a certificate (DER) may prove who its subject is in IKE: its key may sign, where it says for what it may be used,
-/// and is for IKE, TLS or anything, where it says for whom. One that cannot be read is for nothing.
+/// True if a DER certificate may prove its subject's identity in IKE. A key usage extension must allow signing. An
+/// extended key usage extension must include IKE, TLS or any purpose. An unreadable certificate may prove nothing.
 #[must_use]
 pub fn may_prove_identity(certificate: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
@@ -77,8 +77,8 @@ pub fn may_prove_identity(certificate: &[u8]) -> bool {
     signs && is_for_ike(&certificate)
 }
 
-/// Whether an authority's certificate (DER) may stand between a trusted one and one that proves who somebody is in IKE: it is for IKE, TLS or
-/// anything, where it says for whom those below it may be (RFC 5280 §4.2.1.12).
+/// True if a DER authority certificate may be an intermediate for IKE. An extended key usage extension must include
+/// IKE, TLS or any purpose (RFC 5280 §4.2.1.12).
 #[must_use]
 pub fn may_issue_for_ike(certificate: &[u8]) -> bool {
     X509Certificate::from_der(certificate).is_ok_and(|(_, certificate)| is_for_ike(&certificate))
@@ -142,7 +142,7 @@ mod tests {
         for wrong in ["BOB", "host/bob", "Ann@gw.test", "host/ann@gw.test", "ann", "host/", "", "pc1"] {
             assert!(!said.is_of(wrong), "{wrong}");
         }
-        // Whom it names where nobody has said a name.
+        // The name for a peer that gave none.
         let user = |realm| said.user_name(realm).unwrap();
         assert_eq!(
             (user(Some("GW.test")), user(Some("other.test")), user(None)),

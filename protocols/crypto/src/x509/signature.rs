@@ -1,4 +1,4 @@
-//! Signatures of authorities on what is not a certificate.
+//! Signatures of authorities on data other than certificates.
 
 use x509_parser::der_parser::asn1_rs;
 use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA};
@@ -6,7 +6,7 @@ use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA};
 use x509_parser::verify::verify_signature;
 use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
-/// Nothing verifies where AWS-LC is not built in, so that no signature holds.
+/// Without AWS-LC no signature verifies.
 #[cfg(target_arch = "wasm32")]
 const fn verify_signature(
     _: &SubjectPublicKeyInfo<'_>,
@@ -17,8 +17,9 @@ const fn verify_signature(
     Err(super::super::signature::SignatureError::Library)
 }
 
-/// Whether a signature holds. One on a SHA-1 digest does not: whoever finds two texts of one digest, such as questions
-/// whose answers are alike, has what is signed for one signed for the other (RFC 6960 §5.1, RFC 8954 §1).
+/// True if a signature is valid. It is false for a SHA-1 digest (RFC 6960 §5.1, RFC 8954 §1). An attacker can find two
+/// texts of one digest, such as OCSP requests with similar responses. A signature on one is then a signature on the
+/// other.
 #[must_use]
 pub fn is_signature_valid(
     key: &SubjectPublicKeyInfo<'_>,

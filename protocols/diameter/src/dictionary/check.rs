@@ -1,4 +1,4 @@
-//! Checking a message against its command's grammar and its AVPs' definitions.
+//! Checks of messages against the grammar of their command and the definitions of their AVPs.
 
 use super::{AvpDataFormat, AvpOccurrence, DiameterDictionary, FlagRule, SMALL};
 use crate::avp::{Avp, AvpId, AvpSequence, AvpView, FLAG_MANDATORY, FLAG_VENDOR, MAX_DEPTH};
@@ -8,18 +8,19 @@ use crate::error::{DiameterError, ResultCode};
 use crate::message::{MessageHeader, MessageView};
 use core::str::FromStr;
 
-/// The highest code of the RADIUS attributes, all of which are AVPs (RFC 6733 §4.1).
+/// The highest code of a RADIUS attribute. Every RADIUS attribute is an AVP (RFC 6733 §4.1).
 const ATTRIBUTES: u32 = 255;
 
 impl DiameterDictionary {
-    /// Holds a received request against its command's grammar and its AVPs' types. Flags that break their rule harm
-    /// nobody who understands the AVP, so they are passed over; so is the P flag. A RADIUS attribute that the dictionary
-    /// does not have counts as understood.
+    /// Checks a received request against its command's grammar and its AVPs' types. Ignores wrong M and P flags, which
+    /// do no harm if the AVP is understood. RADIUS attributes outside the dictionary count as understood.
     ///
     /// # Errors
-    /// 3001 unknown command; 5001 an unknown AVP with the M flag; 5004 and 5014 values that do not fit their type, groups
-    /// nested deeper than [`MAX_DEPTH`], an application that is not the header's (RFC 6733 §6.8, §6.9); 5005 missing, 5008
-    /// forbidden, 5009 too frequent AVPs.
+    /// - 3001: the command is unknown.
+    /// - 5001: an AVP with the M flag is unknown.
+    /// - 5004, 5014: a value does not fit its type, groups are nested deeper than [`MAX_DEPTH`], or an application is
+    ///   not the header's (RFC 6733 §6.8, §6.9).
+    /// - 5005, 5008, 5009: an AVP is missing, forbidden or too frequent.
     pub fn check_request(&self, header: MessageHeader, avps: AvpSequence<'_>) -> Result<(), DiameterError> {
         let Some(command) = self.command_by_code(header.command) else {
             return Err(DiameterError::new(ResultCode::COMMAND_UNSUPPORTED, "unknown command"));
@@ -63,7 +64,7 @@ impl DiameterDictionary {
         }
     }
 
-    /// The fault of AVPs that occur too rarely or too often (RFC 6733 §7.1.5).
+    /// Returns the error for an AVP that occurs too rarely or too often (RFC 6733 §7.1.5).
     #[cold]
     fn occurrence_error(&self, rule: AvpOccurrence, avps: AvpSequence<'_>) -> DiameterError {
         let id = AvpId::must(rule.code);
@@ -85,13 +86,16 @@ impl DiameterDictionary {
         }
     }
 
-    /// Checks a message of our own: flags, types, and how often each AVP occurs.
+    /// Checks a message of our own: flags, types and number of each AVP. An answer with the E flag is exempt from the
+    /// grammar (RFC 6733 §7.2).
     ///
     /// # Errors
-    /// 3001 unknown command; 3008 the P flag is not the command's; 3009 an AVP's M flag breaks its rule;
-    /// 5001 an unknown AVP with the M flag; 5004 and 5014 values that do not fit their type, or groups
-    /// nested deeper than [`MAX_DEPTH`]; 5005 missing, 5008 forbidden, 5009 too frequent AVPs. The grammar
-    /// is not asked of an answer with the E flag (RFC 6733 §7.2).
+    /// - 3001: the command is unknown.
+    /// - 3008: the P flag is not the command's.
+    /// - 3009: an AVP's M flag violates its rule.
+    /// - 5001: an AVP with the M flag is unknown.
+    /// - 5004, 5014: a value does not fit its type, or groups are nested deeper than [`MAX_DEPTH`].
+    /// - 5005, 5008, 5009: an AVP is missing, forbidden or too frequent.
     pub fn check_message(&self, message: &MessageView<'_>) -> Result<(), DiameterError> {
         let h = message.header();
         let Some(command) = self.command_by_code(h.command) else {
@@ -155,7 +159,7 @@ impl DiameterDictionary {
             AvpDataFormat::IpFilterRule => {
                 value(IpFilterRule::parse(a.as_utf8()?).is_ok(), "not an IPFilterRule")
             }
-            // The AVPs in Failed-AVP are wrong by their nature.
+            // Failed-AVP contains invalid AVPs by design.
             AvpDataFormat::Grouped if a.has_id(codes::FAILED_AVP) => a.as_group().map(|_| ()),
             AvpDataFormat::Grouped => {
                 check_depth(a, depth)?;
@@ -166,7 +170,7 @@ impl DiameterDictionary {
     }
 }
 
-/// Whether the data has the length and form of its type; of those that need more than a look, nothing is asked.
+/// Checks length and format of the data. URIs and filter rules are not parsed.
 fn check_value(a: AvpView<'_>, kind: AvpDataFormat) -> Result<(), DiameterError> {
     match kind {
         AvpDataFormat::Integer32
@@ -194,8 +198,8 @@ fn check_depth(a: AvpView<'_>, depth: usize) -> Result<(), DiameterError> {
     Err(DiameterError::with_avp(ResultCode::INVALID_AVP_VALUE, "groups nested too deep", a.to_owned()))
 }
 
-/// An AVP that names an application names the header's (RFC 6733 §6.8, §6.9, §6.11). Common messages bear that of
-/// their session, or 0 from nodes of RFC 4072's time.
+/// Checks that an AVP with an application has the header's (RFC 6733 §6.8, §6.9, §6.11). A common message's header has
+/// the session's application. It may have 0 from nodes by RFC 4072, which passes every check.
 fn check_application(header: u32, a: AvpView<'_>) -> Result<(), DiameterError> {
     let named =
         |a: &AvpView<'_>| a.has_id(codes::AUTH_APPLICATION_ID) || a.has_id(codes::ACCT_APPLICATION_ID);
@@ -239,7 +243,7 @@ mod tests {
             .map_or_else(|f| f.code.0, |()| 0)
     }
 
-    /// Ends a chain of pushes.
+    /// Turns a chain of pushes into `()`.
     fn end_pushes(_: &mut AvpBuf) {}
 
     fn push_dwr_avps(b: &mut AvpBuf) -> &mut AvpBuf {
@@ -277,7 +281,7 @@ mod tests {
         checked.err().map(|f| (f.code.0, f.avp.map_or(0, |a| a.code)))
     }
 
-    /// RFC 6733 §4.1, §6.8, §6.9, §7.1.5: what of a request is refused, by which code, and what Failed-AVP shows.
+    /// RFC 6733 §4.1, §6.8, §6.9, §7.1.5: the result code and Failed-AVP for each fault of a request.
     #[test]
     fn each_fault_of_a_request_has_its_code() {
         fn push_der_avps(b: &mut AvpBuf) -> &mut AvpBuf {
@@ -286,7 +290,7 @@ mod tests {
                 .push(codes::EAP_PAYLOAD, b"")
         }
         let with = |fill: &dyn Fn(&mut AvpBuf)| received_fault(5, 268, |b| fill(push_der_avps(b)));
-        // What is as it should be; a flag that breaks its rule, an attribute and an optional AVP that are not known.
+        // Valid requests: plain, with a wrong flag, with an unknown attribute and with an unknown optional AVP.
         assert_eq!(with(&|_| {}), None);
         assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::may(1), "anna"))), None);
         assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::must(251), "x"))), None);
@@ -296,11 +300,11 @@ mod tests {
             with(&|b| end_pushes(b.push_str(codes::PROXY_INFO, "").push_str(codes::PROXY_INFO, ""))),
             None
         );
-        // Flags that are reserved, and the one that was for encryption.
+        // Reserved flags and the former encryption flag.
         let flags = FLAG_MANDATORY | 0x3f;
         let reserved = Avp { code: 1, flags, vendor: 0, data: b"anna".to_vec() };
         assert_eq!(with(&|b| end_pushes(b.push_avp(&reserved))), None);
-        // What is not.
+        // Invalid requests.
         assert_eq!(received_fault(5, 999, |_| {}), Some((3001, 0)));
         assert_eq!(with(&|b| end_pushes(b.push_u32(AvpId::must(60_000), 1))), Some((5001, 60_000)));
         assert_eq!(with(&|b| end_pushes(b.push_str(AvpId::of_vendor(9, 1, true), "x"))), Some((5001, 1)));
@@ -322,7 +326,7 @@ mod tests {
             received_fault(3, 271, |b| end_pushes(b.push_u32(codes::ACCOUNTING_RECORD_TYPE, 2))),
             Some((5005, 485))
         );
-        // Applications that are not the header's.
+        // Applications that differ from the header's.
         assert_eq!(received_fault(1, 268, |b| end_pushes(push_der_avps(b))), Some((5004, 258)));
         let vendors = |id| {
             move |b: &mut AvpBuf| {
@@ -333,7 +337,7 @@ mod tests {
         };
         assert_eq!(with(&vendors(5)), None);
         assert_eq!(with(&vendors(3)), Some((5004, 260)));
-        // A common message of RFC 4072's time.
+        // A common message by RFC 4072, with 0 in its header.
         assert_eq!(
             received_fault(0, 275, |b| end_pushes(
                 b.push_u32(codes::AUTH_APPLICATION_ID, 5).push_u32(codes::TERMINATION_CAUSE, 1)
@@ -342,7 +346,7 @@ mod tests {
         );
     }
 
-    /// RFC 6733 §7.1.5: of what occurs too often, the first too many.
+    /// RFC 6733 §7.1.5: Failed-AVP has the first AVP beyond the maximum.
     #[test]
     fn failed_avp_shows_the_first_too_many() {
         let mut avps = AvpBuf::new();

@@ -1,27 +1,27 @@
-//! Reading a dictionary's text.
+//! The parser of a dictionary's text.
 
 use super::{AvpDataFormat, AvpDef, AvpOccurrence, CommandDef, DiameterDictionary, FlagRule, SMALL};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// A line of a dictionary that cannot be read.
+/// A syntax error in a dictionary.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {description}: {word:?}")]
 pub struct SyntaxError {
     /// Line number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub description: &'static str,
-    /// The word at fault.
+    /// The invalid word.
     pub word: String,
 }
 
 impl DiameterDictionary {
-    /// Reads a dictionary; AVPs must be declared before what names them.
+    /// Parses a dictionary. An AVP must be declared before its first use.
     ///
     /// # Errors
-    /// The first line that cannot be read.
+    /// The first line with an error.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let mut d = Self::default();
         let mut command = None;

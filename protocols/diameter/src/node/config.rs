@@ -1,4 +1,4 @@
-//! What a node is told when it is made.
+//! The configuration of a node.
 
 use crate::peer::capabilities::{DiameterApplication, NodeCapabilities};
 use crate::stream::StreamPolicy;
@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::Duration;
 use usher_crypto::certificate::CertificateMatch;
 
-/// What carries the messages to a peer that we connect to (RFC 6733 §2.1).
+/// The transport to a peer to which the node connects (RFC 6733 §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PeerTransportConfig {
     /// A byte stream: TCP, TLS.
@@ -16,33 +16,33 @@ pub enum PeerTransportConfig {
     Stream,
     /// A message-oriented association: SCTP.
     Message {
-        /// Outbound streams to ask for, at least one; what is negotiated bounds the choice.
+        /// The number of outbound streams to request, at least one. The negotiated number may be lower.
         streams: u16,
-        /// By which of them a message goes.
+        /// The choice of a message's stream.
         policy: StreamPolicy,
     },
 }
 
-/// How a peer shows that it is who it says (RFC 6733 §13.1). The default: from anywhere, and where TLS carries the
-/// connection, by a certificate that bears its DiameterIdentity.
+/// The authentication of a peer (RFC 6733 §13.1). By default any address is allowed, and over TLS the certificate must
+/// contain the DiameterIdentity.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PeerAuthentication {
-    /// Networks that it may connect from, each an address and how many leading bits of it count; none: any.
+    /// The networks from which it may connect: address and prefix length. Empty allows any.
     pub networks: Vec<(IpAddr, u8)>,
-    /// What its certificate may be: one of these must be shown, and so TLS carry the connection; none: where TLS
-    /// carries it, one that bears its DiameterIdentity.
+    /// The permitted certificates, which require TLS. If empty, a certificate over TLS must contain the
+    /// DiameterIdentity.
     pub certificates: Vec<CertificateMatch>,
-    /// Whether TLS must carry the connection.
+    /// True if TLS is required.
     pub tls: bool,
 }
 
 impl PeerAuthentication {
-    /// Whether the peer may connect from an address.
+    /// True if the peer may connect from this address.
     pub(super) fn may_connect(&self, address: IpAddr) -> bool {
         self.networks.is_empty() || self.networks.iter().any(|n| is_within(*n, address))
     }
-    /// Whether a connection may be that of the peer of this DiameterIdentity; `remote` is where it came from, for one
-    /// that the peer opened, `certificate` (DER) what its TLS was authenticated with.
+    /// True if the connection may be that of the peer with this DiameterIdentity. `remote` is the source address of an
+    /// accepted connection, `certificate` (DER) that of its TLS.
     pub(super) fn admits_connection(
         &self,
         identity: &str,
@@ -60,7 +60,7 @@ impl PeerAuthentication {
     }
 }
 
-/// Whether an address is of a network; an IPv4 address within IPv6 is the IPv4 address.
+/// True if the network contains the address. An IPv4-mapped IPv6 address counts as IPv4.
 fn is_within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
     let octets = |a: IpAddr| match a.to_canonical() {
         IpAddr::V4(a) => (true, u128::from(u32::from(a)) << 96),
@@ -71,8 +71,8 @@ fn is_within((network, bits): (IpAddr, u8), address: IpAddr) -> bool {
     a.0 == b.0 && apart >= u32::from(bits)
 }
 
-/// Whether a pattern names a DiameterIdentity (letter case ignored); one that begins with `*` names all that end in the
-/// rest of it.
+/// True if the pattern matches a DiameterIdentity, ignoring letter case. A pattern `*suffix` matches every name with
+/// that suffix.
 pub(super) fn matches_identity(pattern: &str, identity: &[u8]) -> bool {
     match pattern.strip_prefix('*') {
         Some(end) => {
@@ -83,84 +83,83 @@ pub(super) fn matches_identity(pattern: &str, identity: &[u8]) -> bool {
     }
 }
 
-/// A peer that the node knows from the start.
+/// A configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerConfig {
-    /// Its DiameterIdentity: what it must call itself in CER and CEA (letter case ignored).
+    /// The peer's DiameterIdentity. Its CER and CEA must have it as Origin-Host (letter case ignored).
     pub host: String,
-    /// Where to connect to; `None` if only it connects to us.
+    /// The address to connect to. `None` if only the peer connects.
     pub address: Option<SocketAddr>,
-    /// By what; of no meaning if only it connects to us, which may be either way.
+    /// The transport to connect by. Ignored if only the peer connects, which may use either.
     pub transport: PeerTransportConfig,
-    /// How it shows that it is the one.
+    /// The peer's authentication.
     pub authentication: PeerAuthentication,
-    /// Nodes whose requests it passes on, and which it is believed about: DiameterIdentities (letter case ignored),
-    /// `*.example.org` for all of a realm, `*` for any. What it passes on of others is taken too, but as its own
-    /// ([`Event::Request`](super::DiameterNodeEvent::Request)).
+    /// The nodes for which the peer may relay requests: DiameterIdentities (letter case ignored), `*.example.org` for a
+    /// realm, `*` for any. A request it relays for another node counts as its own
+    /// ([`DiameterNodeEvent::Request`](super::DiameterNodeEvent::Request)).
     pub origins: Vec<String>,
 }
 
-/// A line of the realm routing table (RFC 6733 §2.7).
+/// A route of the realm routing table (RFC 6733 §2.7).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RealmRoute {
     /// The realm (letter case ignored); `*` for any.
     pub realm: String,
     /// The application; `None` for any.
     pub application: Option<u32>,
-    /// Indexes into [`DiameterNodeConfig::peers`]: the first usable one is taken.
+    /// Indexes into [`DiameterNodeConfig::peers`]. The first usable peer gets the request.
     pub peers: Vec<usize>,
 }
 
-/// A node's settings; times of zero are not special.
+/// The configuration of a node. Zero durations have no special meaning.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiameterNodeConfig {
-    /// Who we are and what we speak.
+    /// The node's identity and applications.
     pub local: NodeCapabilities,
-    /// Realms served besides our own; `*` serves any. Requests for others are answered with 3003.
+    /// The realms served besides our own; `*` serves any. Requests for other realms are answered with 3003.
     pub realms: Vec<String>,
-    /// Agents that a request may have passed on its way here, by its Route-Record AVPs (RFC 6733 §2.9): DiameterIdentities
-    /// (letter case ignored), `*.example.org` for all of a realm, `*` for any. Others are answered with 5003.
+    /// The agents that a request may have passed, by its Route-Record AVPs (RFC 6733 §2.9). DiameterIdentities (letter
+    /// case ignored), `*.example.org` for a realm, `*` for any. A request by other agents is answered with 5003.
     pub agents: Vec<String>,
-    /// Known peers.
+    /// The configured peers.
     pub peers: Vec<PeerConfig>,
-    /// Whether peers that are not in the list may connect (else 3010). Where TLS carries the connection, a certificate
-    /// bears the DiameterIdentity of theirs too.
+    /// True if peers outside the configuration may connect; otherwise they get 3010. Over TLS their certificate must
+    /// contain their DiameterIdentity.
     pub accept_unknown: bool,
-    /// By which streams of an accepted association messages go. [`StreamPolicy::BySession`] answers by the
-    /// stream that a request came by, and so mirrors a peer that uses one stream or many; a peer that sends
-    /// without order should be answered so by [`StreamPolicy::Unordered`].
+    /// The choice of streams on accepted associations. [`StreamPolicy::BySession`] answers on the request's stream, and
+    /// so mirrors a peer with one stream or many. A peer that sends unordered should get [`StreamPolicy::Unordered`].
     pub accept_policy: StreamPolicy,
-    /// How many peers may be known at once, configured ones included.
+    /// The maximum number of known peers, configured ones included.
     pub max_peers: usize,
-    /// The first line that fits is taken; when empty, all configured peers in their order serve any realm.
+    /// The routes; the first match applies. If empty, all configured peers in their order serve any realm.
     pub routes: Vec<RealmRoute>,
-    /// Tw of RFC 3539, which wants 6 s or more; `None` turns the watchdog off.
+    /// Tw of RFC 3539, which requires 6 s or more. `None` disables the watchdog.
     pub watchdog: Option<Duration>,
-    /// Jitter of Tw, either way.
+    /// The jitter of Tw in either direction.
     pub watchdog_jitter: Duration,
-    /// Tc: how long between attempts to connect.
+    /// Tc: the time between attempts to connect.
     pub reconnect: Duration,
-    /// How long a connection, a capabilities exchange or a disconnection may take.
+    /// The maximum duration of a connection setup, a capabilities exchange or a disconnection.
     pub establish_timeout: Duration,
-    /// How long a request may stay unanswered, waiting for a connection included; `None` for ever.
+    /// The maximum time to an answer, including the wait for a connection. `None` waits without limit.
     pub request_timeout: Option<Duration>,
-    /// Requests that wait for a connection or an answer.
+    /// The maximum number of requests that wait for a connection or an answer.
     pub max_pending: usize,
-    /// Requests given to the service and not yet answered; more are answered with 3004.
+    /// The maximum number of unanswered requests at the service. Further ones are answered with 3004.
     pub max_inbound: usize,
-    /// The longest message taken.
+    /// The longest accepted message, bytes.
     pub max_message: usize,
-    /// Unanswered requests of a lost connection are sent again to the same peer when it is back, if there
-    /// is no other; else they fail.
+    /// True if unanswered requests of a lost connection wait for the same peer when no other is available. Otherwise
+    /// they fail.
     pub resend_to_same_peer: bool,
-    /// Requests that are kept with their answers, for those that come again with the T flag; 0 keeps none. Each may
-    /// take 1 KiB on the average.
+    /// The maximum number of requests kept with their answers for retransmissions with the T flag; 0 disables it. On
+    /// average each may take 1 KiB.
     pub duplicates: usize,
 }
 
 impl DiameterNodeConfig {
-    /// The defaults of the RFCs for a node of this identity, realm and applications: Tw 30 s ± 2 s, Tc 30 s,
-    /// request timeout 30 s, known peers only, no peers yet.
+    /// Returns the RFCs' defaults for this identity, realm and applications. Tw is 30 s ± 2 s, Tc 30 s, the request
+    /// timeout 30 s. There are no peers, and unknown peers may not connect.
     pub fn new(host: &str, realm: &str, applications: &[DiameterApplication]) -> Self {
         Self {
             local: NodeCapabilities {
@@ -210,7 +209,7 @@ impl DiameterNodeConfig {
         });
         self
     }
-    /// Adds a peer that will connect to us.
+    /// Adds a peer that connects to the node.
     #[must_use]
     pub fn accept_from(mut self, host: &str) -> Self {
         let (transport, authentication) = (PeerTransportConfig::Stream, PeerAuthentication::default());

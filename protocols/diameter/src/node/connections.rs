@@ -24,7 +24,7 @@ pub(super) struct ReceivedCer {
 }
 
 impl DiameterNode {
-    /// The host accepted a connection.
+    /// Handles an accepted connection.
     pub(super) fn on_accepted(
         &mut self,
         now: Instant,
@@ -39,7 +39,7 @@ impl DiameterNode {
         self.conns.insert(conn, PeerConnection { peer: None, link, local, origin: Some(origin), deadline });
     }
 
-    /// Our connection is up.
+    /// Handles the setup of our connection.
     pub(super) fn on_connected(
         &mut self,
         now: Instant,
@@ -59,7 +59,7 @@ impl DiameterNode {
         }
     }
 
-    /// Our association is up.
+    /// Handles the setup of our association.
     pub(super) fn on_up(&mut self, now: Instant, assoc: ConnId, negotiated: u16) {
         match self.conns.get_mut(&assoc) {
             Some(PeerConnection { link: PeerTransport::Association { streams, .. }, .. }) => {
@@ -112,9 +112,8 @@ impl DiameterNode {
         }
     }
 
-    /// One user message of an association. RFC 6733 §2.1 has data that cannot even be told to be the peer's
-    /// error end the connection, because the stream is spoilt; here one message spoils no other, and the
-    /// association stays whatever comes.
+    /// Handles a user message of an association. RFC 6733 §2.1 resets a connection with unparsable data, since the
+    /// stream is then lost. A user message spoils no other, so the association stays.
     pub(super) fn on_user_message(
         &mut self,
         now: Instant,
@@ -171,7 +170,7 @@ impl DiameterNode {
             (command::DEVICE_WATCHDOG, false) => self.peer_event(now, p, of(E::IRcvDwa, E::RRcvDwa), None),
             (command::DISCONNECT_PEER, true) => {
                 let cause = view.avps().get(codes::DISCONNECT_CAUSE).and_then(|a| a.as_u32().ok());
-                // RFC 6733 §5.4: after BUSY or DO_NOT_WANT_TO_TALK_TO_YOU, no reconnection unasked.
+                // RFC 6733 §5.4: no reconnection after BUSY or DO_NOT_WANT_TO_TALK_TO_YOU.
                 if matches!(cause, Some(1 | 2)) {
                     self.peers[p].reconnect = false;
                 }
@@ -202,7 +201,7 @@ impl DiameterNode {
         );
         match MessageView::header_of(bytes) {
             Some(h) if open && h.flags.is_request() => {
-                // What stands before the fault can be read, and what has to come back is there.
+                // The AVPs before the fault are valid, and include those to echo.
                 let sound = match fault.code {
                     ResultCode::UNSUPPORTED_VERSION => &[],
                     _ => bytes.get(HEADER_LEN..).unwrap_or_default(),
@@ -290,8 +289,8 @@ impl DiameterNode {
         }
     }
 
-    /// Our connection brought no good CEA. The table knows this only without an election under way;
-    /// in one, our connection is given up as if the peer had closed it.
+    /// Handles a missing or faulty CEA on our connection. The RFC's table has no such event during an election. There
+    /// our connection ends as if the peer had closed it.
     fn non_cea(&mut self, now: Instant, p: u32) {
         match (self.peers[p].state, self.peers[p].ours) {
             (State::WaitReturns, Some(conn)) => self.abort_connection(now, conn),
@@ -299,7 +298,7 @@ impl DiameterNode {
         }
     }
 
-    /// Steps the peer's automaton and does what the line says.
+    /// Steps the peer's automaton and executes its actions.
     pub(super) fn peer_event(
         &mut self,
         now: Instant,
@@ -397,7 +396,7 @@ impl DiameterNode {
                 let conn = if action == Action::ISndDpr { ours } else { theirs };
                 self.send_request(conn, command::DISCONNECT_PEER, &avps);
             }
-            // The CEA, watchdogs and application messages are processed where they are received.
+            // The CEA, watchdogs and application messages are processed at reception.
             _ => {}
         }
     }
@@ -446,7 +445,7 @@ impl DiameterNode {
         if self.config.watchdog.is_none() {
             peer.watchdog = watchdog::PeerWatchdog::default();
         }
-        // The CEA came by it.
+        // The CEA came on it.
         if peer.state == State::IOpen
             && let Some(conn) = peer.ours
         {
@@ -463,8 +462,8 @@ impl DiameterNode {
         self.connection_lost(p);
     }
 
-    /// Forgets the peers that were not configured and have no connection any more. Not where the connection
-    /// ends: what handles that still speaks of its peer.
+    /// Removes unconfigured peers without a connection. This runs late, since handlers of a connection's end still
+    /// refer to its peer.
     pub(super) fn remove_idle_peers(&mut self) {
         while let Some(p) = self.leaving.pop() {
             let gone =
@@ -502,7 +501,7 @@ impl DiameterNode {
         Ok(())
     }
 
-    /// Steps the peer's watchdog and does what the line says. In INITIAL and DOWN the timer is Tc.
+    /// Steps the peer's watchdog and executes its actions. In INITIAL and DOWN the timer is Tc.
     pub(super) fn step_watchdog(&mut self, now: Instant, p: u32, event: watchdog::Event) {
         if self.config.watchdog.is_none() && event == watchdog::Event::ReceiveDwa {
             return;
@@ -533,8 +532,8 @@ impl DiameterNode {
                         self.peer_event(now, p, automaton::Event::Start, None);
                     }
                 }
-                // A REOPEN peer's application messages are still served: only liveness ignores them. Variables are the
-                // watchdog's own.
+                // A REOPEN peer's application messages are served, but do not count as liveness. The watchdog changes
+                // its own variables.
                 watchdog::Action::Throwaway
                 | watchdog::Action::SetPending
                 | watchdog::Action::ClearPending
@@ -559,8 +558,8 @@ impl DiameterNode {
         self.set_watchdog(p, after.map(|d| now + d));
     }
 
-    /// Moves the deadline; the timer itself moves only to an earlier time, since messages push the deadline
-    /// back far more often than it comes.
+    /// Sets the deadline of the watchdog. The timer moves only to an earlier time, since most messages postpone the
+    /// deadline.
     pub(super) fn set_watchdog(&mut self, p: u32, due: Option<Instant>) {
         let peer = &mut self.peers[p];
         peer.watchdog_due = due;
@@ -578,7 +577,7 @@ impl DiameterNode {
         }
     }
 
-    /// What we say of ourselves in a CER or CEA by this connection.
+    /// Appends our capabilities for a CER or CEA on this connection.
     fn emit_capabilities(&self, conn: Option<ConnId>, avps: &mut AvpBuf) {
         let local = conn.and_then(|conn| self.conns.get(&conn)).and_then(|conn| conn.local);
         self.config.local.append_to(local, avps);
@@ -602,7 +601,7 @@ impl DiameterNode {
         }
     }
 
-    /// Answers with a fault; `prefix` is a Session-Id and Proxy-Info to give back.
+    /// Answers with an error. `prefix` has the echoed Session-Id and Proxy-Info.
     pub(super) fn answer_fault(
         &mut self,
         via: MessageSource,
@@ -647,12 +646,12 @@ impl DiameterNode {
     }
 }
 
-/// What an event of the peer automaton came with.
+/// The data of a peer automaton's event.
 pub(super) enum PeerEventData {
     /// A CER.
     Cer(ReceivedCer),
     /// A DWR or DPR.
     Request(MessageHeader),
-    /// The wish to disconnect.
+    /// The local wish to disconnect.
     Stop(DisconnectCause),
 }

@@ -1,4 +1,4 @@
-//! What a connection is made of, a byte stream or an association, and which way a message takes on it.
+//! A peer's connection, a byte stream or an association, and the choice of a message's stream.
 
 use super::{DiameterNode, NodeTimer};
 use crate::avp::AvpSequence;
@@ -14,19 +14,19 @@ use usher_core::{ConnId, Instant, MessageOp, StreamOp, Transmit};
 pub(super) struct PeerConnection {
     pub(super) peer: Option<u32>,
     pub(super) link: PeerTransport,
-    /// Our address, if the host tells it.
+    /// Our address, if known.
     pub(super) local: Option<IpAddr>,
-    /// Whence it came, until its CER says whose it is.
+    /// The source of an accepted connection, until its CER identifies the peer.
     pub(super) origin: Option<ConnectionOrigin>,
     /// Deadline for its CER.
     pub(super) deadline: Option<Instant>,
 }
 
-/// Whence an accepted connection came.
+/// The source of an accepted connection.
 #[derive(Debug)]
 pub(super) struct ConnectionOrigin {
     pub(super) remote: SocketAddr,
-    /// What its TLS was authenticated with (DER).
+    /// The peer's TLS certificate (DER).
     pub(super) certificate: Option<Box<[u8]>>,
 }
 
@@ -34,27 +34,27 @@ pub(super) struct ConnectionOrigin {
 pub(super) enum PeerTransport {
     Stream(MessageFramer),
     Association {
-        /// Outbound streams, as negotiated.
+        /// The negotiated number of outbound streams.
         streams: u16,
         policy: StreamPolicy,
-        /// The other side is known to be open. Until then a message that overtakes the CEA would meet a
-        /// peer that does not expect it (RFC 6733 §2.1.1), so all go in order.
+        /// True if the peer is known to be open. Before that all messages go in order, because the peer does not expect
+        /// a message before the CEA (RFC 6733 §2.1.1).
         settled: bool,
     },
 }
 
-/// What a message is, as far as its way matters.
+/// The class of a message, for the choice of its stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MessageClass<'a> {
-    /// Of the base protocol.
+    /// A message of the base protocol.
     Base,
     /// A request of this session.
     Session(&'a [u8]),
-    /// The answer to what came by this stream.
+    /// The answer to a request on this stream.
     Answer(u16),
 }
 
-/// Where a message came from.
+/// The connection and stream of a received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MessageSource {
     pub(super) conn: ConnId,
@@ -62,7 +62,7 @@ pub(super) struct MessageSource {
     pub(super) stream: u16,
 }
 
-/// How a connection is ended.
+/// The way in which a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CloseMode {
     Shutdown,
@@ -70,8 +70,8 @@ pub(super) enum CloseMode {
 }
 
 impl PeerTransport {
-    /// Stream and unordered flag. Watchdogs and disconnections go in order by stream 0, so that a DPR does
-    /// not overtake the base messages before it.
+    /// Returns stream and unordered flag. Watchdogs and disconnections go in order on stream 0, so that a DPR does not
+    /// overtake earlier base messages.
     fn select_stream(&self, lane: MessageClass<'_>) -> (u16, bool) {
         match (self, lane) {
             (Self::Association { settled: true, streams, policy, .. }, MessageClass::Session(session)) => {
@@ -98,14 +98,14 @@ impl PeerTransport {
     }
 }
 
-/// The Session-Id of an encoded message of ours, where it is the first AVP as RFC 6733 §8.8 has it.
+/// The Session-Id of our encoded message, if it is the first AVP (RFC 6733 §8.8).
 pub(super) fn session_of(wire: &[u8]) -> &[u8] {
     let avps = wire.get(HEADER_LEN..).unwrap_or_default();
     AvpSequence::from_checked(avps).next().filter(|a| a.has_id(codes::SESSION_ID)).map_or(&[], |a| a.data)
 }
 
 impl DiameterNode {
-    /// Queues a whole message for a connection, if it still is there.
+    /// Queues a whole message for a connection, if it still exists.
     pub(super) fn send_on(&mut self, conn: ConnId, lane: Option<MessageClass<'_>>, message: Vec<u8>) {
         let Some(c) = self.conns.get(&conn) else { return self.outputs.recycle_buffer(message) };
         let transmit = match &c.link {
@@ -120,7 +120,7 @@ impl DiameterNode {
         self.outputs.push_transmit(transmit, message);
     }
 
-    /// Takes a connection out of the books without a word to the other side.
+    /// Removes a connection without closing it.
     pub(super) fn remove_connection(&mut self, conn: ConnId) -> Option<PeerConnection> {
         let c = self.conns.remove(&conn)?;
         if let Some(at) = c.deadline {
@@ -129,7 +129,7 @@ impl DiameterNode {
         Some(c)
     }
 
-    /// Ends a connection from our side, if it still is there.
+    /// Closes a connection, if it still exists.
     pub(super) fn drop_conn(&mut self, conn: Option<ConnId>, how: CloseMode) {
         if let Some(conn) = conn
             && let Some(c) = self.remove_connection(conn)
@@ -138,7 +138,7 @@ impl DiameterNode {
         }
     }
 
-    /// Resets a connection that misbehaved, as if the peer had closed it.
+    /// Resets a connection after a protocol violation, as if the peer had closed it.
     pub(super) fn abort_connection(&mut self, now: Instant, conn: ConnId) {
         if let Some(c) = self.conns.get(&conn) {
             self.outputs.push_operation(c.link.close_operation(conn, CloseMode::Abort));
@@ -146,7 +146,7 @@ impl DiameterNode {
         }
     }
 
-    /// The other side of this association is open: from now on messages may overtake each other.
+    /// Marks the peer of an association as open. Messages may then overtake each other.
     pub(super) fn mark_settled(&mut self, conn: ConnId) {
         if let Some(PeerConnection { link: PeerTransport::Association { settled, .. }, .. }) =
             self.conns.get_mut(&conn)

@@ -1,4 +1,4 @@
-//! The peers that a node knows: the configured ones for good, others for as long as they are connected.
+//! The table of peers: configured peers stay, others leave with their connection.
 
 use super::config::{PeerAuthentication, PeerConfig, PeerTransportConfig, matches_identity};
 use crate::peer::{automaton, capabilities::NodeCapabilities, watchdog};
@@ -13,9 +13,9 @@ use usher_core::{ConnId, Instant};
 #[derive(Debug)]
 pub(super) struct PeerEntry {
     pub(super) host: String,
-    /// `host` in small letters.
+    /// `host` in lower case.
     pub(super) identity: Arc<str>,
-    /// What [`PeerConfig::origins`] says.
+    /// [`PeerConfig::origins`].
     origins: Vec<String>,
     pub(super) address: Option<SocketAddr>,
     pub(super) transport: PeerTransportConfig,
@@ -23,19 +23,19 @@ pub(super) struct PeerEntry {
     pub(super) reconnect: bool,
     pub(super) state: automaton::State,
     pub(super) watchdog: watchdog::PeerWatchdog,
-    /// When the watchdog is due; its timer may be armed earlier and is then set again.
+    /// The deadline of the watchdog. The timer may be earlier and is then set again.
     pub(super) watchdog_due: Option<Instant>,
     pub(super) watchdog_armed: Option<Instant>,
     pub(super) state_deadline: Option<Instant>,
     pub(super) ours: Option<ConnId>,
     pub(super) theirs: Option<ConnId>,
     pub(super) remote: Option<NodeCapabilities>,
-    /// The CER that waits for its CEA.
+    /// The CER that awaits its CEA.
     pub(super) cer: Option<crate::message::MessageHeader>,
 }
 
 impl PeerEntry {
-    /// One that connects unasked.
+    /// Returns a peer outside the configuration.
     pub(super) fn new_guest(host: String) -> Self {
         let (transport, authentication) = (PeerTransportConfig::Stream, PeerAuthentication::default());
         Self::new(PeerConfig { host, address: None, transport, authentication, origins: Vec::new() })
@@ -61,11 +61,11 @@ impl PeerEntry {
             cer: None,
         }
     }
-    /// Whether requests of another node are taken for that node's because this peer brings them.
+    /// True if the peer may relay requests of this node.
     pub(super) fn relays_for(&self, origin: &str) -> bool {
         self.origins.iter().any(|pattern| matches_identity(pattern, origin.as_bytes()))
     }
-    /// The connection that messages go by.
+    /// The connection for messages.
     pub(super) fn active_connection(&self) -> Option<ConnId> {
         match self.state {
             automaton::State::IOpen => self.ours,
@@ -75,8 +75,7 @@ impl PeerEntry {
     }
 }
 
-/// Peers by number. A number is given to one peer only, so that an event names its peer even after that
-/// has been forgotten.
+/// Peers by number. A number is never reused, so an event still names its peer after the peer's removal.
 #[derive(Debug)]
 pub(super) struct PeerTable {
     configured: Vec<PeerEntry>,
@@ -90,7 +89,7 @@ impl PeerTable {
         let (guests, by_host) = (HashMap::with_hasher(state.clone()), HashMap::with_hasher(state));
         Self { configured: Vec::new(), guests, by_host, next: 0 }
     }
-    /// Those of the configuration.
+    /// The configured peers.
     pub(super) fn configured_peers(&self) -> &[PeerEntry] {
         &self.configured
     }
@@ -109,7 +108,7 @@ impl PeerTable {
     pub(super) fn find_by_host(&self, host: &str) -> Option<u32> {
         self.by_host.get(&host.to_ascii_lowercase()).copied()
     }
-    /// Adds one that stays.
+    /// Adds a configured peer.
     pub(super) fn add_configured(&mut self, peer: PeerEntry) -> u32 {
         let p = self.configured.len() as u32;
         self.by_host.insert(peer.host.to_ascii_lowercase(), p);
@@ -117,7 +116,7 @@ impl PeerTable {
         self.next = p + 1;
         p
     }
-    /// Adds one that connected unasked.
+    /// Adds a peer outside the configuration.
     pub(super) fn add_guest(&mut self, peer: PeerEntry) -> u32 {
         while self.get(self.next).is_some() {
             self.next = self.next.wrapping_add(1);
@@ -131,7 +130,7 @@ impl PeerTable {
     pub(super) fn is_guest(&self, p: u32) -> bool {
         self.guests.contains_key(&p)
     }
-    /// Takes one out that was not configured.
+    /// Removes a peer outside the configuration.
     pub(super) fn remove_guest(&mut self, p: u32) -> Option<PeerEntry> {
         let peer = self.guests.remove(&p)?;
         self.by_host.remove(&peer.host.to_ascii_lowercase());
@@ -139,7 +138,7 @@ impl PeerTable {
     }
 }
 
-/// For numbers of peers that are known: those of connections and timers, which end before their peer does.
+/// For known peers: the numbers in connections and timers, which end before their peer.
 impl Index<u32> for PeerTable {
     type Output = PeerEntry;
     fn index(&self, p: u32) -> &PeerEntry {

@@ -19,28 +19,27 @@ use usher_core::collections::{HashMap, HashState};
 #[derive(Debug)]
 struct PendingRequest {
     token: u64,
-    /// Order of arrival, which sending again keeps.
+    /// The order of arrival, which a retransmission keeps.
     sequence: u64,
     application: u32,
     realm: String,
     host: Option<String>,
-    /// The encoded request; the hop-by-hop identifier and the T flag are written anew at each sending.
+    /// The encoded request. Each transmission writes the hop-by-hop identifier and the T flag.
     wire: Vec<u8>,
-    /// Where it is under way, with its hop-by-hop identifier.
+    /// The peer with the request and the hop-by-hop identifier there.
     current_hop: Option<(u32, u32)>,
     sent_before: bool,
     deadline: Option<Instant>,
 }
 
-/// Requests under way. Whatever is done to one of them costs no more with the number of the others than a
-/// search tree does.
+/// The pending requests. Each operation takes at most logarithmic time.
 #[derive(Debug)]
 pub(super) struct RequestTable {
     slots: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
     by_hop: HashMap<u32, u32>,
     by_token: HashMap<u64, u32>,
-    /// Slots by the peer where they are under way, in order of arrival; `None`: those that wait for one.
+    /// Slots by peer, in order of arrival. `None` for requests without a peer.
     by_peer: BTreeMap<(Option<u32>, u64), u32>,
     sequence: u64,
 }
@@ -59,7 +58,7 @@ impl RequestTable {
     pub(super) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
-    /// Adds a request, which waits.
+    /// Adds a request without a peer.
     fn insert(&mut self, pending: PendingRequest) -> u32 {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         self.by_token.insert(pending.token, slot);
@@ -87,7 +86,7 @@ impl RequestTable {
         self.free.push(slot);
         Some(pending)
     }
-    /// Notes where a request is under way, with its hop-by-hop identifier there; `None`: it waits.
+    /// Sets the peer of a request and its hop-by-hop identifier there. `None` for a request without a peer.
     fn set_current_hop(&mut self, slot: u32, at: Option<(u32, u32)>) {
         let Some(pending) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else { return };
         let before = core::mem::replace(&mut pending.current_hop, at);
@@ -101,19 +100,19 @@ impl RequestTable {
             self.by_hop.insert(hop, slot);
         }
     }
-    /// Slots under way at this peer, or waiting for one, oldest first.
+    /// The slots of requests at this peer or without a peer, oldest first.
     fn slots_at_peer(&self, peer: Option<u32>) -> Vec<u32> {
         self.by_peer.range((peer, 0)..=(peer, u64::MAX)).map(|(_, slot)| *slot).collect()
     }
 }
 
-/// Where a request can go.
+/// The route of a request.
 enum RouteChoice {
-    /// To this peer now.
+    /// This peer, now.
     Peer(u32),
-    /// A peer may come up.
+    /// A later peer, when one comes up.
     Wait,
-    /// Nowhere.
+    /// No peer.
     None,
 }
 
@@ -168,7 +167,7 @@ impl DiameterNode {
         Ok(())
     }
 
-    /// Sends the request, lets it wait, or fails it.
+    /// Sends the request, keeps it waiting or fails it.
     fn route_request(&mut self, slot: u32) {
         match self.choose_peer(slot) {
             RouteChoice::Peer(p) => self.send_pending(slot, p),
@@ -210,7 +209,7 @@ impl DiameterNode {
             }
             match peer.watchdog.state() {
                 watchdog::State::Okay => return RouteChoice::Peer(p),
-                // A connection that is being proven is better than none.
+                // A REOPEN connection is better than none.
                 watchdog::State::Reopen => proving = proving.or(Some(p)),
                 _ => may_come = true,
             }
@@ -238,14 +237,14 @@ impl DiameterNode {
         self.send_on(conn, None, buf);
     }
 
-    /// Sends what waits and can go.
+    /// Sends all waiting requests that have a route.
     pub(super) fn dispatch_waiting(&mut self) {
         for slot in self.client.slots_at_peer(None) {
             self.route_request(slot);
         }
     }
 
-    /// Sends the unanswered requests of a suspect peer to alternates; those without one stay, since the peer
+    /// Sends the unanswered requests of a suspect peer to alternates. Those without an alternate stay, since the peer
     /// may yet answer (RFC 6733 §5.5.4).
     pub(super) fn fail_over_requests(&mut self, p: u32) {
         for slot in self.client.slots_at_peer(Some(p)) {
@@ -257,7 +256,7 @@ impl DiameterNode {
         }
     }
 
-    /// Finds a new place for the unanswered requests of a peer whose connection is gone.
+    /// Reroutes the unanswered requests of a peer after the loss of its connection.
     pub(super) fn connection_lost(&mut self, p: u32) {
         for slot in self.client.slots_at_peer(Some(p)) {
             if let RouteChoice::Peer(other) = self.choose_peer(slot) {
@@ -333,7 +332,7 @@ fn result_of(view: &MessageView<'_>) -> Option<ResultCode> {
     code.as_u32().ok().map(ResultCode)
 }
 
-/// The AVP that names the application in this command.
+/// The AVP of the application in this command.
 pub(super) const fn application_id(command: u32) -> crate::AvpId {
     if command == command::ACCOUNTING { codes::ACCT_APPLICATION_ID } else { codes::AUTH_APPLICATION_ID }
 }

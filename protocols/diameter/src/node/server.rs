@@ -1,4 +1,4 @@
-//! The server side: requests to the service, its answers, duplicates.
+//! The server side: requests to the service, answers, duplicates.
 
 use super::config::matches_identity;
 use super::links::{MessageClass, MessageSource};
@@ -14,10 +14,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::collections::{HashMap, HashState};
 
-/// Who sent a request, as that is authenticated, and its end-to-end identifier.
+/// The authenticated origin of a request and its end-to-end identifier.
 ///
-/// RFC 6733 §3 has Origin-Host in the place of the peer. But a peer writes into Origin-Host what it likes, and an answer
-/// holds keys: it is given again to nobody but the peer that it was given to.
+/// RFC 6733 §3 uses Origin-Host, which the peer may choose freely. A cached answer contains keys, so only the peer that
+/// got it may get it again.
 type DuplicateKey = (Arc<str>, u32);
 
 #[derive(Debug)]
@@ -26,13 +26,13 @@ struct InboundRequest {
     header: MessageHeader,
     session: AvpBuf,
     proxies: AvpBuf,
-    /// It names the host that is to answer.
+    /// True if the request has Destination-Host.
     directed: bool,
     key: Option<DuplicateKey>,
 }
 
-/// A request that is remembered: only the same one, octet for octet but for what agents change on the way, is a
-/// duplicate of it. Behind one peer there may be many who choose end-to-end identifiers.
+/// A cached request. A duplicate equals it octet for octet, except in AVPs that agents change. Many nodes behind a peer
+/// may choose the same end-to-end identifier.
 #[derive(Debug)]
 struct CachedRequest {
     application: u32,
@@ -43,21 +43,21 @@ struct CachedRequest {
 
 #[derive(Debug)]
 enum CachedRequestState {
-    /// With the service under this token.
+    /// The service has the request under this token.
     Pending(u64),
-    /// Answered with this message, which lacks the Proxy-Info of its request.
+    /// The answer without Proxy-Info.
     Answered(Vec<u8>),
 }
 
 impl CachedRequest {
     fn matches_request(&self, request: &MessageView<'_>) -> bool {
-        // Agents add to these on the way, and may do so differently on another way.
+        // Agents add these AVPs, and may differ on another route.
         let stays = |a: &AvpView<'_>| !a.has_id(codes::ROUTE_RECORD) && !a.has_id(codes::PROXY_INFO);
         let h = request.header();
         (self.application, self.command) == (h.application, h.command)
             && AvpSequence::from_checked(&self.avps).filter(stays).eq(request.avps().filter(stays))
     }
-    /// Octets that are kept.
+    /// The number of octets in the cache.
     fn octet_count(&self) -> usize {
         match &self.state {
             CachedRequestState::Pending(_) => self.avps.len(),
@@ -66,19 +66,19 @@ impl CachedRequest {
     }
 }
 
-/// What requests and answers that are kept may take for each of [`Config::duplicates`](super::DiameterNodeConfig::duplicates):
-/// beyond it the oldest go, so that nobody fills the memory with long ones.
+/// The cache's size for each of [`duplicates`](super::DiameterNodeConfig::duplicates), octets. Beyond it the oldest
+/// entries are evicted, which bounds the memory against long messages.
 const OCTETS_EACH: usize = 1024;
 
-/// Requests at the service, and answers kept for duplicates.
+/// The requests at the service, and the cache for duplicates.
 #[derive(Debug)]
 pub(super) struct InboundTable {
     inbound: HashMap<u64, InboundRequest>,
     next_token: u64,
     cached_requests: HashMap<DuplicateKey, CachedRequest>,
-    /// Keys of `seen`, oldest first.
+    /// The keys of `cached_requests`, oldest first.
     order: VecDeque<DuplicateKey>,
-    /// Octets that `seen` keeps.
+    /// The octets in `cached_requests`.
     octets: usize,
 }
 
@@ -92,7 +92,7 @@ impl InboundTable {
             octets: 0,
         }
     }
-    /// Octets kept for duplicates.
+    /// The octets in the cache.
     #[cfg(test)]
     pub(super) const fn retained_octets(&self) -> usize {
         self.octets
@@ -116,7 +116,7 @@ impl InboundTable {
             None => self.order.push_back(key),
         }
     }
-    /// Notes the answer to the request of a token, unless another has taken its place.
+    /// Caches the answer to the request of a token, unless another request has replaced it.
     fn cache_answer(&mut self, key: &DuplicateKey, token: u64, answer: &[u8]) {
         if let Some(seen) = self.cached_requests.get_mut(key)
             && matches!(seen.state, CachedRequestState::Pending(t) if t == token)
@@ -163,7 +163,7 @@ impl DiameterNode {
         });
     }
 
-    /// Whose a request is, as far as that is authenticated.
+    /// The authenticated origin of a request.
     fn origin_of(&self, p: u32, view: &MessageView<'_>) -> Arc<str> {
         let peer = &self.peers[p];
         let said = view.avps().get(codes::ORIGIN_HOST).and_then(|a| a.as_identity().ok());
@@ -173,10 +173,10 @@ impl DiameterNode {
         }
     }
 
-    /// What the base protocol asks of any request (RFC 6733 §6.1).
+    /// Checks a request by the base protocol (RFC 6733 §6.1).
     fn check_request(&mut self, p: u32, view: &MessageView<'_>) -> Result<(), DiameterError> {
         let (h, avps) = (view.header(), view.avps());
-        // Common messages bear their session's application; RFC 4072 §3 still gave them 0.
+        // Common messages have their session's application. RFC 4072 §3 used 0.
         let common = h.application == application::BASE
             && matches!(h.command, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH);
         if !common && !self.config.local.supports_application(h.application) {
@@ -190,7 +190,7 @@ impl DiameterNode {
         check(&mut self.counters.malformed, avps.require_avp(codes::SESSION_ID).map(|_| ()))?;
         let origin = avps.require_avp(codes::ORIGIN_HOST).and_then(|a| a.as_identity());
         let origin = origin.inspect_err(|_| self.counters.malformed += 1)?;
-        // Who passes another's request on says so (RFC 6733 §6.1.9), and the route is checked (§2.9).
+        // RFC 6733 §6.1.9: a relay adds Route-Record. §2.9: the route is checked.
         if !origin.eq_ignore_ascii_case(&self.peers[p].identity) && avps.get(codes::ROUTE_RECORD).is_none() {
             self.counters.foreign_origin += 1;
             let what = "the Origin-Host of another node, without a Route-Record";
@@ -229,7 +229,7 @@ impl DiameterNode {
         Ok(())
     }
 
-    /// Handles a request that was here before; true if it was.
+    /// Handles a duplicate. Returns false if the request is new.
     fn handle_duplicate(
         &mut self,
         via: MessageSource,
@@ -244,7 +244,7 @@ impl DiameterNode {
         self.counters.duplicate_request += 1;
         match &seen.state {
             CachedRequestState::Pending(token) => {
-                // The answer goes where the request came from last.
+                // The answer goes to the latest source of the request.
                 if let Some(inbound) = self.server.inbound.get_mut(token) {
                     (inbound.via, inbound.header) = (via, h);
                     inbound.proxies.clone_from(proxies);
@@ -308,8 +308,7 @@ impl DiameterNode {
     }
 }
 
-/// What of a request comes back in its answer, whatever that is: Session-Id, and Proxy-Info in its order (RFC 6733
-/// §6.2).
+/// The AVPs that every answer echoes: Session-Id, and Proxy-Info in its order (RFC 6733 §6.2).
 pub(super) fn echoed_avps(avps: AvpSequence<'_>) -> [AvpBuf; 2] {
     let [mut session, mut proxies] = [AvpBuf::new(), AvpBuf::new()];
     for a in avps {
@@ -322,7 +321,7 @@ pub(super) fn echoed_avps(avps: AvpSequence<'_>) -> [AvpBuf; 2] {
     [session, proxies]
 }
 
-/// What a request hears that nobody has the time for (RFC 6733 §7.1.3): 3004 is only for one that names its server.
+/// The result code of an overloaded node (RFC 6733 §7.1.3): 3004 only for a request with Destination-Host.
 const fn busy_result(directed: bool) -> ResultCode {
     if directed { ResultCode::TOO_BUSY } else { ResultCode::UNABLE_TO_DELIVER }
 }

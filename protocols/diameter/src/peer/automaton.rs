@@ -1,6 +1,6 @@
 //! The peer state machine as the table of RFC 6733 §5.6.
 //!
-//! `I` is the connection we initiate, `R` the one we respond on.
+//! `I` is the connection that we initiate, `R` the one that we accept.
 
 use usher_core::{automaton, names};
 
@@ -27,7 +27,7 @@ names! {
 }
 
 impl State {
-    /// Messages of applications may pass.
+    /// True if application messages may pass.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::ROpen | Self::IOpen)
     }
@@ -225,8 +225,8 @@ automaton! {
     }
 }
 
-/// Whether the local identity wins the election: it succeeds the remote one, letter case ignored
-/// (RFC 6733 §5.6.4). The winner keeps the peer's connection and drops its own.
+/// True if the local identity wins the election: it is greater than the remote one, ignoring letter case (RFC 6733
+/// §5.6.4). The winner keeps the peer's connection and drops its own.
 pub fn wins_election(local: &str, remote: &str) -> bool {
     let lower = |s: &str| s.bytes().map(|b| b.to_ascii_lowercase()).collect::<alloc::vec::Vec<u8>>();
     lower(local) > lower(remote)

@@ -1,4 +1,4 @@
-//! The capabilities exchange (RFC 6733 §5.3): what CER and CEA say, and what two nodes have in common.
+//! The capabilities exchange (RFC 6733 §5.3): the content of CER and CEA, and the common applications of two nodes.
 
 use crate::avp::{Avp, AvpBuf, AvpId, AvpSequence, AvpView};
 use crate::codes::{self, application};
@@ -7,36 +7,36 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// An application that a node speaks.
+/// An application that a node supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiameterApplication {
     /// Application-Id.
     pub id: u32,
-    /// Announced by Acct-Application-Id instead of Auth-Application-Id.
+    /// True if announced by Acct-Application-Id, false if by Auth-Application-Id.
     pub accounting: bool,
-    /// Announced within Vendor-Specific-Application-Id of this vendor, unless 0.
+    /// The vendor of Vendor-Specific-Application-Id, or 0 for an announcement without it.
     pub vendor: u32,
 }
 
 impl DiameterApplication {
-    /// An authentication or authorisation application of the IETF.
+    /// Returns an authentication or authorisation application of the IETF.
     pub const fn for_authentication(id: u32) -> Self {
         Self { id, accounting: false, vendor: 0 }
     }
-    /// An accounting application of the IETF.
+    /// Returns an accounting application of the IETF.
     pub const fn for_accounting(id: u32) -> Self {
         Self { id, accounting: true, vendor: 0 }
     }
 }
 
-/// What a node says of itself.
+/// The capabilities that a node announces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeCapabilities {
     /// Origin-Host.
     pub host: String,
     /// Origin-Realm.
     pub realm: String,
-    /// Host-IP-Address; where there is none, each connection has its own address (§5.3.5).
+    /// Host-IP-Address. If empty, each connection announces its own address (§5.3.5).
     pub addresses: Vec<IpAddr>,
     /// Vendor-Id.
     pub vendor: u32,
@@ -44,14 +44,14 @@ pub struct NodeCapabilities {
     pub product: String,
     /// Firmware-Revision, if any.
     pub firmware: Option<u32>,
-    /// Origin-State-Id, if any: grows at each restart that lost sessions.
+    /// Origin-State-Id, if any. It grows at each restart that lost sessions.
     pub origin_state: Option<u32>,
     /// The applications.
     pub applications: Vec<DiameterApplication>,
 }
 
 impl NodeCapabilities {
-    /// Appends the AVPs of a CER, or of a CEA behind its Result-Code, to be sent from address `local`.
+    /// Appends the AVPs of a CER, or of a CEA after its Result-Code, for sending from address `local`.
     pub fn append_to(&self, local: Option<IpAddr>, out: &mut AvpBuf) {
         out.push_str(codes::ORIGIN_HOST, &self.host).push_str(codes::ORIGIN_REALM, &self.realm);
         let own = if self.addresses.is_empty() { local } else { None };
@@ -82,10 +82,10 @@ impl NodeCapabilities {
         }
     }
 
-    /// Reads the AVPs of a CER or CEA.
+    /// Parses the AVPs of a CER or CEA.
     ///
     /// # Errors
-    /// A required AVP is missing (5005) or a value cannot be (5004, 5014).
+    /// A required AVP is missing (5005) or a value is invalid (5004, 5014).
     pub fn parse(avps: AvpSequence<'_>) -> Result<Self, DiameterError> {
         let mut c = Self {
             host: avps.require_avp(codes::ORIGIN_HOST)?.as_identity()?.to_string(),
@@ -123,16 +123,15 @@ impl NodeCapabilities {
         Ok(())
     }
 
-    /// True when both speak this application, or one relays any.
+    /// True if the node supports this application or relays any.
     pub fn supports_application(&self, application: u32) -> bool {
         self.applications.iter().any(|a| a.id == application || a.id == application::RELAY)
     }
 
-    /// Whether a connection makes sense. Which of the three AVPs names an application does not matter, nor does the
-    /// vendor (RFC 6733 §5.3).
+    /// Checks for a common application. Neither the announcing AVP nor the vendor matters (RFC 6733 §5.3).
     ///
     /// # Errors
-    /// 5010 when no application is common and neither side is a relay.
+    /// 5010 if there is no common application and neither node is a relay.
     pub fn check_common(&self, other: &Self) -> Result<(), DiameterError> {
         let relays = |c: &Self| c.applications.iter().any(|a| a.id == application::RELAY);
         let common = self.applications.iter().any(|a| other.applications.iter().any(|b| a.id == b.id));
@@ -144,8 +143,8 @@ impl NodeCapabilities {
     }
 }
 
-/// Whether a Vendor-Specific-Application-Id names one application (RFC 6733 §6.11). The group itself goes back in
-/// Failed-AVP, with what should not be there or with examples of what should.
+/// Checks that a Vendor-Specific-Application-Id has one application (RFC 6733 §6.11). Failed-AVP then has the group,
+/// with the surplus AVPs or with examples of the missing ones.
 pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), DiameterError> {
     const IDS: [AvpId; 2] = [codes::AUTH_APPLICATION_ID, codes::ACCT_APPLICATION_ID];
     let inner = group.as_group()?;
@@ -169,11 +168,11 @@ pub(crate) fn vendor_specific(group: AvpView<'_>) -> Result<(), DiameterError> {
     }
 }
 
-/// Whether a CER that came in clear offers what we speak, which is TLS before any message or none (RFC 6733 §5.3,
-/// §6.10: no Inband-Security-Id is NO_INBAND_SECURITY).
+/// Checks the security of a CER without TLS. TLS starts before any message or not at all (RFC 6733 §5.3). A missing
+/// Inband-Security-Id means NO_INBAND_SECURITY (§6.10).
 ///
 /// # Errors
-/// 5017: it wants TLS to begin after the exchange.
+/// 5017: the peer requires TLS after the exchange.
 pub fn check_inband_security(avps: AvpSequence<'_>) -> Result<(), DiameterError> {
     const NO_INBAND_SECURITY: u32 = 0;
     let mut asked = avps.get_all(codes::INBAND_SECURITY_ID).peekable();
@@ -231,7 +230,7 @@ mod tests {
         let mut b = test_capabilities();
         b.applications = vec![DiameterApplication::for_authentication(1)];
         assert_eq!(a.check_common(&b).unwrap_err().code, ResultCode::NO_COMMON_APPLICATION);
-        // Neither the AVP that names it nor the vendor matters.
+        // Neither the announcing AVP nor the vendor matters.
         for common in [
             DiameterApplication::for_accounting(5),
             DiameterApplication { id: 5, accounting: false, vendor: 9 },

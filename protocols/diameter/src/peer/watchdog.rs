@@ -83,9 +83,8 @@ names! {
 }
 
 automaton! {
-    /// The table of RFC 3539, appendix A, which its pseudo-code before it agrees with but in OnConnectionDown: that sets
-    /// DOWN before it asks where it was, and so would never fail over. In INITIAL and DOWN the timer is Tc (RFC 6733
-    /// §2.1) where it is set.
+    /// The table of RFC 3539, appendix A. The RFC's pseudo-code differs in OnConnectionDown: it sets DOWN before it
+    /// tests the earlier state, and so never fails over. In INITIAL and DOWN the timer is Tc (RFC 6733 §2.1), if set.
     pub WatchdogAutomaton("diameter-watchdog", "RFC 3539, appendix A"):
         State from Initial, on Event if Guard, do Action;
     Okay {
@@ -132,7 +131,7 @@ automaton! {
     }
 }
 
-/// The watchdog of one peer.
+/// The watchdog of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerWatchdog {
     state: State,
@@ -164,7 +163,7 @@ impl PeerWatchdog {
         }
     }
 
-    /// Takes the step of the table, changes `Pending` and `NumDWA` and says what to do; an event without a line changes
+    /// Steps the table, updates `Pending` and `NumDWA`, and returns the actions. An event without a row changes
     /// nothing.
     #[must_use]
     pub fn apply_event(&mut self, event: Event) -> &'static [Action] {
@@ -186,7 +185,7 @@ impl PeerWatchdog {
     }
 }
 
-/// Tw with its jitter: uniform in `tw - jitter ..= tw + jitter` (RFC 3539 §3.4.1: 30 s, 2 s).
+/// Tw with jitter: uniform in `tw - jitter ..= tw + jitter` (RFC 3539 §3.4.1: 30 s, 2 s).
 pub fn sample_interval(tw: Duration, jitter: Duration, rng: &mut SecureRng) -> Duration {
     let offset = (jitter * 2).mul_f64(rng.sample_unit());
     (tw + offset).saturating_sub(jitter)
@@ -199,7 +198,7 @@ pub(crate) mod tests {
 
     const PROVEN: [Action; 3] = [Action::ClearPending, Action::CountDwa, Action::Failback];
 
-    /// Takes steps; the state after each.
+    /// Applies events and returns the state after each.
     fn run_events(watchdog: &mut PeerWatchdog, events: &[Event]) -> Vec<State> {
         let step = |event: &Event| {
             let _ = watchdog.apply_event(*event);
@@ -208,7 +207,7 @@ pub(crate) mod tests {
         events.iter().map(step).collect()
     }
 
-    /// Courses that take every line.
+    /// Runs sequences that cover every row.
     pub(crate) fn run_every_row() {
         use Event::{
             ConnectionDown as Gone, ConnectionUp as Up, ReceiveDwa as Dwa, ReceiveOther as Other,
@@ -218,7 +217,7 @@ pub(crate) mod tests {
         let mut w = PeerWatchdog::default();
         assert_eq!(run_events(&mut w, &[Dwa, Other, Tw, Up]), [Initial, Initial, Initial, Okay]);
         assert_eq!(run_events(&mut w, &[Other, Tw, Dwa, Tw, Tw]), [Okay, Okay, Okay, Okay, Suspect]);
-        // What is not an answer ends the suspicion, but the watchdog stays unanswered.
+        // Another message ends the suspicion, but the watchdog stays unanswered.
         assert_eq!(run_events(&mut w, &[Other, Tw, Dwa, Tw]), [Okay, Suspect, Okay, Okay]);
         assert_eq!(run_events(&mut w, &[Tw, Tw, Gone]), [Suspect, Down, Down]);
         assert_eq!(run_events(&mut w, &[Dwa, Other, Tw, Up]), [Down, Down, Down, Reopen]);
@@ -238,7 +237,7 @@ pub(crate) mod tests {
     fn the_table_is_the_rfcs() {
         let mut ours: Vec<_> = WatchdogAutomaton::DIAGRAM.lines.iter().map(|line| line.to_string()).collect();
         let mut printed: Vec<_> = crate::vectors::WATCHDOG.lines().collect();
-        // The RFC has them by event, we by state.
+        // The RFC sorts by event, this table by state.
         ours.sort();
         printed.sort_unstable();
         assert_eq!(ours, printed);

@@ -13,7 +13,7 @@ fn started_authenticator() -> EapAuthenticator {
     assert_eq!(a.poll_transmit(), None);
     a
 }
-/// A conversation whose identity is with the AAA server.
+/// Returns a conversation whose identity is with the AAA server.
 fn waiting_authenticator() -> EapAuthenticator {
     let mut a = started_authenticator();
     assert!(a.handle_packet(at_seconds(1), &[2, 7, 0, 6, 1, b'x']));
@@ -49,14 +49,14 @@ fn an_end_without_its_packet_gets_one() {
         assert_eq!(a.poll_transmit(), Some(&packet[..]));
         assert_eq!(a.poll_end(), Some(end));
     }
-    // RFC 3579 §2.1: none is made as the result of a timeout.
+    // RFC 3579 §2.1: a timeout of the AAA server causes no packet to the peer.
     let mut a = waiting_authenticator();
     assert!(a.handle_aaa_reply(at_seconds(2), AaaReply::Timeout));
     assert_eq!(a.poll_transmit(), None);
     assert_eq!(a.poll_end(), Some(ConversationOutcome::AaaTimeout));
 }
 
-/// RFC 3579 §2.6.3, RFC 4072 §2.8.2: no packet is made to put right what contradicts itself, and the answer decides.
+/// RFC 3579 §2.6.3, RFC 4072 §2.8.2: a contradicting packet is not corrected, and the reply decides.
 #[test]
 fn a_contradiction_is_neither_passed_on_nor_put_right() {
     for (answer, end) in [
@@ -93,7 +93,7 @@ fn what_answers_nothing_is_discarded_and_moves_no_timer() {
     }
     let mut a = waiting_authenticator();
     assert!(!a.handle_packet(at_seconds(2), &[2, 7, 0, 6, 1, b'x']));
-    // An AAA server that discards too, or whose request is none, leaves the peer's turn open.
+    // The AAA server discards too, or its request is malformed: the peer's next response is still accepted.
     assert!(a.handle_aaa_reply(at_seconds(3), AaaReply::NoRequest));
     assert!(a.handle_packet(at_seconds(4), &[2, 7, 0, 6, 1, b'y']));
     assert!(!a.handle_aaa_reply(at_seconds(5), AaaReply::Request(&[2, 7, 0, 6, 1, b'x'])));

@@ -1,4 +1,4 @@
-//! Octets that come out of a tunnel: the AVPs of EAP-TTLS, the packets of PEAP and their TLVs.
+//! Fuzzing of the data inside a tunnel: the AVPs of EAP-TTLS, the packets of PEAP and their TLVs.
 
 use crate::method::connection::{PeerTls, ServerTls, TlsConnection};
 use crate::method::tunnel::{PeerPhase, PhaseVerdict, ServerPhase, TunnelContext};
@@ -44,9 +44,8 @@ pub fn fuzz_recording() -> Result<Arc<HandshakeRecording>, TlsError> {
     Ok(Arc::new(record_handshake(&client, &server)?))
 }
 
-/// Says octets inside a tunnel: the first one chooses the method and the side that hears the rest, which is cut into
-/// messages whose lengths are said before them. A server whose host says that every password is wrong must let nobody
-/// in.
+/// Sends octets inside a tunnel. The first octet chooses the method and the side that receives the rest. The rest is a
+/// sequence of messages, each after its length. The host rejects every password, so a server must admit no peer.
 pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
     let Some((choice, mut rest)) = bytes.split_first() else { return true };
     let messages = core::iter::from_fn(|| {
@@ -95,7 +94,7 @@ pub fn fuzz_tunnel(recording: &Arc<HandshakeRecording>, bytes: &[u8]) -> bool {
     }
 }
 
-/// Both ends of a tunnel.
+/// Completes a handshake and returns both ends of the tunnel.
 fn complete_handshake(
     recording: &Arc<HandshakeRecording>,
     rng: &mut SecureRng,

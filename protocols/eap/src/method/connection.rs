@@ -1,9 +1,9 @@
-//! What the methods on TLS share: the type data that EAP-TLS defines (RFC 5216 §3), which PEAP and EAP-TTLS took over,
-//! and the keys.
+//! The TLS connection of the TLS-based methods: fragments, type data (RFC 5216 §3) and keys. PEAP and EAP-TTLS took
+//! these over from EAP-TLS.
 //!
-//! Type data: flags (L: a length follows, M: more fragments follow, S: start; a version in the lowest bits, zero
-//! for all that are spoken here), the length of the whole TLS message with the first of several fragments, TLS
-//! records. A message is cut into fragments, each of which the other side acknowledges by a packet without data.
+//! Type data: flags, length, TLS records. The flags are L (length present), M (more fragments) and S (start); the
+//! lowest bits hold a version, zero for all methods here. The length is that of the whole TLS message, in the first of
+//! several fragments. Each fragment but the last is acknowledged by a packet without data.
 
 use super::{CredentialDigest, InnerMethod, MethodContext, MethodFault, SessionUser};
 use crate::EapKeys;
@@ -25,35 +25,36 @@ use usher_crypto::work::{SIGN, VERIFY};
 const LENGTH_INCLUDED: u8 = 0x80;
 const MORE_FRAGMENTS: u8 = 0x40;
 pub(crate) const START: u8 = 0x20;
-/// Where PEAP and EAP-TTLS have their version; reserved with EAP-TLS.
+/// The version bits of PEAP and EAP-TTLS, reserved in EAP-TLS.
 pub(crate) const VERSION: u8 = 0x07;
 
-/// The longest TLS message that is put together: RFC 5216 §3.2 wants room for chains of certificates, and
-/// 64 KiB hold dozens.
+/// The longest TLS message that is reassembled. RFC 5216 §3.2 asks for room for certificate chains, and 64 KiB hold
+/// dozens of certificates.
 const MAX_MESSAGE: usize = 65_536;
-/// The shortest EAP packet that a fragment may be cut to.
+/// The lower limit of the longest EAP packet.
 pub(crate) const MIN_FRAGMENT: usize = 64;
 
-/// Where a peer's TLS comes from.
+/// The source of a peer's TLS.
 #[derive(Clone, Debug)]
 pub enum PeerTls {
-    /// Cryptography. The number tells stations apart whose sessions may be resumed.
+    /// Real TLS. The number identifies the station, so that its sessions resume only there.
     Real(ClientConfig, u64),
     /// A recorded handshake: the same lengths, no cryptography.
     Recorded(Arc<HandshakeRecording>),
 }
 
-/// Where a server's TLS comes from.
+/// The source of a server's TLS.
 #[derive(Clone, Debug)]
 pub enum ServerTls {
-    /// Cryptography.
+    /// Real TLS.
     Real(ServerConfig),
     /// A recorded handshake: the same lengths, no cryptography.
     Recorded(Arc<HandshakeRecording>),
 }
 
 impl ServerTls {
-    /// Ends the sessions of those users, as [`ServerMethod::allow_resumption`](super::ServerMethod::remember_user) named them.
+    /// Ends the sessions of these users, by the names in
+    /// [`ServerMethod::allow_resumption`](super::ServerMethod::allow_resumption).
     pub(crate) fn end_sessions(&self, whose: &dyn Fn(&[u8]) -> bool) {
         if let Self::Real(config) = self {
             config.end_sessions(whose);
@@ -61,7 +62,7 @@ impl ServerTls {
     }
 }
 
-/// What is kept of the method inside.
+/// Encodes the inner method for a session.
 fn note_inner(inner: InnerMethod) -> [u8; 2] {
     match inner {
         InnerMethod::Pap => [0, 0],
@@ -72,7 +73,7 @@ fn note_inner(inner: InnerMethod) -> [u8; 2] {
     }
 }
 
-/// Reads a [`note_inner`].
+/// Decodes the octets of [`note_inner`].
 fn read_inner(note: &[u8]) -> Option<InnerMethod> {
     let &[way, kind] = note else { return None };
     Some(match way {
@@ -84,16 +85,16 @@ fn read_inner(note: &[u8]) -> Option<InnerMethod> {
     })
 }
 
-/// The longest packet that may be sent: as configured, or less where the link takes less.
+/// The longest packet: the configured limit or the link's MTU, if shorter.
 fn fragment_limit(fragment: usize, context: &MethodContext<'_>) -> usize {
     context.mtu.map_or(fragment, |mtu| mtu.min(fragment))
 }
 
-/// What both sides share: the engine, the message that is going out, and the one that is coming in.
+/// A TLS connection over EAP: the engine, the outgoing message and the incoming one.
 #[derive(Debug)]
 pub(crate) struct TlsConnection {
     pub(crate) engine: Box<dyn TlsEngine>,
-    /// The engine is the client's.
+    /// True for the client's engine.
     client: bool,
     fragment: usize,
     out: Vec<u8>,
@@ -101,26 +102,25 @@ pub(crate) struct TlsConnection {
     pub(crate) incoming: Vec<u8>,
     announced: Option<usize>,
     work: TlsWork,
-    /// Packets read, of which nothing was told yet.
+    /// Packets read since the last poll of work.
     packets: u32,
-    /// The hellos, ours and the other side's.
+    /// Our hello and the peer's.
     hellos: [Option<TlsHello>; 2],
-    /// The other side's certificates, once the handshake is complete.
+    /// The peer's certificates, once the handshake is complete.
     pub(crate) certificates: Vec<Vec<u8>>,
 }
 
 /// Octets of a hello's random.
 const RANDOM: usize = 32;
 
-/// What a hello says that matters here.
+/// The random of a hello, for the Session-Id.
 #[derive(Clone, Debug)]
 struct TlsHello {
     random: [u8; RANDOM],
 }
 
 impl TlsHello {
-    /// The hello that a flight begins with: the record's header, the handshake message's, the version and random (RFC
-    /// 5246 §7.4.1).
+    /// Reads the hello at the start of a flight: record header, handshake header, version and random (RFC 5246 §7.4.1).
     fn from_flight(flight: &[u8]) -> Option<Self> {
         const HANDSHAKE: u8 = 22;
         let mut r = OctetReader::new(flight);
@@ -130,23 +130,23 @@ impl TlsHello {
     }
 }
 
-/// What a packet's data is.
+/// The kind of a packet's type data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FragmentKind {
-    /// Not EAP-TLS, or against its rules.
+    /// Malformed type data, or a violation of the rules.
     Bad,
-    /// The start (from a server only).
+    /// The start, from a server only.
     Start,
     /// An acknowledgement.
     Acknowledgement,
-    /// A fragment that others follow.
+    /// A fragment before the last.
     More,
-    /// The last fragment, or the only one: `incoming` is whole.
+    /// The last or only fragment: `incoming` is complete.
     Complete,
 }
 
 impl TlsConnection {
-    /// A peer's; `None` if its configuration was refused.
+    /// Returns a peer's connection. `None` if TLS refuses the configuration.
     pub(crate) fn for_peer(tls: &PeerTls, fragment: usize, context: &MethodContext<'_>) -> Option<Self> {
         let engine: Result<Box<dyn TlsEngine>, TlsError> = match tls {
             PeerTls::Real(config, holder) => {
@@ -157,7 +157,7 @@ impl TlsConnection {
         Some(Self::new(engine.ok()?, true, fragment_limit(fragment, context)))
     }
 
-    /// A server's, for a method of this type; `None` if its configuration was refused.
+    /// Returns a server's connection for a method of this type. `None` if TLS refuses the configuration.
     pub(crate) fn for_server(
         tls: &ServerTls,
         kind: EapType,
@@ -168,7 +168,7 @@ impl TlsConnection {
             ServerTls::Real(config) => {
                 let lenient =
                     context.without_extended_master_secret.then(|| config.without_extended_master_secret());
-                // A session is no other method's (RFC 9427).
+                // RFC 9427 §4: a method does not resume a session of another method.
                 TlsServer::for_purpose(lenient.as_ref().unwrap_or(config), kind.0)
                     .map(|s| Box::new(s) as Box<dyn TlsEngine>)
             }
@@ -193,12 +193,12 @@ impl TlsConnection {
         }
     }
 
-    /// Parts of the outgoing message are still to be sent.
+    /// True while parts of the outgoing message are pending.
     pub(crate) fn is_sending(&self) -> bool {
         self.sent < self.out.len()
     }
 
-    /// Appends the next fragment's type data; without anything to send, an acknowledgement.
+    /// Appends the type data of the next fragment, or of an acknowledgement if none is pending.
     pub(crate) fn build_fragment(&mut self, data: &mut Vec<u8>) {
         let first = self.sent == 0;
         let left = self.out.len() - self.sent;
@@ -215,7 +215,7 @@ impl TlsConnection {
         self.sent += take;
     }
 
-    /// Reads type data; fragments are put together.
+    /// Reads type data and reassembles fragments.
     pub(crate) fn read_fragment(&mut self, data: &[u8]) -> FragmentKind {
         self.packets += 1;
         let mut r = OctetReader::new(data);
@@ -244,7 +244,7 @@ impl TlsConnection {
         if more {
             return FragmentKind::More;
         }
-        // Less than was announced never becomes whole.
+        // After a last fragment that is short of the announced length, the message cannot become complete.
         if self.announced.take().is_some_and(|a| a != total) {
             FragmentKind::Bad
         } else {
@@ -252,8 +252,8 @@ impl TlsConnection {
         }
     }
 
-    /// Gives the engine the whole message, and takes what it has to say to it. False where TLS failed; an
-    /// alert may then be waiting to be sent.
+    /// Passes the complete message to the engine and collects its output. Returns false if TLS failed; the output may
+    /// then be an alert.
     pub(crate) fn process_message(&mut self) -> bool {
         let handshaking = self.engine.is_handshaking();
         if self.hellos[1].is_none() {
@@ -277,7 +277,7 @@ impl TlsConnection {
         }
     }
 
-    /// Why TLS came to its end, if it did, and what the engine says of that.
+    /// The fault by which TLS ended early, if it did, and the engine's description.
     pub(crate) fn tls_fault(&self) -> Option<(TlsFault, String)> {
         let error = self.engine.error()?;
         let said = if let TlsError::Failed(_, said) = error { said.clone() } else { String::new() };
@@ -288,8 +288,8 @@ impl TlsConnection {
         self.engine.version() == Some(TlsVersion::Tls13)
     }
 
-    /// The method's keys, once the handshake is over: RFC 5216 §2.3 (PEAP took its label over), RFC 5281 §8, and for
-    /// TLS 1.3 RFC 9190 §2.3 and RFC 9427 §2.1, where the type is the context.
+    /// The method's keys, once the handshake is complete. TLS 1.2: RFC 5216 §2.3 (EAP-TLS, PEAP) and RFC 5281 §8.
+    /// TLS 1.3: RFC 9190 §2.3 and RFC 9427 §2.1, with the type as context.
     pub(crate) fn export_keys(&self, kind: EapType) -> Option<EapKeys> {
         let mut material = SecretValue::new([0; 128]);
         let exported = if self.is_13() {
@@ -308,8 +308,8 @@ impl TlsConnection {
         Some(EapKeys { msk: key(msk)?, emsk: key(emsk)?, session_id: self.session_id(kind) })
     }
 
-    /// The Session-Id: the type, and both hellos' randoms (RFC 5247 appendix A) or what the exporter gives (RFC 9190
-    /// §2.3).
+    /// The Session-Id. TLS 1.2: the type and both hellos' randoms (RFC 5247 appendix A). TLS 1.3: the type and the
+    /// exporter's output (RFC 9190 §2.3).
     fn session_id(&self, kind: EapType) -> Option<Vec<u8>> {
         let mut id = vec![kind.0];
         if self.is_13() {
@@ -327,13 +327,13 @@ impl TlsConnection {
         Some(id)
     }
 
-    /// Whom the session has admitted that a server's client took up.
+    /// The user of the session that the client resumed.
     pub(crate) fn session_user(&self) -> Option<SessionUser> {
         let SessionNote { subject, credential, data } = self.engine.session_note()?;
         Some(SessionUser { name: subject, credential, inner: read_inner(&data) })
     }
 
-    /// Has the session admit somebody again who was admitted now.
+    /// Lets the session admit the user of this login again.
     pub(crate) fn allow_resumption(
         &mut self,
         name: &[u8],
@@ -344,27 +344,27 @@ impl TlsConnection {
         self.engine.keep_session(SessionNote { subject: name.to_vec(), credential: *credential, data });
     }
 
-    /// Encrypts data behind what is still to be sent. False where TLS refuses.
+    /// Encrypts data and appends it to the pending output. Returns false if TLS failed.
     pub(crate) fn write_data(&mut self, data: &[u8]) -> bool {
         let sound = self.engine.write_application(data).is_ok();
         self.engine.write_tls(&mut self.out);
         sound
     }
 
-    /// What is to be sent, all at once.
+    /// Takes the whole pending output.
     pub(crate) fn take_out(&mut self) -> Vec<u8> {
         self.sent = 0;
         core::mem::take(&mut self.out)
     }
 
-    /// Throws away what was sent, before something new is.
+    /// Clears the sent message before a new one.
     pub(crate) fn clear_output(&mut self) {
         self.out.clear();
         self.sent = 0;
     }
 
-    /// Whether reading this type data would complete a message of the handshake, which costs public-key operations. What
-    /// is against the rules costs nothing.
+    /// True if this type data would complete a handshake message, which costs public-key operations. False for
+    /// malformed data.
     pub(crate) fn is_costly(&self, data: &[u8]) -> bool {
         let Some((&flags, rest)) = data.split_first() else { return false };
         let acknowledges = rest.is_empty() && self.incoming.is_empty();
@@ -372,7 +372,7 @@ impl TlsConnection {
         whole && !self.is_sending() && self.engine.is_handshaking()
     }
 
-    /// About how many octets of memory this holds.
+    /// The approximate memory of the connection, octets.
     pub(crate) fn memory_octets(&self) -> usize {
         let shown: usize = self.certificates.iter().map(Vec::capacity).sum();
         self.out.capacity() + self.incoming.capacity() + shown + self.engine.memory_octets()
@@ -392,7 +392,8 @@ impl TlsConnection {
     }
 }
 
-/// Why a server's run on TLS failed: `otherwise` where not for TLS. Without an engine its configuration was refused.
+/// The reason for the failure of a server's run: TLS's fault, or `otherwise`. Without an engine TLS refused the
+/// configuration.
 pub(crate) fn server_fault(conn: Option<&TlsConnection>, otherwise: MethodFault) -> MethodFault {
     match conn {
         None => MethodFault::Tls(TlsFault::Internal),
@@ -400,7 +401,7 @@ pub(crate) fn server_fault(conn: Option<&TlsConnection>, otherwise: MethodFault)
     }
 }
 
-/// What the engine says of why TLS came to its end.
+/// The engine's description of TLS's fault.
 pub(crate) fn server_detail(conn: Option<&TlsConnection>) -> Option<String> {
     conn?.tls_fault().map(|(_, said)| said).filter(|said| !said.is_empty())
 }

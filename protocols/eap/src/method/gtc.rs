@@ -1,4 +1,4 @@
-//! EAP-GTC, the Generic Token Card (RFC 3748 §5.6): the password itself, as text. It gives no key, and belongs inside
+//! EAP-GTC, the Generic Token Card (RFC 3748 §5.6): the password itself as text. It derives no keys and belongs inside
 //! a TLS tunnel.
 
 use super::{
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_crypto::SecretValue;
 
-/// What the server shows to the user.
+/// The prompt to the user.
 const PROMPT: &[u8] = b"Password";
 
 /// A peer's password or token.
@@ -20,7 +20,7 @@ const PROMPT: &[u8] = b"Password";
 pub struct GtcToken(Arc<SecretValue>);
 
 impl GtcToken {
-    /// As the user types it.
+    /// Takes the password as the user types it.
     #[must_use]
     pub fn new(password: &[u8]) -> Self {
         Self(Arc::new(password.into()))
@@ -53,13 +53,13 @@ impl PeerMethod for GtcPeer {
     }
 }
 
-/// The server's side, for a user with this secret. Where only the host can compare, the method asks
+/// The server's side for a user with this secret. If only the host can compare, the method sends
 /// [`UserQuery::Password`].
 #[derive(Clone, Debug)]
 pub struct GtcPrompt(UserSecret);
 
 impl GtcPrompt {
-    /// For a user with this secret.
+    /// Returns the method for a user with this secret.
     #[must_use]
     pub const fn new(secret: UserSecret) -> Self {
         Self(secret)
@@ -77,9 +77,9 @@ impl ServerOffer for GtcPrompt {
 
 struct GtcServer {
     secret: UserSecret,
-    /// A password that waits to be asked about.
+    /// The received password, for the pending query.
     pending_password: Option<SecretValue>,
-    /// The host could not say.
+    /// True if the host could not answer.
     is_host_undecided: bool,
 }
 

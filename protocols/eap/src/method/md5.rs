@@ -1,4 +1,4 @@
-//! EAP-MD5-Challenge (RFC 3748 §5.4): proves knowledge of a password, and gives no key.
+//! EAP-MD5-Challenge (RFC 3748 §5.4): proves knowledge of a password and derives no keys.
 //!
 //! Type data: Value-Size, Value, Name. The response's value is MD5(identifier, password, challenge), as in
 //! CHAP (RFC 1994 §4.1).
@@ -15,22 +15,23 @@ use usher_crypto::digest::{constant_time_eq, md5};
 
 /// Octets of our challenge and of every response.
 const VALUE: usize = 16;
-/// The label of the work that one digest is.
+/// The work of one digest.
 const WORK: WorkRecord = WorkRecord { label: crate::work::MD5, units: 1 };
 
-/// Reads Value-Size and Value; the Name after it does not matter here.
+/// Reads Value-Size and Value, and ignores the Name after them.
 fn read_value(data: &[u8]) -> Option<&[u8]> {
     let mut r = OctetReader::new(data);
     let size = r.read_u8().ok().filter(|n| *n > 0)?;
     r.read_bytes(usize::from(size)).ok()
 }
 
-/// A password, for a peer or for the server that knows this user's. All clones are one; the last of them overwrites it.
+/// A password for a peer, or for the server of one user. Clones share the memory, and the last one to drop overwrites
+/// it.
 #[derive(Clone)]
 pub struct Md5Password(Arc<SecretValue>);
 
 impl Md5Password {
-    /// In clear, as CHAP needs it.
+    /// Takes the clear password, as CHAP needs it.
     #[must_use]
     pub fn new(password: &[u8]) -> Self {
         Self(Arc::new(password.into()))
@@ -42,14 +43,14 @@ impl From<Arc<SecretValue>> for Md5Password {
     }
 }
 impl Md5Password {
-    /// A peer's, whose responses end with this name, as those of CHAP do: a server that looks passwords up by it, such as pppd, lets
-    /// nobody in without one. Others go by EAP's identity.
+    /// Returns a peer's method that sends this name in its responses, as CHAP does. Servers such as pppd look the
+    /// password up by that name and reject a response without it. Other servers use EAP's identity.
     #[must_use]
     pub fn with_name(self, name: &[u8]) -> NamedPassword {
         NamedPassword { name: name.into(), password: self }
     }
 }
-/// A password, with whose it is; see [`Md5Password::with_name`].
+/// A password with the user's name; see [`Md5Password::with_name`].
 #[derive(Clone, Debug)]
 pub struct NamedPassword {
     name: Arc<[u8]>,

@@ -1,9 +1,11 @@
-//! EAP-MSCHAPv2 (draft-kamath-pppext-eap-mschapv2-02): MS-CHAPv2 (RFC 2759) in EAP, both sides proven by one
-//! password, with a key (RFC 3079) that is as weak as the handshake: it belongs inside a TLS tunnel.
+//! EAP-MSCHAPv2 (draft-kamath-pppext-eap-mschapv2-02): MS-CHAPv2 (RFC 2759) in EAP. Both sides prove that they know the
+//! password. Its keys (RFC 3079) are as weak as the handshake, so it belongs inside a TLS tunnel.
 //!
-//! Type data: OpCode, MS-CHAPv2-ID, MS-Length (of all type data), value. The value of a Challenge is its size, 16
-//! octets and the server's name; of a Response its size, peer challenge, eight zeros, NT response, flags and the
-//! user's name; of Success and Failure requests a text. The responses to those are the OpCode alone.
+//! Type data: OpCode, MS-CHAPv2-ID, MS-Length (of all type data), value. Values:
+//!
+//! - Challenge: its size, 16 octets and the server's name.
+//! - Response: its size, peer challenge, eight zeros, NT response, flags and the user's name.
+//! - Success and Failure requests: a text. Their responses are the OpCode alone.
 
 use super::{
     MethodContext, MethodFault, PeerMethod, PeerOffer, PeerVerdict, ServerMethod, ServerOffer, ServerVerdict,
@@ -26,20 +28,20 @@ const RESPONSE: u8 = 2;
 const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 
-/// Octets in front of the value.
+/// Octets before the value.
 const HEADER: usize = 4;
 /// Octets of a challenge.
 const CHALLENGE_LEN: usize = 16;
 /// Octets of a response's value: peer challenge, zeros, NT response, flags.
 const VALUE_LEN: usize = CHALLENGE_LEN + 8 + RESPONSE_LEN + 1;
-/// What a server calls itself.
+/// The server's name in a Challenge.
 const SERVER_NAME: &[u8] = b"usher";
-/// ERROR_AUTHENTICATION_FAILURE, and no retry (RFC 2759 §6).
+/// ERROR_AUTHENTICATION_FAILURE without a retry (RFC 2759 §6).
 const REFUSAL: &[u8] = b"E=691 R=0 V=3 M=Authentication failed";
-/// The label of the work that one side of a handshake is.
+/// The work of one side of a handshake.
 const WORK: WorkRecord = WorkRecord { label: crate::work::MSCHAPV2, units: 1 };
 
-/// The session key of EAP-MSCHAPv2: what the server receives with, what it sends with, and zeros.
+/// The session key of EAP-MSCHAPv2: the server's receive key, its send key and zeros.
 fn keys_from_mppe(of: &MppeKeys) -> EapKeys {
     let mut keys = EapKeys { msk: [0; 64].into(), emsk: [0; 64].into(), session_id: None };
     keys.msk[..16].copy_from_slice(&*of.recv);
@@ -47,7 +49,7 @@ fn keys_from_mppe(of: &MppeKeys) -> EapKeys {
     keys
 }
 
-/// Appends a whole type data of this value.
+/// Appends the type data with this value.
 fn emit_message(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
     let length = HEADER + value.iter().map(|part| part.len()).sum::<usize>();
     out.extend_from_slice(&[op, id, (length >> 8) as u8, length as u8]);
@@ -56,14 +58,14 @@ fn emit_message(out: &mut Vec<u8>, op: u8, id: u8, value: &[&[u8]]) {
     }
 }
 
-/// OpCode, MS-CHAPv2-ID and value; a length that lies makes it `None`.
+/// Parses OpCode, MS-CHAPv2-ID and value. `None` if a length is wrong.
 fn parse_message(data: &[u8]) -> Option<(u8, u8, &[u8])> {
     let mut r = OctetReader::new(data);
     let (op, id, length) = (r.read_u8().ok()?, r.read_u8().ok()?, usize::from(r.read_u16().ok()?));
     (length == data.len()).then(|| (op, id, r.take_rest()))
 }
 
-/// A user's name and NT hash, for a peer.
+/// A peer's user name and NT hash.
 #[derive(Clone)]
 pub struct MsChapV2Account {
     name: Arc<[u8]>,
@@ -71,7 +73,7 @@ pub struct MsChapV2Account {
 }
 
 impl MsChapV2Account {
-    /// The name without its realm's domain, as it enters the response, and the password.
+    /// Takes the user name as it enters the response, without the domain, and the password.
     #[must_use]
     pub fn new(name: &[u8], password: &[u8]) -> Self {
         Self { name: name.into(), hash: nt_hash(password).into() }
@@ -102,11 +104,11 @@ impl PeerOffer for MsChapV2Account {
 #[derive(Debug)]
 struct MsChapV2Peer {
     account: MsChapV2Account,
-    /// Ours.
+    /// The peer's challenge.
     challenge: [u8; CHALLENGE_LEN],
-    /// The server's challenge that was answered, and the answer.
+    /// The server's challenge and our response to it.
     sent: Option<([u8; CHALLENGE_LEN], [u8; RESPONSE_LEN])>,
-    /// The server has proven itself.
+    /// True if the server has proven itself.
     done: bool,
     worked: u32,
 }
@@ -125,7 +127,7 @@ impl MsChapV2Peer {
         Some(())
     }
 
-    /// Whether a Success request's text begins with the proof that the server knows the password.
+    /// True if the text of a Success request begins with the proof that the server knows the password.
     fn is_proof_valid(&self, text: &[u8]) -> bool {
         let Some((theirs, response)) = &self.sent else { return false };
         let MsChapV2Account { name, hash } = &self.account;
@@ -168,7 +170,8 @@ impl PeerMethod for MsChapV2Peer {
     }
 }
 
-/// The server's side, for a user whose NT hash it has, or makes when the method begins: most offers are refused.
+/// The server's side for one user. It computes a missing NT hash only when the method starts, since a peer may refuse
+/// the method.
 #[derive(Clone)]
 pub struct MsChapV2Verifier(NtHashSource);
 
@@ -179,7 +182,8 @@ enum NtHashSource {
 }
 
 impl MsChapV2Verifier {
-    /// For a user with this secret; `None` where only the host can compare, since this handshake needs the hash.
+    /// Returns the method for a user with this secret. `None` if only the host can compare, since the handshake needs
+    /// the hash.
     #[must_use]
     pub fn new(secret: &UserSecret) -> Option<Self> {
         Some(Self(match secret {
@@ -210,11 +214,11 @@ impl ServerOffer for MsChapV2Verifier {
     }
 }
 
-/// What the server says next.
+/// The server's next message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MsChapV2Stage {
     Challenge,
-    /// The peer is right, and is shown that the server knows the password too.
+    /// The peer's response is right, and the server proves that it knows the password.
     Success([u8; AUTHENTICATOR_RESPONSE_LEN], [u8; RESPONSE_LEN]),
     Failure,
 }
@@ -277,7 +281,8 @@ impl ServerMethod for MsChapV2Server {
                 ServerVerdict::Continue
             }
             (MsChapV2Stage::Success(..), Some(&SUCCESS)) => ServerVerdict::Success,
-            // Whatever is said to a refusal, or instead of agreeing, there is no way on.
+            // A Failure request ends the run whatever the peer responds. So does a peer that rejects the server's
+            // proof.
             (MsChapV2Stage::Failure, _) | (MsChapV2Stage::Success(..), Some(&FAILURE)) => {
                 ServerVerdict::Failure
             }
@@ -288,7 +293,7 @@ impl ServerMethod for MsChapV2Server {
         self.stage == MsChapV2Stage::Failure
     }
     fn fault(&self) -> MethodFault {
-        // A peer that was told that it is right and does not agree.
+        // The server accepted the peer, but the peer did not agree.
         if matches!(self.stage, MsChapV2Stage::Success(..)) { MethodFault::Rules } else { MethodFault::Proof }
     }
     fn keys(&self) -> Option<EapKeys> {
@@ -331,7 +336,7 @@ mod tests {
         (peer, ServerOffer::start_server_method(&hash, test_context(&mut rng)))
     }
 
-    /// One request and its response.
+    /// Runs one request and its response.
     fn run_round(
         id: u8,
         peer: &mut dyn PeerMethod,

@@ -1,9 +1,9 @@
-//! PEAP version 0 (draft-kamath-pppext-peapv0, MS-PEAP): a tunnel of TLS, and EAP inside it.
+//! PEAP version 0 (draft-kamath-pppext-peapv0, MS-PEAP): a TLS tunnel with EAP inside.
 //!
-//! The packets inside go without their headers (MS-PEAP §3.1.5.6): a type and its data; code and identifier are those
-//! of the packet that carries them. Only the EAP-TLV packets with the result, at the end, have their own. A peer
-//! answers a server that binds the method inside to the tunnel ([`CryptobindingPolicy`]). With TLS 1.3 the result in the tunnel is the
-//! protected indication (RFC 9427 §3.1), resumed sessions included.
+//! Inner packets have no header (MS-PEAP §3.1.5.6): they are a type and its data. Their code and identifier are those
+//! of the outer packet. Only the EAP-TLV packets with the result, at the end, have their own header. A peer answers a
+//! server's cryptobinding ([`CryptobindingPolicy`]). With TLS 1.3 the result in the tunnel is the protected indication
+//! (RFC 9427 §3.1), for resumed sessions too.
 
 mod binding;
 pub(crate) mod peer;
@@ -26,28 +26,28 @@ use usher_core::SecureRng;
 /// PEAP for a peer.
 #[derive(Clone, Debug)]
 pub struct PeerMethodPeap {
-    /// Its TLS.
+    /// The TLS configuration or recording.
     pub tls: PeerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
-    /// Who it is inside the tunnel; the outer identity may be anonymous.
+    /// The identity inside the tunnel. The outer identity may be anonymous.
     pub identity: Vec<u8>,
-    /// What it can do inside, the preferred method first.
+    /// The supported inner methods, preferred first.
     pub inner: Arc<[Box<dyn PeerOffer>]>,
 }
 
-/// PEAP for a server. Users are asked for by [`Question::User`](super::UserQuery::User) with the name given inside.
+/// PEAP for a server. It looks users up by [`UserQuery::User`](super::UserQuery::User) with the inner name.
 #[derive(Clone, Debug)]
 pub struct ServerMethodPeap {
-    /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
-    /// way keep theirs, and earlier sessions are not resumed.
+    /// The TLS configuration or recording. A host with a new certificate or revocation list makes a new offer. Logins
+    /// in progress keep the old one, and earlier sessions are not resumed.
     pub tls: ServerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
-    /// The methods inside, the preferred one first: of MSCHAPv2, GTC and MD5 those that the user's secret allows are
-    /// proposed.
+    /// The inner methods, preferred first. The server proposes those of MSCHAPv2, GTC and MD5 that the user's secret
+    /// allows.
     pub inner: Arc<[EapType]>,
-    /// Whether the method inside is bound to the tunnel.
+    /// Whether the server binds the inner method to the tunnel.
     pub cryptobinding: CryptobindingPolicy,
 }
 

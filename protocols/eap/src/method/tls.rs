@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 /// EAP-TLS for a peer.
 #[derive(Clone, Debug)]
 pub struct PeerMethodTls {
-    /// Its TLS.
+    /// The TLS configuration or recording.
     pub tls: PeerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
@@ -26,8 +26,8 @@ pub struct PeerMethodTls {
 /// EAP-TLS for a server.
 #[derive(Clone, Debug)]
 pub struct ServerMethodTls {
-    /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
-    /// way keep theirs, and earlier sessions are not resumed.
+    /// The TLS configuration or recording. A host with a new certificate or revocation list makes a new offer. Logins
+    /// in progress keep the old one, and earlier sessions are not resumed.
     pub tls: ServerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,

@@ -1,8 +1,8 @@
-//! EAP-TTLS version 0 (RFC 5281): a tunnel of TLS, and AVPs inside it that carry PAP, CHAP, MS-CHAP, MS-CHAP-V2 or EAP.
+//! EAP-TTLS version 0 (RFC 5281): a TLS tunnel with AVPs inside, which carry PAP, CHAP, MS-CHAP, MS-CHAP-V2 or EAP.
 //!
-//! The challenges of CHAP and MS-CHAP come from the tunnel's keys (RFC 5281 §11.1), so that no one can carry a response
-//! from elsewhere into it. With TLS 1.3 a resumed session ends with EAP-TLS's octet of zero, since phase 2 is left out;
-//! otherwise there is none (RFC 9427 §3).
+//! The challenges of CHAP and MS-CHAP derive from the tunnel's keys (RFC 5281 §11.1). An attacker thus cannot relay a
+//! response from elsewhere. A resumed TLS 1.3 session has no phase 2 and ends with EAP-TLS's zero octet. Other sessions
+//! have no such octet (RFC 9427 §3).
 
 pub(crate) mod avp;
 pub(crate) mod peer;
@@ -21,23 +21,23 @@ use core::fmt;
 use usher_core::SecureRng;
 use usher_crypto::SecretValue;
 
-/// How a peer proves inside the tunnel who it is. The passwords are in clear.
+/// A peer's proof inside the tunnel. Passwords are in clear.
 #[derive(Clone)]
 pub enum TtlsProof {
-    /// The password itself.
+    /// PAP: the password itself.
     Pap(SecretValue),
     /// CHAP.
     Chap(SecretValue),
     /// MS-CHAP.
     MsChap(SecretValue),
-    /// MS-CHAP-V2, by which the server proves that it knows the password, too.
+    /// MS-CHAP-V2. The server proves that it knows the password, too.
     MsChapV2(SecretValue),
-    /// EAP, by one of these methods, the preferred one first.
+    /// EAP with these methods, preferred first.
     Eap(Arc<[Box<dyn PeerOffer>]>),
 }
 
 impl fmt::Debug for TtlsProof {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Pap(_) => "Pap(..)",
@@ -52,25 +52,25 @@ impl fmt::Debug for TtlsProof {
 /// EAP-TTLS for a peer.
 #[derive(Clone, Debug)]
 pub struct PeerMethodTtls {
-    /// Its TLS.
+    /// The TLS configuration or recording.
     pub tls: PeerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
-    /// Who it is inside the tunnel; the outer identity may be anonymous.
+    /// The identity inside the tunnel. The outer identity may be anonymous.
     pub identity: Vec<u8>,
-    /// How it proves that.
+    /// The proof of that identity.
     pub proof: TtlsProof,
 }
 
-/// EAP-TTLS for a server. Users are asked for by [`Question::User`](super::UserQuery::User) with the name given inside.
+/// EAP-TTLS for a server. It looks users up by [`UserQuery::User`](super::UserQuery::User) with the inner name.
 #[derive(Clone, Debug)]
 pub struct ServerMethodTtls {
-    /// Its TLS. A host with a new certificate or revocation list makes a new offer for the logins to come; those under
-    /// way keep theirs, and earlier sessions are not resumed.
+    /// The TLS configuration or recording. A host with a new certificate or revocation list makes a new offer. Logins
+    /// in progress keep the old one, and earlier sessions are not resumed.
     pub tls: ServerTls,
     /// The longest EAP packet that it sends, octets.
     pub fragment: usize,
-    /// What is accepted inside; of the EAP methods the preferred one first.
+    /// The accepted inner methods; of EAP methods, preferred first.
     pub inner: Arc<[InnerMethod]>,
 }
 
@@ -98,11 +98,11 @@ impl ServerOffer for ServerMethodTtls {
     }
 }
 
-/// Octets of CHAP's and MS-CHAP-V2's implicit challenge, and of MS-CHAP's.
+/// Octets of the implicit challenge of CHAP and MS-CHAP-V2; the next constant is MS-CHAP's.
 const CHALLENGE: usize = 16;
 const SHORT_CHALLENGE: usize = 8;
 
-/// The challenge that both sides have, and the identifier (RFC 5281 §11.1; RFC 9427 §2.3).
+/// The implicit challenge and the identifier (RFC 5281 §11.1; RFC 9427 §2.3).
 fn tunnel_challenge<const N: usize>(conn: &TlsConnection) -> Option<([u8; N], u8)> {
     let mut material = [0; CHALLENGE + 1];
     let material = &mut material[..=N];

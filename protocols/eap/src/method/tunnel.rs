@@ -1,5 +1,5 @@
-//! What PEAP and EAP-TTLS share: TLS first (phase 1), then a conversation through it (phase 2), which each of them
-//! has its own way to write down.
+//! The tunnel of PEAP and EAP-TTLS: TLS first (phase 1), then a conversation through it (phase 2). Each method has its
+//! own encoding of phase 2.
 
 mod peer;
 mod server;
@@ -16,10 +16,10 @@ use crate::server::EapServer;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// The longest name that is asked for: as long as RADIUS's User-Name (RFC 2865 §5.1).
+/// The longest user name, that of RADIUS's User-Name (RFC 2865 §5.1).
 pub(crate) const MAX_NAME: usize = 253;
 
-/// The EAP methods that may admit a user of whom this secret is known, in the order given.
+/// The EAP methods that can verify a user with this secret, in the order given.
 pub(crate) fn server_offers(kinds: &[EapType], secret: &UserSecret) -> Vec<Box<dyn ServerOffer>> {
     let offer = |kind: &EapType| -> Option<Box<dyn ServerOffer>> {
         match (*kind, secret) {
@@ -32,8 +32,8 @@ pub(crate) fn server_offers(kinds: &[EapType], secret: &UserSecret) -> Vec<Box<d
     kinds.iter().filter_map(offer).collect()
 }
 
-/// Why a conversation inside failed that these methods may settle: where the peer wishes for one of them, or for none
-/// and was offered none, it is the secret that does not do.
+/// The reason for the failure of the inner conversation. `kinds` are the configured methods. If none could run with the
+/// user's secret, or the peer wanted a configured one, the reason is the secret.
 pub(crate) fn inner_fault(server: &EapServer, kinds: &[EapType]) -> MethodFault {
     let wished = server.wanted_types();
     match server.fault() {
@@ -44,7 +44,7 @@ pub(crate) fn inner_fault(server: &EapServer, kinds: &[EapType]) -> MethodFault 
     }
 }
 
-/// Takes what came out of the tunnel.
+/// Takes the decrypted data of the tunnel.
 fn take_application_data(conn: &mut TlsConnection) -> Vec<u8> {
     let mut data = Vec::new();
     conn.engine.take_application(&mut data);

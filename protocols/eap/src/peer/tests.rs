@@ -28,7 +28,7 @@ fn end_packet(success: bool, id: u8) -> Vec<u8> {
 }
 const CHALLENGE: &[u8] = &[4, 1, 2, 3, 4];
 
-/// Feeds a packet; the response, or `None` where it was discarded or nothing is sent.
+/// Handles a packet and returns the response. `None` if the packet was discarded or has no response.
 fn feed_packet(peer: &mut EapPeer, packet: &[u8]) -> Option<Vec<u8>> {
     let taken = peer.handle_packet(Instant::ZERO, packet);
     let mut out = Vec::new();
@@ -89,13 +89,14 @@ fn an_unknown_method_is_declined_by_nak() {
 #[test]
 fn what_does_not_fit_is_discarded() {
     let mut p = test_peer();
-    // A Success before anything was proved is no success: with no request answered there is no lastId.
+    // A Success before any response is discarded: there is no lastId.
     for packet in [end_packet(true, 0), end_packet(false, 0), vec![], vec![2, 1, 0, 5, 1]] {
         assert_eq!(feed_packet(&mut p, &packet), None);
         assert_eq!(p.poll_event(), None);
     }
     let _ = feed_packet(&mut p, &request_packet(2, EapType::MD5, CHALLENGE));
-    // Once a method is selected: no other, no identity, no malformed challenge, no end for another request.
+    // Once a method is selected, the peer discards other methods, Identity, a malformed challenge and ends of other
+    // ids.
     for packet in [
         request_packet(3, EapType::TLS, b""),
         request_packet(3, EapType::IDENTITY, b""),
@@ -106,7 +107,7 @@ fn what_does_not_fit_is_discarded() {
         assert!(!p.handle_packet(Instant::ZERO, &packet), "{packet:?}");
         assert_eq!(p.poll_event(), None);
     }
-    // And the conversation goes on.
+    // The conversation continues.
     assert!(feed_packet(&mut p, &request_packet(4, EapType::MD5, CHALLENGE)).is_some());
 }
 
@@ -137,7 +138,7 @@ fn silence_ends_in_a_timeout() {
     assert_eq!(p.poll_event(), Some(EapPeerEvent::Timeout));
 }
 
-/// A method that says what it is told to.
+/// A method whose verdict the test chooses.
 #[derive(Debug)]
 struct ScriptedMethod(PeerVerdict);
 impl PeerOffer for ScriptedMethod {
@@ -171,10 +172,10 @@ fn a_methods_verdict_decides_what_ends_the_conversation() {
         keys: Some(EapKeys { msk: [1; 64].into(), emsk: [2; 64].into(), session_id: None }),
     });
     for (verdict, data, sends, on_success, on_failure) in [
-        // Success while the method continues is a failure; Failure amid it is discarded.
+        // Success while the method continues is a failure; Failure meanwhile is discarded.
         (PeerVerdict::Continue, &b"x"[..], true, None, None),
         (PeerVerdict::MayEnd, b"x", true, success.clone(), Some(EapPeerEvent::Failure)),
-        // A method that is sure does not believe a Failure.
+        // A method that is certain discards a Failure.
         (PeerVerdict::Done, b"x", true, success, None),
         (PeerVerdict::Failed, b"alert", true, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),
         (PeerVerdict::Failed, b"", false, Some(EapPeerEvent::Failure), Some(EapPeerEvent::Failure)),

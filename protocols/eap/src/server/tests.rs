@@ -5,7 +5,7 @@ use crate::method::md5::Md5Password;
 use usher_core::Seed;
 use usher_crypto::digest::md5;
 
-/// A method that says what its peer tells it to: the first octet of a response.
+/// A method whose verdict is the first octet of a response.
 #[derive(Debug)]
 struct PeerDrivenMethod(EapType);
 impl ServerOffer for PeerDrivenMethod {
@@ -72,7 +72,7 @@ fn response_packet(id: u8, kind: u8, data: &[u8]) -> Vec<u8> {
     packet::emit_packet(&mut out, EapCode::Response, id, EapType(kind), data);
     out
 }
-/// What is sent: code, identifier, type.
+/// The sent packet: code, identifier, type.
 fn take_sent(server: &mut EapServer) -> Option<(EapCode, u8, Option<EapType>)> {
     let mut out = Vec::new();
     server.poll_transmit(&mut out).then(|| {
@@ -104,7 +104,7 @@ fn nothing_goes_on_until_the_hosts_answer() {
         assert_eq!(take_sent(s), None);
         assert_eq!(s.poll_event(), Some(EapServerEvent::Query(UserQuery::User { name: b"alice".to_vec() })));
         assert_eq!(s.poll_event(), None);
-        // The peer repeats what it said, or says something else.
+        // The peer retransmits, or sends something else.
         assert!(
             !s.handle_packet(&response_packet(11, 50, b"a"))
                 && !s.handle_packet(&response_packet(11, 50, b"s"))

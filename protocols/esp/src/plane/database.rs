@@ -1,4 +1,4 @@
-//! The security association database (RFC 4301 §4.4.2): which pair a packet goes by, and which it came by.
+//! The security association database (RFC 4301 §4.4.2): finds the pair of a packet, inbound and outbound.
 
 use super::{IpsecMode, OuterPath, SaPair, SaUsage};
 use crate::ip::PacketFlow;
@@ -11,7 +11,7 @@ use core::net::IpAddr;
 use usher_core::collections::{HashMap, hash_state};
 use usher_core::{Instant, SecureRng};
 
-/// A pair as it is kept.
+/// An installed pair.
 #[derive(Debug)]
 pub(super) struct SaPairEntry {
     pub(super) outbound: OutboundSa,
@@ -21,14 +21,14 @@ pub(super) struct SaPairEntry {
     pub(super) remote: Vec<TrafficSelector>,
     pub(super) outer: OuterPath,
     pub(super) policy: Option<PolicyId>,
-    /// The pair that it takes the place of, and that takes its place.
+    /// The pair that it replaces, and the pair that replaces it.
     replaces: Option<u32>,
     replaced_by: Option<u32>,
-    /// Nothing goes by it yet.
+    /// True until the peer is known to have it: it sends nothing meanwhile.
     pub(super) waits: bool,
     pub(super) follow: bool,
     pub(super) last_received: Option<Instant>,
-    /// What was told of it when somebody asked what has changed.
+    /// The usage at the last report of changes.
     pub(super) reported_usage: SaUsage,
 }
 
@@ -55,7 +55,7 @@ impl SaPairEntry {
         let (received, sent) = (self.inbound.volume(), self.outbound.volume());
         SaUsage { received, sent, last_received: self.last_received }
     }
-    /// The hosts of the other side, where it is nothing but a few.
+    /// Returns the peer's hosts, if its selectors are a few single addresses.
     fn remote_hosts(&self) -> Option<Vec<IpAddr>> {
         self.remote
             .iter()
@@ -68,9 +68,9 @@ impl SaPairEntry {
 #[derive(Debug)]
 pub(super) struct SaDatabase {
     entries: HashMap<u32, SaPairEntry>,
-    /// Pairs whose other side is this host, the oldest first.
+    /// Pairs by the peer's host, the oldest first.
     hosts: HashMap<IpAddr, Vec<u32>>,
-    /// Pairs whose other side is a network, the oldest first.
+    /// Pairs with a network behind the peer, the oldest first.
     networks: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl SaDatabase {
     }
     pub(super) fn insert(&mut self, mut entry: SaPairEntry) {
         let spi = entry.inbound.spi();
-        // Of the same traffic by another IKE_SA, as when somebody proves anew who he is before the old one ends.
+        // A pair with the same traffic of another IKE_SA, for example during a reauthentication.
         entry.replaces = entry.replaces.or_else(|| self.of_same_traffic(&entry));
         match entry.replaces.and_then(|old| self.entries.get_mut(&old)) {
             Some(old) => old.replaced_by = Some(spi),
@@ -116,7 +116,7 @@ impl SaDatabase {
         }
         self.entries.insert(spi, entry);
     }
-    /// The newest pair of the very same traffic and policy.
+    /// Returns the newest pair with the same traffic and policy.
     fn of_same_traffic(&self, entry: &SaPairEntry) -> Option<u32> {
         let host = entry.remote.first().map(|selector| selector.start);
         let of_host = host.and_then(|host| self.hosts.get(&host)).map_or(&[][..], Vec::as_slice);
@@ -149,13 +149,13 @@ impl SaDatabase {
         }
         Some(entry)
     }
-    /// The other side sends by this pair, and so has it; or what it replaces is no more.
+    /// Marks a pair as ready: the peer sends on it, or the pair that it replaces has gone.
     pub(super) fn peer_has(&mut self, inbound: u32) {
         if let Some(entry) = self.entries.get_mut(&inbound) {
             entry.waits = false;
         }
     }
-    /// The newest pair of a policy that has this traffic.
+    /// Finds the newest pair of a policy that has this traffic.
     pub(super) fn find_pair(&self, flow: &PacketFlow, policy: Option<PolicyId>) -> Option<u32> {
         let of_host = self.hosts.get(&flow.destination).map_or(&[][..], Vec::as_slice);
         let fits = |spi: &&u32| {
@@ -165,7 +165,7 @@ impl SaDatabase {
         };
         let all = || of_host.iter().rev().chain(self.networks.iter().rev()).filter(fits);
         let waits = |spi: &&u32| self.entries.get(*spi).is_some_and(|entry| entry.waits);
-        // One that waits is better than none.
+        // A pair that still waits for the peer is better than none.
         all().find(|spi| !waits(spi)).or_else(|| all().next()).copied()
     }
 }

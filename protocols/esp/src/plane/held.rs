@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{Duration, Instant};
 
-/// A packet that waits: for which policy, since when.
+/// A queued packet: its policy, its arrival and its octets.
 type QueuedPacket = (PolicyId, Instant, Vec<u8>);
 
 #[derive(Debug)]
@@ -18,9 +18,9 @@ pub(super) struct PacketQueue {
     most_packets: usize,
     most_octets: usize,
     queue_timeout: Duration,
-    /// When an SA was asked for.
+    /// The time of the last acquire of each policy.
     requested_at: HashMap<PolicyId, Instant>,
-    /// What need not wait any more.
+    /// Packets that need not wait any more.
     pub(super) released: VecDeque<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl PacketQueue {
             released: VecDeque::new(),
         }
     }
-    /// Whether an SA is to be asked for now.
+    /// True if an SA is to be requested now.
     pub(super) fn should_acquire(&mut self, policy: PolicyId, now: Instant, again: Duration) -> bool {
         let asks = self.requested_at.get(&policy).is_none_or(|at| now.duration_since(*at) >= again);
         if asks {
@@ -44,11 +44,11 @@ impl PacketQueue {
         }
         asks
     }
-    /// An SA of the policy is there.
+    /// Records that the policy has an SA.
     pub(super) fn clear_acquire(&mut self, policy: PolicyId) {
         self.requested_at.remove(&policy);
     }
-    /// There will be none.
+    /// Drops the packets of a policy that will get no SA.
     pub(super) fn abandon_policy(&mut self, policy: PolicyId, counters: &mut EspCounters) {
         self.requested_at.remove(&policy);
         let before = self.packets.len();
@@ -60,13 +60,13 @@ impl PacketQueue {
         self.octets += packet.len();
         self.packets.push_back((policy, at, packet));
     }
-    /// Drops what is too much, the oldest first.
+    /// Drops packets beyond the limits, the oldest first.
     pub(super) fn drop_excess(&mut self, counters: &mut EspCounters) {
         while self.packets.len() > self.most_packets || self.octets > self.most_octets {
             self.drop_first(counters);
         }
     }
-    /// Drops what has waited too long.
+    /// Drops packets that have waited too long.
     pub(super) fn drop_expired(&mut self, now: Instant, counters: &mut EspCounters) {
         while self.packets.front().is_some_and(|(_, at, _)| now.duration_since(*at) > self.queue_timeout) {
             self.drop_first(counters);
@@ -78,7 +78,7 @@ impl PacketQueue {
             counters.not_held += 1;
         }
     }
-    /// All that wait, in their order.
+    /// Takes all queued packets, in order.
     pub(super) fn take_packets(
         &mut self,
         now: Instant,

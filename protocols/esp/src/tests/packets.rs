@@ -1,4 +1,5 @@
-//! Packets that are sealed and opened: by all transforms, altered, repeated, at the end of numbers and lifetimes.
+//! Sealing and opening of packets: all transforms, altered and replayed packets, the end of sequence numbers and
+//! lifetimes.
 
 use super::{all_transforms, gcm_transform, test_keys};
 use crate::packet::{EncapsulatedDatagram, EspHeader, HEADER_LEN, KEEPALIVE};
@@ -38,7 +39,7 @@ proptest! {
         prop_assert!((packet.len() - transform.icv_len()).is_multiple_of(4));
         let header = EspHeader::parse(&packet).unwrap();
         prop_assert_eq!(header, EspHeader { spi: 0x1234, sequence: skipped as u32 + 1 });
-        // An octet that is not the SPI's, by which the SA was found: nothing of it is let through.
+        // Any octet but those of the SPI, by which the SA was found.
         let mut altered = packet.clone();
         let at = 4 + at.index(packet.len() - 4);
         altered[at] ^= flip;
@@ -66,7 +67,7 @@ fn initialization_vectors_are_not_used_twice() {
         let mut seen = std::collections::BTreeSet::new();
         let ivs: Vec<_> = (0..100).map(|_| iv(seal_data(&mut out, b"same", 4))).collect();
         assert!(ivs.iter().all(|iv| seen.insert(iv.clone())), "{transform:?}");
-        // Of CBC the next is not to be foreseen, as a counter could be.
+        // For CBC, the next IV must be unpredictable, unlike a counter.
         let counts = |iv: &[u8]| iv.iter().rev().skip(2).all(|octet| *octet == 0);
         assert_eq!(ivs.iter().any(|iv| counts(iv)), transform.integrity.is_none(), "{transform:?}");
     }
@@ -88,7 +89,7 @@ fn without_extended_numbers_sealing_stops_at_the_last_number() {
 fn with_extended_numbers_both_count_on_over_the_low_half() {
     for (transform, cipher) in all_transforms().into_iter().filter(|(t, _)| t.extended_sequence_numbers) {
         let (mut out, mut inward) = matching_sas(transform, cipher, SaLifetime::default());
-        // A receiver that has heard nothing takes numbers near the end for some of before the beginning.
+        // Before its first packet, a receiver takes numbers near the end as older than the first.
         out.set_sequence(1 << 31);
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
         out.set_sequence(u64::from(u32::MAX) - 2);
@@ -110,7 +111,7 @@ fn a_sender_that_is_ahead_by_a_whole_half_is_found_again() {
         let found = (0..200).find_map(|_| inward.open(&mut seal_data(&mut out, b"data", 4)).ok());
         assert_eq!(found.map(|opened| opened.sequence >> 32), Some(3), "{transform:?}");
         assert!(inward.open(&mut seal_data(&mut out, b"data", 4)).is_ok());
-        // What is merely forged leads nowhere.
+        // A forged packet alone has no effect.
         let mut forged = seal_data(&mut out, b"data", 4);
         forged[20] ^= 1;
         assert!((0..200).all(|_| inward.open(&mut forged.clone()) == Err(OpenError::Integrity)));
@@ -140,7 +141,7 @@ fn lifetimes_end_softly_and_hard() {
     assert!(packets.iter().all(|packet| inward.open(&mut packet.clone()).is_ok()));
 }
 
-/// What a peer that has the keys may send, and what it may not.
+/// Valid and invalid padding from a peer with the keys.
 #[test]
 fn padding_is_read_as_it_must_be() {
     let integrity = Some(IntegrityAlgorithm { mac: MacAlgorithm::HmacSha1, len: 12 });
@@ -160,12 +161,12 @@ fn padding_is_read_as_it_must_be() {
     assert_eq!(take(&[7, 7, 0, 4]), Ok(2));
     assert_eq!(take(&[7, 1, 1, 4]), Ok(1));
     assert_eq!(take(&[7, 7, 7, 1, 2, 3, 3, 4]), Ok(3));
-    // Other padding than 1, 2, 3; more of it than there is; no whole number of blocks; too short for a trailer.
+    // Padding other than 1, 2, 3; more padding than octets; a partial block; no room for a trailer.
     assert_eq!(take(&[7, 0, 1, 4]), Err(OpenError::Padding));
     assert_eq!(take(&[1, 2, 3, 4]), Err(OpenError::Padding));
     assert_eq!(take(&[7, 7, 7, 0, 4]), Err(OpenError::Length));
     assert_eq!(take(&[]), Err(OpenError::Length));
-    // Nothing but padding, and a dummy.
+    // Only padding, and a dummy packet.
     assert_eq!(take(&[1, 2, 2, 4]), Ok(0));
     assert_eq!(take(&[9, 9, 0, 59]), Err(OpenError::Dummy));
 }

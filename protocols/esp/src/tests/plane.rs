@@ -1,4 +1,4 @@
-//! Databases: what becomes of which packet, and by which SA.
+//! The data plane: the decision on each packet, and its SA.
 
 use super::{gcm_transform, ipv4_address, mirror_pair, network_selector, test_pair, udp_packet};
 use crate::ip::{self, IpPacket};
@@ -24,7 +24,7 @@ fn install_pair(plane: &mut EspDataPlane, pair: SaPair) {
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Install(pair.into())), Ok(()));
 }
 
-/// A plane with this pair, and one with that of the other side.
+/// A data plane with this pair, and one with its mirror.
 fn plane_pair(pair: &SaPair) -> (EspDataPlane, EspDataPlane) {
     let (mut a, mut b) =
         (test_plane(EspDataPlaneConfig::default()), test_plane(EspDataPlaneConfig::default()));
@@ -37,7 +37,7 @@ fn decide_packet(plane: &mut EspDataPlane, packet: &[u8]) -> OutboundDecision {
     plane.decide_outbound(NOW, &IpPacket::parse(packet).unwrap())
 }
 
-/// Sends a packet by whatever pair is for it.
+/// Sends a packet by the pair that matches it.
 fn send_packet(plane: &mut EspDataPlane, packet: &[u8]) -> Option<(Vec<u8>, OutboundPayload)> {
     let parsed = IpPacket::parse(packet).unwrap();
     let OutboundDecision::Protect(spi) = plane.decide_outbound(NOW, &parsed) else { return None };
@@ -51,7 +51,7 @@ fn send_packet(plane: &mut EspDataPlane, packet: &[u8]) -> Option<(Vec<u8>, Outb
     Some((buf, carried))
 }
 
-/// Receives it as the other side does.
+/// Receives it at the other end.
 fn receive_packet(plane: &mut EspDataPlane, sent: &(Vec<u8>, OutboundPayload)) -> Option<Vec<u8>> {
     let outer = sent.1.outer;
     let outer = OuterPath { local: outer.remote, remote: outer.local, ..outer };
@@ -170,7 +170,7 @@ fn ports_and_protocols_select_too() {
             "{port}"
         );
     }
-    // A later fragment has no ports, and is of an SA for all of them, or for what cannot be seen.
+    // A later fragment has no ports. Its SA covers all ports, or OPAQUE ones.
     let mut fragment = udp_packet("10.1.0.7", "10.2.0.9", (5, 80), b"data");
     fragment[7] = 9;
     assert_eq!(decide_packet(&mut a, &fragment), OutboundDecision::Discard);
@@ -213,14 +213,14 @@ fn the_first_policy_that_a_packet_is_of_decides() {
         }
     }
     assert_eq!((plane.counters().forwarded, plane.counters().discarded), (4, 2));
-    // An SA of one policy carries nothing of another, though its traffic would fit.
+    // An SA of one policy carries nothing of another, even if its selectors match.
     let other = vec![test_policy(4, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Protect)];
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Policies(other)), Ok(()));
     let packet = udp_packet("10.1.8.1", "10.2.6.1", (1, 2), b"data");
     assert_eq!(decide_packet(&mut plane, &packet), OutboundDecision::Queue(PolicyId(4)));
 }
 
-/// The way a ping begins: the first packet asks for an SA, and goes when it is there.
+/// Like a ping: the first packet requests an SA, and is sent when the SA is there.
 #[test]
 fn the_first_packet_asks_for_an_sa_and_waits_for_it() {
     let mut plane = test_plane(EspDataPlaneConfig::default());
@@ -267,12 +267,12 @@ fn what_waits_is_bounded_in_number_size_and_time() {
     assert_eq!(wait(&mut plane, 40, &packet(11, 1)), 1, "the one before has waited too long");
     let asked = drain_events(&mut plane);
     assert_eq!(asked.len(), 2, "asked again after five seconds, not before: {asked:?}");
-    // Whoever was asked says that there will be none.
+    // The reply is that there will be no SA.
     assert_eq!(plane.apply_operation(NOW, IpsecOperation::Abandon(PolicyId(7))), Ok(()));
     assert_eq!(plane.counters().held, plane.counters().not_held);
     wait(&mut plane, 41, &packet(12, 1));
     assert_eq!(drain_events(&mut plane).len(), 1, "and the next packet asks again");
-    // Another policy may let go what waits.
+    // Another policy may release queued packets.
     let forward = vec![test_policy(8, "10.1.0.0/16", "10.2.0.0/16", PolicyAction::Forward)];
     let later = NOW + Duration::from_secs(42);
     assert_eq!(plane.apply_operation(later, IpsecOperation::Policies(forward)), Ok(()));
@@ -284,7 +284,7 @@ fn a_new_pair_takes_the_place_of_an_old_one() {
     let old = test_pair(true, gcm_transform(), 20);
     let new = SaPair { inbound: 0x2001, outbound: 0x2002, replaces: Some(0x1001), ..old.clone() };
     let packet = udp_packet("10.1.0.7", "10.2.0.9", (1, 2), b"data");
-    // Who asked for it sends by it at once; the other side then does, too.
+    // The side that requested the pair sends on it at once; the peer follows.
     let (mut a, mut b) = plane_pair(&old);
     install_pair(&mut b, SaPair { after_peer: true, replaces: Some(0x1002), ..mirror_pair(&new) });
     let back = udp_packet("10.2.0.9", "10.1.0.7", (2, 1), b"back");
@@ -298,12 +298,12 @@ fn a_new_pair_takes_the_place_of_an_old_one() {
     let sent = send_packet(&mut a, &packet).unwrap();
     assert_eq!(receive_packet(&mut b, &sent), Some(packet.clone()));
     assert_eq!(decide_packet(&mut b, &back), OutboundDecision::Protect(0x2002));
-    // Or the old one goes before anything came.
+    // Or the old pair is removed before anything arrives.
     let (_, mut b) = plane_pair(&old);
     install_pair(&mut b, SaPair { after_peer: true, replaces: Some(0x1002), ..mirror_pair(&new) });
     assert_eq!(b.apply_operation(NOW, IpsecOperation::Remove { inbound: 0x1002 }), Ok(()));
     assert_eq!(decide_packet(&mut b, &back), OutboundDecision::Protect(0x2002));
-    // What is under way by the old one arrives as long as that is there.
+    // Packets on the way by the old pair arrive while it exists.
     let sent = {
         let (mut a, _) = plane_pair(&old);
         send_packet(&mut a, &packet).unwrap()
@@ -312,7 +312,7 @@ fn a_new_pair_takes_the_place_of_an_old_one() {
     assert_eq!(b.counters().unknown_spi, 1);
 }
 
-/// As when somebody proves anew who he is by an IKE_SA of its own: nothing says which pair the new one is to replace.
+/// As in a reauthentication by a separate IKE_SA: nothing names the pair that the new one replaces.
 #[test]
 fn a_new_pair_of_the_same_traffic_waits_for_its_peer_too() {
     let old = test_pair(true, gcm_transform(), 20);
@@ -325,7 +325,7 @@ fn a_new_pair_of_the_same_traffic_waits_for_its_peer_too() {
     let sent = send_packet(&mut a, &udp_packet("10.1.0.7", "10.2.0.9", (1, 2), b"data")).unwrap();
     assert!(receive_packet(&mut b, &sent).is_some());
     assert_eq!(decide_packet(&mut b, &back), OutboundDecision::Protect(0x2002));
-    // One of other traffic waits for nobody.
+    // A pair of other traffic does not wait.
     let other =
         SaPair { inbound: 0x3001, outbound: 0x3002, remote: vec![network_selector("10.3.0.0/16")], ..old };
     install_pair(&mut b, SaPair { after_peer: true, ..mirror_pair(&other) });
@@ -349,7 +349,7 @@ fn what_pairs_have_carried_is_told_once() {
     assert_eq!(a.take_changed_usages()[0].1.sent.packets, 1);
 }
 
-/// What was agreed on with somebody is not asked for again by a policy.
+/// A policy uses a pair without a policy and requests no other.
 #[test]
 fn a_pair_of_no_policy_serves_one() {
     let mut plane = test_plane(EspDataPlaneConfig::default());
@@ -396,13 +396,13 @@ fn a_pair_moves_with_its_other_side() {
     let from = |local, remote| OuterPath { local, remote, encapsulated: true };
     let first = send_packet(&mut b, &back).unwrap().0;
     let second = send_packet(&mut b, &back).unwrap().0;
-    // A NAT has given the other side another address, and an old packet does not lead back.
+    // A NAT has changed the peer's address. An old packet does not change it back.
     assert!(open_packet(&mut a, second, from(one.outer.local, elsewhere), 0).is_some());
     assert_eq!(drain_events(&mut a), [EspEvent::Roamed { inbound: 0x1001, remote: elsewhere }]);
     assert!(open_packet(&mut a, first, from(one.outer.local, one.outer.remote), 0).is_some());
     assert_eq!(send_packet(&mut a, &packet).unwrap().1.outer.remote, elsewhere);
     assert_eq!(drain_events(&mut a), []);
-    // By MOBIKE it is said where it is, to an IPv6 address if need be.
+    // MOBIKE reports the address, possibly an IPv6 one.
     let outer = OuterPath {
         local: "[2001:db8::1]:4500".parse().unwrap(),
         remote: "[2001:db8::2]:4500".parse().unwrap(),
@@ -436,7 +436,7 @@ fn transport_mode_carries_payloads_between_the_two_ends() {
         assert_eq!(send_packet(&mut a, &fragment), None);
         assert_eq!(a.counters().not_transportable, 1);
     }
-    // Behind a NAT the addresses are others, and so is the checksum that TCP and UDP have of them (RFC 3948 §3.1.2).
+    // A NAT changes the addresses, and so the checksums of TCP and UDP (RFC 3948 §3.1.2).
     let mut one = test_pair(true, gcm_transform(), 20);
     one.mode = IpsecMode::Transport;
     one.local = vec![network_selector("192.0.2.1/32")];
@@ -469,7 +469,7 @@ fn class_and_congestion_are_those_of_the_inner_packet() {
     packet[10..12].copy_from_slice(&code);
     let (octets, carried) = send_packet(&mut a, &packet).unwrap();
     assert_eq!(carried.traffic_class, 0xb8 | 2);
-    // A router on the way has met congestion.
+    // A router on the path has set the congestion mark.
     let received = open_packet(&mut b, octets, mirror_pair(&one).outer, 0xb8 | 3).unwrap();
     assert_eq!(received[1], 0xb8 | 3);
     assert_eq!(ip::fold_checksum(ip::sum_octets(&received[..20], 0)), [0, 0]);
@@ -531,7 +531,7 @@ fn what_is_no_packet_of_ours_is_counted() {
     assert_eq!((counted.length, counted.unknown_spi, counted.keepalives, counted.not_esp), (2, 1, 1, 1));
 }
 
-/// RFC 4303 §2.1: up to 255 they are reserved.
+/// RFC 4303 §2.1: SPIs up to 255 are reserved.
 #[test]
 fn the_first_spi_that_may_be_is_256() {
     let first = SaPair { inbound: 256, outbound: 256, ..test_pair(true, gcm_transform(), 20) };
@@ -561,7 +561,7 @@ fn a_missing_sa_is_requested_again_after_a_timeout() {
     }
 }
 
-/// A policy before all SAs holds in both directions, however wide an SA is that was agreed on.
+/// A discard policy before all SAs applies in both directions, however wide an SA is.
 #[test]
 fn what_a_policy_drops_is_not_taken_by_an_sa_either() {
     let (mut a, mut b) = plane_pair(&test_pair(true, gcm_transform(), 20));
@@ -576,14 +576,14 @@ fn what_a_policy_drops_is_not_taken_by_an_sa_either() {
         assert_eq!(receive_packet(&mut b, &sent).is_some(), taken, "{source}");
     }
     assert_eq!((b.counters().discarded, b.counters().opened, b.counters().selectors), (1, 2, 0));
-    // What says that it is of a network that the SA is not for is counted apart.
+    // A packet from a network outside of the SA's selectors has its own counter.
     let mut wide = test_pair(true, gcm_transform(), 20);
     wide.local = vec![network_selector("10.0.0.0/8")];
     let (mut a, _) = plane_pair(&wide);
     let (_, mut b) = plane_pair(&test_pair(true, gcm_transform(), 20));
     let sent = send_packet(&mut a, &udp_packet("10.7.0.1", "10.2.0.9", (5, 6), b"data")).unwrap();
     assert_eq!((receive_packet(&mut b, &sent), b.counters().selectors), (None, 1));
-    // So is what this side would send and is of no network of its own.
+    // So has an outbound packet from a network that is not local.
     let stranger = udp_packet("10.7.0.1", "10.1.0.9", (5, 6), b"data");
     assert_eq!((decide_packet(&mut b, &stranger), b.counters().discarded), (OutboundDecision::Discard, 1));
 }

@@ -1,4 +1,4 @@
-//! Packets that RFCs give, octet by octet.
+//! Test vectors of the RFCs, octet by octet.
 
 use super::octets_from_hex;
 use crate::sa::OpenedPacket;
@@ -37,7 +37,7 @@ fn chacha20_poly1305_is_that_of_rfc_7634_appendix_a() {
     assert_eq!(buf[16..16 + source.len()], source);
 }
 
-/// The four packets of RFC 3602 §4 have no ICV, so that what is compared is all before one.
+/// The four packets of RFC 3602 §4 have no ICV, so the comparison ends before it.
 #[test]
 fn aes_cbc_is_that_of_rfc_3602() {
     let cases = [

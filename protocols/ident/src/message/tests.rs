@@ -25,7 +25,7 @@ fn any_body() -> impl Strategy<Value = ResponseBody> {
     ]
 }
 
-/// The one line of what was written.
+/// Returns the single line of the output.
 fn single_line(octets: &[u8]) -> Vec<u8> {
     let mut rest = octets;
     let line = LineBuffer::default().next_line(&mut rest).unwrap().unwrap();

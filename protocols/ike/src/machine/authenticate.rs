@@ -1,4 +1,4 @@
-//! IKE_AUTH (RFC 7296 §1.2, §2.15, §2.16): who both sides are, by shared keys, certificates or EAP.
+//! IKE_AUTH (RFC 7296 §1.2, §2.15, §2.16): authentication of both sides by shared keys, certificates or EAP.
 
 pub(super) mod initiator;
 pub(super) mod responder;
@@ -25,21 +25,21 @@ use usher_eap::authenticator::EapAuthenticator;
 use usher_eap::packet::{EapCode, EapPacket, EapType};
 use usher_eap::peer::EapPeer;
 
-/// Certificates of what somebody shows that are looked at, and responses of OCSP about them: a path has at most six beside the own.
+/// Most certificates, and OCSP responses, that are read from a peer: a path has at most six besides the peer's own.
 const CERTIFICATES: usize = 7;
 const RESPONSES: usize = 4;
-/// Octets of a response of OCSP that this side shows, at most: it goes with the certificates in one message.
+/// Most octets of an OCSP response that this side sends: it shares a message with the certificates.
 const LONGEST_RESPONSE: usize = 8192;
 
-/// Octets of an EAP packet of an initiator that has not proved who it is: a fragmented message could have very much more.
+/// Most octets of an EAP packet of an unauthenticated initiator. A fragmented message could hold far more.
 const UNPROVED: usize = 4096;
-/// Octets of memory that what it asks for may take until then.
+/// Most octets of memory that an unauthenticated initiator's request may retain.
 const MAX_RETAINED_OCTETS: usize = 8192;
 
-/// What waits for a helper.
+/// The use of a pending job's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PendingReply {
-    /// For nobody.
+    /// No job is pending.
     Idle,
     Signature(SignatureScheme),
     Verification,
@@ -47,18 +47,18 @@ pub(super) enum PendingReply {
     Address,
 }
 
-/// The conversation of EAP.
+/// The EAP conversation.
 #[derive(Debug)]
 pub(super) enum EapConversation {
     /// There is none.
     None,
     Peer(Box<EapPeer>),
     Authenticator(Box<EapAuthenticator>),
-    /// It has succeeded, with the method's key where it gave one.
+    /// It has succeeded, with the method's key if it has one.
     Done(Option<SecretValue>),
 }
 
-/// What is known of a CHILD_SA that is asked for with the IKE_SA.
+/// The CHILD_SA that is requested with the IKE_SA.
 #[derive(Debug)]
 pub(super) struct InitialChildRequest {
     pub(super) proposals: Vec<Proposal>,
@@ -67,56 +67,55 @@ pub(super) struct InitialChildRequest {
     pub(super) transport: bool,
 }
 
-/// An IKE_SA whose sides prove who they are.
+/// The state of an IKE_SA whose sides authenticate.
 #[derive(Debug)]
 pub(super) struct AuthenticationState {
-    /// The first request and the first response, as they were sent.
+    /// The first request and the first response, as sent.
     pub(super) first: (Vec<u8>, Vec<u8>),
     nonces: (Vec<u8>, Vec<u8>),
-    /// Hashes of digital signatures that the other side takes; none: it knows no digital signatures.
+    /// The peer's hashes of digital signatures; empty if it does not support those.
     pub(super) hashes: Vec<HashAlgorithm>,
-    /// The responder can do without a CHILD_SA.
+    /// The responder supports an IKE_SA without a CHILD_SA.
     pub(super) childless: bool,
     pub(super) waits: PendingReply,
     pub(super) eap: EapConversation,
-    /// The other side has proved who it is, but for EAP.
+    /// The peer has authenticated, apart from EAP.
     pub(super) verified: bool,
-    /// This side's proof, once it is signed.
+    /// This side's AUTH payload, once it is made.
     pub(super) proof: Option<Payload>,
-    /// The other side would like a response of OCSP about this side's certificate, and that, once it is there.
+    /// The peer requests an OCSP response about this side's certificate; and the response, once it is there.
     pub(super) ocsp_wanted: bool,
     pub(super) ocsp: Option<Vec<u8>>,
-    /// This side has sent its proof.
+    /// This side has sent its AUTH payload.
     pub(super) proved: bool,
-    /// Both have agreed that EAP alone proves who the responder is.
+    /// Both sides have agreed on EAP-only authentication of the responder.
     pub(super) eap_only: bool,
-    /// What the initiator wants besides.
+    /// The initiator's other requests.
     pub(super) child: Option<InitialChildRequest>,
     pub(super) configuration: Option<ConfigurationPayload>,
-    /// What it gets.
+    /// The attributes assigned to the initiator.
     pub(super) assigned_attributes: Option<Vec<crate::payload::ConfigurationAttribute>>,
     pub(super) initial_contact: bool,
     pub(super) mobike: bool,
     pub(super) wants_ticket: bool,
-    /// IDi and IDr of the IKE_SA that is taken up by a ticket: SK_p alone proves who the sides are (RFC 5723 §4.3.3).
+    /// IDi and IDr of the resumed IKE_SA. SK_p alone authenticates both sides (RFC 5723 §4.3.3).
     pub(super) resumed: Option<Box<(Identification, Identification)>>,
-    /// Further key exchanges that are still to be done (RFC 9370).
+    /// The remaining additional key exchanges (RFC 9370).
     pub(super) additional: VecDeque<KeyExchangeMethod>,
-    /// That which this side has begun.
+    /// The key exchange that this side has begun.
     pub(super) key_exchange: Option<Box<dyn KeyExchange>>,
-    /// What both sides have said between the first exchange and this one (RFC 9242 §3.3.2): of the initiator, and of the
-    /// responder.
+    /// The authenticated data of IKE_INTERMEDIATE (RFC 9242 §3.3.2): the initiator's and the responder's.
     pub(super) between: Option<(Vec<u8>, Vec<u8>)>,
-    /// The message ID of the first request of IKE_AUTH.
+    /// The message ID of the first IKE_AUTH request.
     pub(super) first_id: u32,
-    /// The algorithms of the IKE_SA, of a responder.
+    /// The chosen proposal of the IKE_SA, at a responder.
     pub(super) chosen: Option<Proposal>,
-    /// The key that the AAA server gave, and whom it has authenticated.
+    /// The key from the AAA server, and the identity that it has authenticated.
     key: Option<SecretValue>,
     identity: Option<Identification>,
-    /// The SPI at which the first CHILD_SA receives, of an initiator.
+    /// The inbound SPI of the first CHILD_SA, at an initiator.
     pub(super) child_spi: u32,
-    /// The last response of the responder, while it is verified.
+    /// The responder's last response, while a worker verifies it.
     pub(super) response: Vec<Payload>,
 }
 
@@ -156,7 +155,7 @@ impl AuthenticationState {
     pub(super) fn nonces(&self) -> (&[u8], &[u8]) {
         (&self.nonces.0, &self.nonces.1)
     }
-    /// Whether this is the first request.
+    /// True for a retransmission of the first request.
     pub(super) fn is_first(&self, octets: &[u8]) -> bool {
         self.first.0 == octets
     }
@@ -168,7 +167,7 @@ impl AuthenticationState {
     }
 }
 
-/// The state of proving; `None` of an IKE_SA that is past it.
+/// Returns the authentication state; `None` after authentication.
 pub(super) fn authentication_state(sa: &mut IkeSa) -> Option<&mut AuthenticationState> {
     match &mut sa.phase {
         SaPhase::Authenticating(state) => Some(state),
@@ -176,7 +175,7 @@ pub(super) fn authentication_state(sa: &mut IkeSa) -> Option<&mut Authentication
     }
 }
 
-/// What one side signs: the initiator, or the responder.
+/// Returns the octets that the initiator or the responder signs.
 fn build_signed_octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<Vec<u8>> {
     let session = sa.session.as_ref()?;
     let (prf, keys) = (session.algorithms.prf, session.keys.clone());
@@ -195,7 +194,7 @@ fn build_signed_octets(sa: &mut IkeSa, initiator: bool, id: &Identification) -> 
     Some(octets)
 }
 
-/// The AUTH payload's data by a shared key, of this side or of the other.
+/// Computes AUTH data by a shared key, for either side.
 fn compute_auth_data(
     sa: &mut IkeSa,
     initiator: bool,
@@ -207,7 +206,7 @@ fn compute_auth_data(
     Some(shared_key_code(prf, key, &octets))
 }
 
-/// The key that proves who somebody is after EAP: the method's, or SK_p where it gave none (§2.16).
+/// Returns the key of AUTH after EAP: the method's, or SK_p if it has none (§2.16).
 fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
     let keys = sa.session.as_ref()?.keys.clone();
     match &authentication_state(sa)?.eap {
@@ -217,20 +216,20 @@ fn eap_key(sa: &mut IkeSa, initiator: bool) -> Option<SecretValue> {
     }
 }
 
-/// This side's proof by a shared key.
+/// Returns this side's AUTH payload by a shared key.
 pub(super) fn shared_proof(sa: &mut IkeSa, key: &[u8]) -> Option<Payload> {
     let (id, initiator) = (sa.connection.local.clone(), sa.initiator);
     let data = compute_auth_data(sa, initiator, &id, key)?.to_vec();
     Some(Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data })
 }
 
-/// This side's proof after EAP.
+/// Returns this side's AUTH payload after EAP.
 pub(super) fn eap_proof(sa: &mut IkeSa) -> Option<Payload> {
     let key = eap_key(sa, sa.initiator)?;
     shared_proof(sa, &key)
 }
 
-/// Whether the other side's AUTH payload is of this shared key.
+/// True if the peer's AUTH payload is valid for this shared key.
 pub(super) fn is_shared_proof_valid(sa: &mut IkeSa, payload: &Payload, key: &[u8]) -> bool {
     let Payload::Authentication { method: AuthMethod::SHARED_KEY_MESSAGE_INTEGRITY_CODE, data } = payload
     else {
@@ -241,18 +240,18 @@ pub(super) fn is_shared_proof_valid(sa: &mut IkeSa, payload: &Payload, key: &[u8
     compute_auth_data(sa, initiator, &id, key).is_some_and(|code| constant_time_eq(&code, data))
 }
 
-/// Whether the other side's AUTH payload after EAP is right.
+/// True if the peer's AUTH payload after EAP is valid.
 pub(super) fn is_eap_proof_valid(sa: &mut IkeSa, payload: &Payload) -> bool {
     let initiator = !sa.initiator;
     eap_key(sa, initiator).is_some_and(|key| is_shared_proof_valid(sa, payload, &key))
 }
 
-/// Whether the IKE_SA is taken up by a ticket.
+/// True if the IKE_SA resumes by a ticket.
 pub(super) fn is_resumed(sa: &mut IkeSa) -> bool {
     authentication_state(sa).is_some_and(|state| state.resumed.is_some())
 }
 
-/// The AUTH payload's data of an IKE_SA that is taken up by a ticket (RFC 5723 §4.3.3).
+/// Computes AUTH data of a resumed IKE_SA (RFC 5723 §4.3.3).
 fn resumed_code(sa: &mut IkeSa, initiator: bool, id: &Identification) -> Option<SecretValue> {
     let octets = build_signed_octets(sa, initiator, id)?;
     let session = sa.session.as_ref()?;
@@ -267,8 +266,8 @@ fn is_resumed_proof_valid(sa: &mut IkeSa, proof: &Payload) -> bool {
     *theirs == method && resumed_code(sa, initiator, &id).is_some_and(|code| constant_time_eq(&code, data))
 }
 
-/// Which certificates are wanted (§3.7); and where a response of OCSP is wanted with them, that of whom their issuer trusts, which is
-/// said by naming nobody (RFC 4806 §3.1).
+/// Returns the certificate requests (§3.7). The OCSP request has an empty list: any responder that the issuer trusts
+/// (RFC 4806 §3.1).
 pub(super) fn certificate_requests(config: &IkeEndpointConfig, connection: &IkeConnection) -> Vec<Payload> {
     let authorities = match &connection.remote_auth {
         RemoteAuth::Certificate { authorities } => authorities.concat(),
@@ -279,7 +278,7 @@ pub(super) fn certificate_requests(config: &IkeEndpointConfig, connection: &IkeC
     core::iter::once(request(CertificateEncoding::X509_SIGNATURE, authorities)).chain(ocsp).collect()
 }
 
-/// Whether the other side would like a response of OCSP.
+/// True if the peer requests an OCSP response.
 pub(super) fn requests_ocsp(payloads: &[Payload]) -> bool {
     let asks = |payload: &Payload| {
         matches!(payload, Payload::CertificateRequest { encoding: CertificateEncoding::OCSP_CONTENT, .. })
@@ -287,7 +286,7 @@ pub(super) fn requests_ocsp(payloads: &[Payload]) -> bool {
     payloads.iter().any(asks)
 }
 
-/// This side's certificates, with the response of OCSP that was asked for.
+/// Returns this side's certificates, with the requested OCSP response.
 pub(super) fn certificate_payloads(sa: &mut IkeSa) -> Vec<Payload> {
     let mut payloads = chain_payloads(&sa.connection);
     let ocsp = authentication_state(sa).and_then(|state| state.ocsp.take());
@@ -305,7 +304,7 @@ fn chain_payloads(connection: &IkeConnection) -> Vec<Payload> {
     chain.iter().map(payload).collect()
 }
 
-/// The algorithms of digital signatures, in DER as RFC 7427, appendix A, has them.
+/// The DER algorithm identifiers of RFC 7427, appendix A.
 const IDENTIFIERS: [(SignatureScheme, HashAlgorithm, &[u8]); 9] = [
     (SignatureScheme::RsaPkcs1Sha256, HashAlgorithm::SHA2_256, &RSA_SHA256),
     (SignatureScheme::RsaPkcs1Sha384, HashAlgorithm::SHA2_384, &RSA_SHA384),
@@ -330,7 +329,7 @@ const fn ecdsa_identifier(last: u8) -> [u8; 12] {
 }
 const ECDSA_SHA256: [u8; 12] = ecdsa_identifier(2);
 const ECDSA_SHA384: [u8; 12] = ecdsa_identifier(3);
-/// RSASSA-PSS with a digest (the last octet of its identifier), the same in MGF1, and a salt of so many octets.
+/// Builds the RSASSA-PSS identifier of a digest (the last octet of its OID), also in MGF1, and a salt length.
 const fn pss_identifier(digest: u8, salt: u8) -> [u8; 72] {
     [
         0x30, 0x46, 6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 0x0a, 0x30, 0x39, 0xa0, 0x0f, 0x30, 0x0d,
@@ -343,8 +342,8 @@ const PSS_SHA256: [u8; 72] = pss_identifier(1, 32);
 const PSS_SHA384: [u8; 72] = pss_identifier(2, 48);
 const PSS_SHA512: [u8; 72] = pss_identifier(3, 64);
 
-/// Whether an identifier means this scheme of RSASSA-PSS. Of what the appendix of RFC 7427 has in it, the trailer field may be left out,
-/// as DER leaves out whatever is as usual, and so may the empty parameters of a digest (RFC 4055 §2.1).
+/// True if an identifier means this RSASSA-PSS scheme. The trailer field and a digest's NULL parameters may be
+/// absent, as DER omits defaults (RFC 4055 §2.1).
 fn is_pss(scheme: SignatureScheme, identifier: &[u8]) -> bool {
     let full = match scheme {
         SignatureScheme::RsaPssSha256 => PSS_SHA256,
@@ -352,7 +351,7 @@ fn is_pss(scheme: SignatureScheme, identifier: &[u8]) -> bool {
         SignatureScheme::RsaPssSha512 => PSS_SHA512,
         _ => return false,
     };
-    // All have fewer than 128 octets.
+    // All elements have fewer than 128 octets.
     let element = |tag: u8, parts: &[&[u8]]| {
         let content = parts.concat();
         [&[tag, content.len() as u8], &content[..]].concat()
@@ -368,12 +367,12 @@ fn is_pss(scheme: SignatureScheme, identifier: &[u8]) -> bool {
     })
 }
 
-/// How a key of this kind signs for whoever takes these hashes, one of RSA by RSASSA-PSS or not; `None`: not at all.
+/// Chooses the signature scheme of a key for a peer that accepts these hashes. `None` if there is none.
 fn scheme_for(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<SignatureScheme> {
     match (kind, hashes.is_empty()) {
         (KeyKind::EcdsaP256, true) => return Some(SignatureScheme::EcdsaP256Sha256Fixed),
         (KeyKind::EcdsaP384, true) => return Some(SignatureScheme::EcdsaP384Sha384Fixed),
-        // The RSA of RFC 7296 is of SHA-1 with those who say nothing of hashes, which nothing here signs by.
+        // The RSA method of RFC 7296 uses SHA-1 for peers without hash notifications. SHA-1 is not supported here.
         (KeyKind::Rsa | KeyKind::Ed25519, true) => return None,
         _ => {}
     }
@@ -385,7 +384,7 @@ fn scheme_for(kind: KeyKind, pss: bool, hashes: &[HashAlgorithm]) -> Option<Sign
     IDENTIFIERS.iter().find(fits).map(|(scheme, ..)| *scheme)
 }
 
-/// The AUTH payload of a signature.
+/// Returns the AUTH payload of a signature.
 fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
     let identifier = IDENTIFIERS.iter().find(|(known, ..)| *known == scheme).map(|(.., der)| *der);
     let (method, data) = match (scheme, identifier) {
@@ -393,7 +392,7 @@ fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
         (SignatureScheme::EcdsaP384Sha384Fixed, _) => (AuthMethod::ECDSA_SHA384_P384, signature.to_vec()),
         (_, identifier) => {
             let identifier = identifier.unwrap_or(&[]);
-            // The identifiers have 72 octets at most.
+            // An identifier has at most 72 octets.
             let data = [&[identifier.len() as u8], identifier, signature].concat();
             (AuthMethod::DIGITAL_SIGNATURE, data)
         }
@@ -401,7 +400,7 @@ fn signature_payload(scheme: SignatureScheme, signature: &[u8]) -> Payload {
     Payload::Authentication { method, data }
 }
 
-/// How an AUTH payload is signed, and the signature; `None`: by nothing that is taken here.
+/// Returns the scheme and the signature of an AUTH payload; `None` if the scheme is not supported.
 fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
     let Payload::Authentication { method, data } = payload else { return None };
     match *method {
@@ -420,7 +419,7 @@ fn signature_of(payload: &Payload) -> Option<(SignatureScheme, &[u8])> {
     }
 }
 
-/// Has this side's proof be made: at once by a shared key, by a helper with a certificate's key. False: it cannot be.
+/// Starts this side's proof: at once by a shared key, by a job with a certificate's key. False if it is impossible.
 pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     let connection = sa.connection.clone();
     if is_resumed(sa) {
@@ -451,18 +450,18 @@ pub(super) fn create_own_proof(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool
             queue_job(sa, cx, IkeJob::Sign { connection: connection.name.clone(), scheme, octets, ocsp });
             true
         }
-        // There is nothing to prove before EAP, or but by it.
+        // No proof before EAP, or by EAP alone.
         LocalAuth::Eap { .. } | LocalAuth::EapOnly => true,
     }
 }
 
-/// Has a helper do something, as long as the IKE_SA is there.
+/// Queues a job that lives as long as the IKE_SA.
 fn queue_job(sa: &mut IkeSa, cx: &mut StepContext<'_>, what: IkeJob) {
     let origin = JobOrigin::from_address(sa.proved).awaited_by(sa.waiter.get_or_insert_default());
     cx.outputs.push_job(JobRequest::new(sa.id.0, what).with_origin(origin));
 }
 
-/// Has the other side's proof be verified: at once by a shared key, by a helper with a certificate. `None`: a helper is asked.
+/// Verifies the peer's proof: at once by a shared key, by a job with a certificate. `None` while a job runs.
 pub(super) fn verify_peer_proof(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -489,7 +488,7 @@ pub(super) fn verify_peer_proof(
             };
             let certificates = all(CertificateEncoding::X509_SIGNATURE, CERTIFICATES);
             let ocsp = all(CertificateEncoding::OCSP_CONTENT, RESPONSES);
-            // Who names hashes signs by one of them, and SHA-1 is none.
+            // A peer that names hashes must sign by one of them. SHA-1 is not supported.
             let names_none = authentication_state(sa)?.hashes.is_empty();
             let signed = signature_of(proof)
                 .filter(|(scheme, _)| names_none || *scheme != SignatureScheme::RsaPkcs1Sha1);
@@ -512,7 +511,7 @@ pub(super) fn verify_peer_proof(
     }
 }
 
-/// A helper has signed this side's proof.
+/// Applies the result of a signature job.
 pub(super) fn apply_signature(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -533,7 +532,7 @@ pub(super) fn apply_signature(
     Ok(())
 }
 
-/// No helper can sign or verify at this moment.
+/// Handles a job that cannot be done now.
 pub(super) fn fail_pending_job(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> Result<(), CommandError> {
     let waiting = authentication_state(sa).filter(|state| state.waits != PendingReply::Idle);
     let state = waiting.ok_or(CommandError::WrongState("it waits for no helper"))?;
@@ -549,7 +548,7 @@ fn end_without_worker(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     }
 }
 
-/// A helper has verified the other side's proof.
+/// Applies the result of a verification job.
 pub(super) fn apply_verification(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -570,8 +569,8 @@ pub(super) fn apply_verification(
     Ok(())
 }
 
-/// Whether EAP alone may prove who a responder is by what this packet asks: by a method that proves both sides, has a key and
-/// resists dictionaries. Of those that RFC 5998 §4 lists, EAP-TLS and EAP-TTLS are known to us.
+/// True if this EAP packet's method may authenticate a responder alone. The method must be mutual, give a key and
+/// resist dictionary attacks. Of the list in RFC 5998 §4, EAP-TLS and EAP-TTLS are supported.
 pub(super) fn is_safe_eap_only(packet: &[u8]) -> bool {
     EapPacket::parse(packet).is_ok_and(|packet| {
         let safe = [EapType::IDENTITY, EapType::NOTIFICATION, EapType::TLS, EapType::TTLS];
@@ -579,7 +578,7 @@ pub(super) fn is_safe_eap_only(packet: &[u8]) -> bool {
     })
 }
 
-/// The payload of a type, if there is one.
+/// Returns the payload of a type, if any.
 pub(super) fn find_payload<'a, T>(
     payloads: &'a [Payload],
     of: impl FnMut(&'a Payload) -> Option<T>,
@@ -625,7 +624,7 @@ mod tests {
         }
     }
 
-    /// As strongSwan 5.9 writes it, and as others may.
+    /// The form of strongSwan 5.9, allowed to all.
     #[test]
     fn omitted_defaults_do_not_change_an_rsassa_pss_identifier() {
         use crate::tests::octets_from_hex;
@@ -644,7 +643,7 @@ mod tests {
             let found = (SignatureScheme::RsaPssSha256, &b"signature"[..]);
             assert_eq!(signature_of(&payload), Some(found), "{form}");
         }
-        // Another salt, and empty parameters, which are of SHA-1.
+        // Another salt, and empty parameters, which mean SHA-1.
         let (salt, empty) =
             (forms[0].replace("020120", "020114"), "300d06092a864886f70d01010a3000".to_owned());
         for form in [salt, empty] {

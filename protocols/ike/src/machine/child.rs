@@ -1,4 +1,4 @@
-//! CHILD_SAs: their selectors (RFC 7296 §2.9), keys (§2.17) and how they come and go.
+//! CHILD_SAs: their traffic selectors (RFC 7296 §2.9), keys (§2.17), creation and removal.
 
 use super::authenticate::InitialChildRequest;
 use super::collision::ChildState;
@@ -18,22 +18,22 @@ use core::net::IpAddr;
 use usher_core::address::is_host_address;
 use usher_core::{Instant, SecureRng};
 
-/// CHILD_SAs of an IKE_SA at most, those that are being replaced among them.
+/// Most CHILD_SAs of an IKE_SA, with those that are being rekeyed.
 pub(super) const MOST: usize = 64;
-/// SPIs below are reserved (RFC 4303 §2.1).
+/// Lower SPIs are reserved (RFC 4303 §2.1).
 const FIRST_SPI: u32 = 256;
 
 /// A CHILD_SA of an IKE_SA.
 #[derive(Debug)]
 pub(super) struct ChildSaEntry {
     pub(super) sa: ChildSa,
-    /// Which of its connection's.
+    /// Its index in the connection's CHILD_SAs.
     pub(super) config: usize,
     pub(super) state: ChildState,
-    /// When this side replaces it.
+    /// The time at which this side rekeys it.
     pub(super) rekey_at: Option<Instant>,
-    /// What the other side's rekeying made while ours is out: the SPI at which that receives, and the lowest nonce of that
-    /// exchange.
+    /// The result of the peer's rekeying while ours is outstanding: the inbound SPI of the new CHILD_SA, and the
+    /// lowest nonce of that exchange.
     pub(super) rival: Option<(u32, Vec<u8>)>,
 }
 
@@ -45,7 +45,7 @@ impl ChildSaEntry {
     }
 }
 
-/// An SPI at which no CHILD_SA receives: of this IKE_SA, or of another.
+/// Returns an inbound SPI that no CHILD_SA of any IKE_SA uses.
 pub(super) fn new_spi(sa: &IkeSa, cx: &mut StepContext<'_>) -> u32 {
     let granted = sa.expected_keys.as_ref().and_then(|expected| match &expected.makes {
         PendingSa::Child { granted, .. } => Some(granted.inbound),
@@ -55,7 +55,7 @@ pub(super) fn new_spi(sa: &IkeSa, cx: &mut StepContext<'_>) -> u32 {
     free_spi(cx.rng, cx.config.shard, |spi| inbound.contains(&spi) || granted == Some(spi))
 }
 
-/// An SPI of this shard that is not taken.
+/// Returns a free SPI of this shard.
 fn free_spi(rng: &mut SecureRng, shard: ShardIndex, is_taken: impl Fn(u32) -> bool) -> u32 {
     loop {
         let [first, rest @ ..] = rng.next_u32().to_be_bytes();
@@ -67,7 +67,7 @@ fn free_spi(rng: &mut SecureRng, shard: ShardIndex, is_taken: impl Fn(u32) -> bo
     }
 }
 
-/// What both have in common, without what is within another.
+/// Returns the intersection of both lists, without selectors that another one covers.
 pub(super) fn narrow_selectors(ours: &[TrafficSelector], theirs: &TrafficSelectors) -> Vec<TrafficSelector> {
     let both =
         ours.iter().flat_map(|our| theirs.selectors.iter().filter_map(|their| our.intersection(their)));
@@ -81,7 +81,7 @@ pub(super) fn narrow_selectors(ours: &[TrafficSelector], theirs: &TrafficSelecto
     all
 }
 
-/// Traffic of this side, and of the other.
+/// Returns the traffic selectors of this side and of the peer.
 fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
     let hosts = |addresses: &[IpAddr]| -> Vec<TrafficSelector> {
         addresses.iter().copied().map(TrafficSelector::from_address).collect()
@@ -94,22 +94,22 @@ fn child_selectors(sa: &IkeSa, config: &ChildConfig) -> (Vec<TrafficSelector>, V
     };
     let dynamic = |of: &Option<Vec<TrafficSelector>>, given: bool, address: IpAddr| match of {
         Some(selectors) => selectors.clone(),
-        // The other side knows the address that it will give. Whoever was given none has no traffic here.
+        // The peer knows the address that it will assign. Without an assigned address there is no traffic here.
         None if given && sa.assigned_addresses.is_empty() && sa.initiator => everything(),
         None if given => hosts(&sa.assigned_addresses),
-        // Of a host that does not know its own address the other side knows one.
+        // The peer knows an address of a host that does not know its own.
         None if address.is_unspecified() => everything(),
         None => hosts(&[address]),
     };
     let address = sa.connection.address;
     (
         dynamic(&config.local, address && sa.initiator, sa.path.local.ip()),
-        // Not where its last request came from, which a NAT may have changed, and anybody who forges it.
+        // Not the source of its last request: a NAT may have changed it, or an attacker may have forged it.
         dynamic(&config.remote, address && !sa.initiator, sa.proved),
     )
 }
 
-/// The payloads that ask for a CHILD_SA that receives at this SPI.
+/// Returns the payloads that request a CHILD_SA with this inbound SPI.
 pub(super) fn build_child_offer(
     sa: &IkeSa,
     config: &ChildConfig,
@@ -129,11 +129,11 @@ fn spi_of(proposal: &Proposal) -> Option<u32> {
     (proposal.protocol == ProtocolId::ESP && spi >= FIRST_SPI).then_some(spi)
 }
 
-/// What a CHILD_SA is made of.
+/// The inputs of a CHILD_SA's installation.
 struct ChildSaParts<'a> {
     config: usize,
     proposal: &'a Proposal,
-    /// At which this side receives, and the other.
+    /// The inbound and the outbound SPI.
     spis: (u32, u32),
     local: Vec<TrafficSelector>,
     remote: Vec<TrafficSelector>,
@@ -141,12 +141,12 @@ struct ChildSaParts<'a> {
     nonces: &'a NoncePair,
     replaces: Option<u32>,
     mode: IpsecMode,
-    /// This side began the exchange.
+    /// True if this side is the initiator of the exchange.
     initiator: bool,
 }
 
-/// Installs a CHILD_SA. False: the algorithms are not known, which a chosen proposal never leads to, or another IKE_SA's CHILD_SA
-/// has come to receive at its SPI meanwhile.
+/// Installs a CHILD_SA. False if its SPI is taken by another IKE_SA meanwhile, or if an algorithm is unknown, which a
+/// chosen proposal rules out.
 fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'_>) -> bool {
     let (Some(algorithms), Some(session)) = (PacketAlgorithms::from_proposal(parts.proposal), &sa.session)
     else {
@@ -196,7 +196,7 @@ fn install_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, parts: ChildSaParts<'
     true
 }
 
-/// A CHILD_SA of our configuration that fits what the other side asks for.
+/// A configured CHILD_SA that matches the peer's request.
 pub(super) struct SelectedChild {
     config: usize,
     pub(super) proposal: Proposal,
@@ -204,11 +204,11 @@ pub(super) struct SelectedChild {
     remote: Vec<TrafficSelector>,
 }
 
-/// Chooses among this side's configuration, by traffic and proposals together. With its IKE_SA (`first`) a CHILD_SA has no key
-/// exchange of its own; later it has one where this side wants it, or is not made.
+/// Selects a configured CHILD_SA by traffic selectors and proposals together. The first CHILD_SA (`first`) has no key
+/// exchange of its own. A later one has one if this side's proposals require it.
 ///
 /// # Errors
-/// What is to be said instead.
+/// The error notification for the peer.
 pub(super) fn select_child(
     sa: &IkeSa,
     cx: &mut StepContext<'_>,
@@ -243,7 +243,7 @@ fn proposals_of(config: &ChildConfig, first: bool) -> Vec<Proposal> {
     }
 }
 
-/// What a responder has granted, and not installed yet.
+/// A CHILD_SA that a responder has granted, not yet installed.
 #[derive(Debug)]
 pub(super) struct GrantedChild {
     config: usize,
@@ -256,7 +256,7 @@ pub(super) struct GrantedChild {
     replaces: Option<u32>,
 }
 
-/// Installs what was granted. False: the algorithms are not known, which a chosen proposal never leads to.
+/// Installs a granted CHILD_SA. False if an algorithm is unknown, which a chosen proposal rules out.
 pub(super) fn install_granted(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -282,10 +282,10 @@ pub(super) fn install_granted(
     install_child(sa, cx, parts)
 }
 
-/// Grants what was selected: installs it, and gives the payloads that say so.
+/// Grants and installs the selected CHILD_SA. Returns the payloads of the response.
 ///
 /// # Errors
-/// What is to be said instead.
+/// The error notification for the peer.
 pub(super) fn grant_child(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -302,10 +302,10 @@ pub(super) fn grant_child(
     }
 }
 
-/// Grants what was selected, without installing it; with the payloads that say so.
+/// Grants the selected CHILD_SA without installing it. Returns it with the payloads of the response.
 ///
 /// # Errors
-/// What is to be said instead.
+/// The error notification for the peer.
 pub(super) fn prepare_grant(
     sa: &IkeSa,
     cx: &mut StepContext<'_>,
@@ -316,7 +316,7 @@ pub(super) fn prepare_grant(
     let SelectedChild { config, mut proposal, local, remote } = selected;
     let Some(outbound) = spi_of(&proposal) else { return Err(NotifyType::INVALID_SYNTAX) };
     let inbound = new_spi(sa, cx);
-    // Transport mode is agreed by both, and tunnel mode is what either may insist on (§1.3.1).
+    // Transport mode needs both sides; either side may insist on tunnel mode (§1.3.1).
     let transport = transport && sa.connection.children[config].mode == IpsecMode::Transport;
     let mode = if transport { IpsecMode::Transport } else { IpsecMode::Tunnel };
     let (initiator, responder) = (remote.clone().into(), local.clone().into());
@@ -333,18 +333,19 @@ pub(super) fn prepare_grant(
     Ok((granted, payloads))
 }
 
-/// What this side had asked for.
+/// This side's request for a CHILD_SA.
 pub(super) struct RequestedChild<'a> {
     pub(super) config: usize,
     pub(super) spi: u32,
     pub(super) secrets: &'a SharedSecrets,
     pub(super) nonces: &'a NoncePair,
     pub(super) replaces: Option<u32>,
-    /// With its IKE_SA.
+    /// True for the CHILD_SA of IKE_AUTH.
     pub(super) first: bool,
 }
 
-/// Installs what the other side has granted; false: it has refused, or granted what it must not, which is said.
+/// Installs the CHILD_SA of the peer's response. False if the peer refused it, or if the response is invalid; an
+/// event reports it.
 pub(super) fn accept_child(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -359,7 +360,7 @@ pub(super) fn accept_child(
     let name = sa.connection.children[made.config].name.clone();
     cx.outputs.push_event(IkeEvent::ChildRefused { sa: sa.id, name, why });
     if payloads.iter().any(|payload| matches!(payload, Payload::SecurityAssociation(_))) {
-        // The other side has it, and would send by it.
+        // The peer has installed it and would send on it.
         sa.plan_task(SaTask::Disown(made.spi));
     }
     false
@@ -387,11 +388,11 @@ fn try_accept(
         let all = granted.selectors.iter().all(|one| asked.iter().any(|whole| whole.contains(one)));
         all && !granted.selectors.is_empty() && granted.unknown_selectors.is_empty()
     };
-    // A responder may only narrow (§2.9).
+    // RFC 7296 2.9: a responder may only narrow the selectors.
     if !within(&granted.initiator, &local) || !within(&granted.responder, &remote) {
         return Err(NotifyType::TS_UNACCEPTABLE);
     }
-    // It is of the address that this side asked for, which has to be one that a host can have.
+    // The assigned address comes from the peer: it must be a valid host address.
     let is_of_a_host = |one: &TrafficSelector| one.start != one.end || is_host_address(one.start);
     if connection.address && !granted.initiator.selectors.iter().all(is_of_a_host) {
         return Err(NotifyType::TS_UNACCEPTABLE);

@@ -1,5 +1,5 @@
-//! What becomes of SAs that are replaced and deleted, by one side, by the other, or by both at the same time (RFC 7296 §2.8
-//! and §2.25).
+//! State diagrams of SAs that are rekeyed and deleted by one side, the other, or both at the same time (RFC 7296
+//! §2.8, §2.25).
 
 use usher_core::{automaton, names};
 

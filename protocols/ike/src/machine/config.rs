@@ -1,4 +1,4 @@
-//! What an endpoint allows, and with whom it speaks how.
+//! The configuration of an endpoint and of its connections.
 
 use crate::payload::{Identification, Proposal, TrafficSelector};
 use alloc::string::String;
@@ -11,124 +11,131 @@ use usher_crypto::signature::KeyKind;
 use usher_eap::method::PeerOffer;
 pub use usher_esp::plane::IpsecMode;
 
-/// When a request is sent again (RFC 7296 §2.4).
+/// The retransmission of requests (RFC 7296 §2.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionConfig {
-    /// The first wait.
+    /// The first timeout.
     pub first: Duration,
-    /// Each further wait is so many tenths of the one before.
+    /// Each further timeout in tenths of the previous one.
     pub tenths: u32,
-    /// How often a request is sent again before the IKE_SA is given up.
+    /// Number of retransmissions before the IKE_SA ends.
     pub count: u32,
 }
 
 impl Default for RetransmissionConfig {
-    /// After 4 s, and each time 1.8 times as long, five times: given up after 165 s.
+    /// 4 s, a factor of 1.8 and five retransmissions: gives up after 165 s.
     fn default() -> Self {
         Self { first: Duration::from_secs(4), tenths: 18, count: 5 }
     }
 }
 
 impl RetransmissionConfig {
-    /// The wait after so many retransmissions.
+    /// Returns the timeout after this number of retransmissions.
     #[must_use]
     pub fn timeout_after(&self, retransmissions: u32) -> Duration {
         (0..retransmissions.min(32)).fold(self.first, |wait, _| wait * u64::from(self.tenths) / 10)
     }
 }
 
-/// One of the endpoints that serve the same addresses. Whatever comes to them goes to the one whose number an SPI of its own
-/// tells: the remainder of its first octet by how many there are.
+/// One of several endpoints that serve the same addresses. Each message goes to one shard by an SPI of this side: the
+/// remainder of the SPI's first octet by the number of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardIndex {
     /// Its number, from 0.
     pub number: u8,
-    /// How many there are.
+    /// Number of shards.
     pub shard_count: u8,
 }
 
 impl Default for ShardIndex {
-    /// The only one.
+    /// The only shard.
     fn default() -> Self {
         Self { number: 0, shard_count: 1 }
     }
 }
 
 impl ShardIndex {
-    /// An SPI's first octet as this shard has it, made of one that is chance.
+    /// Returns the first octet of an SPI of this shard, from a random one.
     #[must_use]
     pub const fn first_spi_octet(self, chance: u8) -> u8 {
         let of = if self.shard_count == 0 { 1 } else { self.shard_count };
         let octet = (chance - chance % of) as u16 + self.number as u16;
-        // Beyond the last whole lot there is none of each.
+        // Above the last whole multiple, subtract one step, so that the octet fits.
         if octet > u8::MAX as u16 { (octet - of as u16) as u8 } else { octet as u8 }
     }
-    /// Whether an SPI that begins so is of this shard.
+    /// True if this shard owns SPIs with this first octet.
     #[must_use]
     pub const fn owns_spi(self, first: u8) -> bool {
         self.shard_count <= 1 || first % self.shard_count == self.number
     }
 }
 
-/// What an [`Endpoint`](super::IkeEndpoint) allows.
+/// The configuration and the limits of an [`IkeEndpoint`](super::IkeEndpoint).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IkeEndpointConfig {
-    /// When requests are sent again.
+    /// The retransmission of requests.
     pub retransmission: RetransmissionConfig,
-    /// IKE_SAs at a time whose initiator has not proved who it is. One more is begun in the place of the oldest of the network that
-    /// has most of them, where its own network has fewer: of one whose initiator has not gone on for two seconds, or else of one that
-    /// is ten seconds old and does not wait for this side; otherwise it is not begun.
+    /// Most half-open IKE_SAs. At the limit, a new one may evict one of the network that has most of them, if its own
+    /// network has fewer. The oldest whose initiator has not continued for two seconds goes first. Then follows one
+    /// that is ten seconds old and does not wait for this side. Otherwise the new one is dropped.
     pub half_open: usize,
-    /// From so many of them on every initiator has to send back a cookie first (RFC 7296 §2.6).
+    /// Number of half-open IKE_SAs from which on every initiator has to return a cookie (RFC 7296 §2.6).
     pub cookies_from: usize,
-    /// From so many of them of one network on, 24 bits of an IPv4 address or 48 of an IPv6 address, initiators there have to.
+    /// Number of half-open IKE_SAs of one network from which on its initiators have to return a cookie. A network is
+    /// a /24 of IPv4 or a /48 of IPv6.
     pub cookies_from_network: usize,
-    /// From `cookies_from` on, so many of them from one host: an IPv4 address, or 64 bits of an IPv6 address. Of one site, 56 bits
-    /// of an IPv6 address, eight times as many; of one network an eighth of `half_open`.
+    /// Most half-open IKE_SAs of one host (an IPv4 address or an IPv6 /64), once there are `cookies_from` in all. A
+    /// site (an IPv6 /56) may have eight times as many, and a network an eighth of `half_open`.
     pub half_open_per_network: usize,
-    /// How long a responder waits for an initiator to prove who it is.
+    /// The time in which an initiator has to authenticate.
     pub proof_timeout: Duration,
-    /// Proofs by the shared key of a connection that may fail a minute. Of more, none is looked at that comes from a network from which
-    /// one has failed within ten minutes, unless the last one of that identity from that very host was right. 0: any number.
+    /// Failed proofs a minute by the shared key of a connection. Beyond it, a network with a failure in the last ten
+    /// minutes is locked out. An identity whose last proof from the same host was right is exempt. 0: no limit.
     pub failed_proofs_per_minute: u32,
-    /// Requests of the other side of an established IKE_SA a minute, or at once. Those beyond are taken when they come again later.
-    /// 0: any number.
+    /// Requests a minute from the peer of an established IKE_SA, also as a burst. Further requests are dropped; their
+    /// retransmissions may succeed. 0: no limit.
     pub requests_per_minute: u32,
-    /// Those of them that make or replace SAs: those beyond are answered with TEMPORARY_FAILURE (RFC 7296 §2.25, RFC 8019 §5). 0: any
-    /// number.
+    /// Requests a minute that create or rekey SAs. Further ones get TEMPORARY_FAILURE (RFC 7296 §2.25, RFC 8019 §5).
+    /// 0: no limit.
     pub creates_per_minute: u32,
-    /// How long a cookie holds at least.
+    /// The shortest lifetime of a cookie.
     pub cookie_lifetime: Duration,
-    /// IKE_SAs in all.
+    /// Most IKE_SAs.
     pub sas: usize,
-    /// IKE_SAs beside these that have ended and answer their last request again, for `patience`, at most.
+    /// Most ended IKE_SAs that still answer retransmissions of their last request, in addition to `sas`.
     pub lingering: usize,
-    /// Octets of an IP packet, above which a message is sent in fragments where the other side takes them (RFC 7383).
+    /// Octets of an IP packet above which a message is sent in fragments, if the peer supports them (RFC 7383).
     pub packet: usize,
-    /// Octets of a message that is put together from fragments, at most.
+    /// Most octets of a message that is reassembled from fragments.
     pub message: usize,
-    /// Octets that fragments of messages that are not whole take in all half-open IKE_SAs together, an eighth of that in those of one
-    /// network; and as many in all others together. Of more, the oldest are dropped.
+    /// Most octets of stored fragments in all half-open IKE_SAs, with an eighth for one network; and as many in all
+    /// other IKE_SAs. Beyond it, the oldest are dropped.
     pub fragments: usize,
-    /// How long without a word a NAT keeps its mapping: then something is sent (RFC 3948 §4).
+    /// The interval of NAT keepalives without other traffic (RFC 3948 §4).
     pub keepalive: Duration,
-    /// IKE_SAs that were lost are taken up again by tickets (RFC 5723), which a responder gives for so long; `None`: none are given
-    /// and none asked for.
+    /// The lifetime of resumption tickets (RFC 5723) that a responder issues. `None`: no tickets are issued or
+    /// requested.
     pub tickets: Option<Duration>,
-    /// Packets of ESP go within UDP whether there is a NAT or not: this side says that it is behind one.
+    /// Encapsulates ESP in UDP even without a NAT: this side claims to be behind one.
     pub encapsulate: bool,
-    /// Which of the endpoints of these addresses it is.
+    /// The shard that this endpoint is.
     pub shard: ShardIndex,
-    /// Whoever is to prove itself by a certificate is asked to show a response of OCSP about it (RFC 4806).
+    /// Requests an OCSP response from peers that authenticate by certificate (RFC 4806).
     pub request_ocsp: bool,
-    /// Keys of IKE_SAs are told ([`Event::Keys`](super::IkeEvent::Keys)), for who looks for faults.
+    /// Gives the keys of IKE_SAs as [`IkeEvent::Keys`](super::IkeEvent::Keys), for debugging.
     pub export_keys: bool,
 }
 
 impl Default for IkeEndpointConfig {
-    /// 10 000 half-open IKE_SAs, cookies from 64 of a network on, from 1000 on for all and then 16 of a host, 30 s to prove
-    /// oneself, 60 failed proofs a minute by a shared key, 6000 requests a minute of an IKE_SA and 240 of them for SAs, cookies for 60 s, 100 000 IKE_SAs and 8192 that have ended, packets of 1280 octets, messages of 32 KiB, 8 MiB of
-    /// fragments, keepalives after 20 s, no tickets.
+    /// The defaults:
+    ///
+    /// - 10,000 half-open IKE_SAs, with 30 s to authenticate.
+    /// - Cookies from 64 of a network on, and from 1000 on for all, then 16 of a host. A cookie lives 60 s.
+    /// - 60 failed proofs a minute by a shared key.
+    /// - 6000 requests a minute of an IKE_SA, and 240 for SAs.
+    /// - 100,000 IKE_SAs, and 8192 that have ended.
+    /// - Packets of 1280 octets, messages of 32 KiB, 8 MiB of fragments.
+    /// - Keepalives after 20 s, no tickets.
     fn default() -> Self {
         Self {
             retransmission: RetransmissionConfig::default(),
@@ -156,125 +163,124 @@ impl Default for IkeEndpointConfig {
     }
 }
 
-/// How this side proves who it is.
+/// The authentication of this side.
 #[derive(Clone, Debug)]
 pub enum LocalAuth {
-    /// By a key that the other side has too.
+    /// A pre-shared key.
     Psk(SecretValue),
-    /// By a certificate whose key somebody signs with ([`IkeJob::Sign`](super::IkeJob::Sign)).
+    /// A certificate. A worker signs with its key ([`IkeJob::Sign`](super::IkeJob::Sign)).
     Certificate {
-        /// The chain, DER, its own first.
+        /// The chain, DER, the end-entity certificate first.
         chain: Vec<Vec<u8>>,
-        /// Of what kind the key is.
+        /// The kind of its key.
         kind: KeyKind,
-        /// A key of RSA signs by RSASSA-PSS in place of RSASSA-PKCS1-v1_5 (RFC 8247 §3.2).
+        /// An RSA key signs by RSASSA-PSS instead of RSASSA-PKCS1-v1_5 (RFC 8247 §3.2).
         pss: bool,
     },
-    /// By EAP: an initiator does.
+    /// EAP: this side is the initiator.
     Eap {
-        /// Answered where the server asks who it is.
+        /// The response to an Identity request.
         identity: Vec<u8>,
-        /// What it can do, the preferred method first.
+        /// The methods, the preferred first.
         methods: Arc<[alloc::boxed::Box<dyn PeerOffer>]>,
     },
-    /// A responder proves it by the EAP method alone, where the initiator agrees (RFC 5998).
+    /// The EAP method alone, if the initiator supports it (RFC 5998): this side is the responder.
     EapOnly,
 }
 
-/// How the other side has to prove who it is.
+/// The authentication of the peer.
 #[derive(Clone, Debug)]
 pub enum RemoteAuth {
-    /// By a key that this side has too.
+    /// A pre-shared key.
     Psk(SecretValue),
-    /// By a certificate that somebody verifies ([`IkeJob::Verify`](super::IkeJob::Verify)).
+    /// A certificate. A worker verifies it ([`IkeJob::Verify`](super::IkeJob::Verify)).
     Certificate {
-        /// The SHA-1 hashes of the public keys of authorities that are trusted, for the request; may be none.
+        /// SHA-1 hashes of the public keys of trusted authorities, for CERTREQ. May be empty.
         authorities: Vec<[u8; 20]>,
     },
-    /// By EAP: an initiator does, and an AAA server or somebody on this host judges
-    /// ([`Event::Eap`](super::IkeEvent::Eap)).
+    /// EAP: the peer is the initiator. An AAA server or this host answers ([`IkeEvent::Eap`](super::IkeEvent::Eap)).
     Eap {
-        /// The initiator is asked who it is for EAP; otherwise its IKE identity stands for that (RFC 7296 §3.16), unless that is an address or a
-        /// subject.
+        /// Sends an EAP Identity request. Otherwise the IKE identity is used (RFC 7296 §3.16), unless it is an
+        /// address or a subject name.
         request_identity: bool,
     },
-    /// A responder proves it by the EAP method alone, which the initiator offers (RFC 5998): an initiator has nothing else to
-    /// know it by.
+    /// The EAP method alone (RFC 5998): the peer is the responder. This side offers it and gets no other proof.
     EapOnly,
 }
 
-/// Whether an IKE_SA needs a CHILD_SA from its beginning (RFC 6023).
+/// Whether an IKE_SA begins with a CHILD_SA (RFC 6023).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ChildlessPolicy {
-    /// It needs one.
+    /// It always begins with a CHILD_SA.
     Never,
-    /// The initiator decides: as an initiator, with a CHILD_SA.
+    /// The initiator decides. As an initiator, it begins with a CHILD_SA.
     #[default]
     Allow,
-    /// It is made without, and CHILD_SAs follow by CREATE_CHILD_SA.
+    /// It begins without a CHILD_SA. CREATE_CHILD_SA makes them later.
     Force,
 }
 
-/// A kind of CHILD_SA.
+/// The configuration of a CHILD_SA.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildConfig {
     /// Its name, for events.
     pub name: String,
-    /// How packets may be protected, the preferred way first.
+    /// The proposals, the preferred first.
     pub proposals: Vec<Proposal>,
-    /// Traffic of this side. `None`: of the address that this side was given.
+    /// The local traffic selectors. `None`: the address assigned to this side.
     pub local: Option<Vec<TrafficSelector>>,
-    /// Traffic of the other side. `None`: of the address that it was given.
+    /// The peer's traffic selectors. `None`: the address assigned to the peer.
     pub remote: Option<Vec<TrafficSelector>>,
-    /// Its mode.
+    /// Tunnel or transport mode.
     pub mode: IpsecMode,
-    /// When it is replaced by a new one; `None`: never by this side.
+    /// The time until this side rekeys it; `None` for never.
     pub rekey_after: Option<Duration>,
 }
 
-/// A peer, or a kind of peers.
+/// The configuration of a peer, or of a group of peers.
 #[derive(Clone, Debug)]
 pub struct IkeConnection {
     /// Its name, for events.
     pub name: String,
-    /// Who this side is.
+    /// The local identity.
     pub local: Identification,
-    /// Who the other side must be; `None`: anybody who proves who it is.
+    /// The required identity of the peer; `None` accepts any authenticated identity.
     pub remote: Option<Identification>,
-    /// Where it has to be when it begins; `None`: anywhere. An SA may be moved to elsewhere all the same.
+    /// The addresses from which the peer may initiate; `None` for any. A later move to another address is allowed.
     pub from: Option<Vec<TrafficSelector>>,
-    /// How this side proves it.
+    /// The authentication of this side.
     pub local_auth: LocalAuth,
-    /// How the other side has to.
+    /// The authentication of the peer.
     pub remote_auth: RemoteAuth,
-    /// How the IKE_SA may be protected, the preferred way first.
+    /// The proposals of the IKE_SA, the preferred first.
     pub proposals: Vec<Proposal>,
-    /// Which CHILD_SAs there may be. An initiator begins with the first.
+    /// The CHILD_SAs. An initiator begins with the first.
     pub children: Vec<ChildConfig>,
-    /// Whether it goes without one.
+    /// Whether the IKE_SA begins with a CHILD_SA.
     pub childless: ChildlessPolicy,
-    /// SAs may move to other addresses of the initiator (RFC 4555). An initiator then uses port 4500, NAT or not.
+    /// The initiator may move its SAs to other addresses (MOBIKE, RFC 4555). An initiator then always uses port 4500.
     pub mobike: bool,
     /// Messages may be sent in fragments (RFC 7383).
     pub fragmentation: bool,
-    /// As an initiator: asks for an address. As a responder: gives one ([`Event::AddressWanted`](super::IkeEvent::AddressRequested)).
+    /// As an initiator, requests an address. As a responder, assigns one
+    /// ([`IkeEvent::AddressRequested`](super::IkeEvent::AddressRequested)).
     pub address: bool,
-    /// When the IKE_SA is replaced by a new one; `None`: never by this side.
+    /// The time until this side rekeys the IKE_SA; `None` for never.
     pub rekey_after: Option<Duration>,
-    /// Without a word for so long the other side is asked whether it lives; `None`: never.
+    /// The silence after which dead peer detection probes the peer; `None` for never.
     pub liveness: Option<Duration>,
-    /// An IKE_SA that is new ends others of the same two identities.
+    /// A new IKE_SA ends others of the same two identities.
     pub unique: bool,
 }
 
 impl IkeConnection {
-    /// Whether it is for who begins from an address.
+    /// True if a peer at this address may initiate.
     pub(super) fn is_for(&self, place: IpAddr) -> bool {
         let place = place.to_canonical();
         self.from.as_ref().is_none_or(|from| from.iter().any(|network| network.matches(0, place, None)))
     }
-    /// One whose sides prove by the same key who they are, for any CHILD_SA or none: nothing is replaced, asked, given or moved, and
-    /// no message is cut into fragments. What else there is to be is said on top of it.
+    /// Creates a connection with a pre-shared key for both sides. CHILD_SAs are optional. Rekeying, address
+    /// assignment, dead peer detection, MOBIKE and fragmentation are off. Change its fields for more.
     #[must_use]
     pub fn shared_key(
         name: &str,

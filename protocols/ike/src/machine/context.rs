@@ -1,4 +1,4 @@
-//! What a step of an IKE_SA works with.
+//! The context of a step of an IKE_SA.
 
 use super::IkeCounters;
 use super::config::{IkeConnection, IkeEndpointConfig};
@@ -14,10 +14,10 @@ use usher_core::collections::HashSet;
 use usher_core::{Instant, OutputQueue, SecureRng, WallTime, WorkRecord};
 use usher_crypto::exchange::ExchangeAlgorithm;
 
-/// What a step of an IKE_SA works with: the endpoint's, while it lasts.
+/// The endpoint's parts that a step of an IKE_SA uses.
 pub(super) struct StepContext<'a> {
     pub(super) now: Instant,
-    /// What the wall clock shows at time zero.
+    /// The wall-clock time at time zero.
     pub(super) epoch: WallTime,
     pub(super) config: &'a IkeEndpointConfig,
     pub(super) connections: &'a [Arc<IkeConnection>],
@@ -26,9 +26,9 @@ pub(super) struct StepContext<'a> {
     pub(super) proof_lockouts: &'a mut ProofLockoutTable,
     pub(super) outputs: &'a mut OutputQueue<IkeEvent, IkeJob>,
     pub(super) counters: &'a mut IkeCounters,
-    /// At which SPIs CHILD_SAs receive, of all IKE_SAs.
+    /// The inbound SPIs of the CHILD_SAs of all IKE_SAs.
     pub(super) inbound: &'a mut HashSet<u32>,
-    /// IKE_SAs that came to be in this step.
+    /// IKE_SAs that this step created.
     pub(super) created_sas: Vec<IkeSa>,
 }
 
@@ -36,22 +36,22 @@ impl StepContext<'_> {
     pub(super) fn count_work(&mut self, label: usher_core::WorkLabel) {
         self.outputs.push_work(WorkRecord { label, units: 1 });
     }
-    /// A key exchange is answered: as much work as both halves of whoever began it, where that is so.
+    /// Counts an answered key exchange: the responder does both halves of the initiator's work.
     pub(super) fn count_answered_exchange(&mut self, algorithm: ExchangeAlgorithm) {
         self.outputs
             .push_work(WorkRecord { label: work::KEY_EXCHANGE, units: algorithm.operations_to_answer() });
     }
-    /// An SPI, or a nonce, or any other octets that nobody can guess.
+    /// Returns unpredictable octets, for an SPI or a nonce.
     pub(super) fn random_octets<const N: usize>(&mut self) -> [u8; N] {
         self.rng.random_array()
     }
-    /// An SPI of an IKE_SA of this side.
+    /// Returns a new IKE SPI of this side.
     pub(super) fn new_ike_spi(&mut self) -> Spi {
         let mut octets: [u8; 8] = self.random_octets();
         octets[0] = self.config.shard.first_spi_octet(octets[0]);
         Spi(octets)
     }
-    /// A CHILD_SA is no more.
+    /// Frees the SPI of a CHILD_SA and reports its removal.
     pub(super) fn remove_child_sa(&mut self, sa: SaId, inbound: u32, outbound: u32) {
         self.inbound.remove(&inbound);
         self.outputs.push_event(IkeEvent::Remove { sa, inbound, outbound });

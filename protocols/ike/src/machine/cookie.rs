@@ -1,4 +1,5 @@
-//! Cookies (RFC 7296 §2.6): whoever sends one back receives at its address, and nothing is kept until then.
+//! Cookies (RFC 7296 §2.6): a returned cookie proves that the initiator receives at its address. No state is kept
+//! until then.
 
 use super::IkeEndpointConfig;
 use crate::header::Spi;
@@ -9,17 +10,17 @@ use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac::hmac_sha256;
 
-/// Octets of a cookie's code: a cookie has one before them that says by which secret it was made.
+/// Octets of a cookie's code. The number of its secret stands before it.
 const CODE: usize = 16;
 
-/// The two secrets that cookies are made with, the newer first, each with its number.
+/// The two secrets of cookies, the newer first, each with its number.
 #[derive(Debug, Default)]
 pub(super) struct CookieSecrets {
     secrets: Vec<(u8, SecretValue<[u8; 32]>)>,
     renew_at: Option<Instant>,
 }
 
-/// Of what a cookie is: the initiator's address, SPI and nonce.
+/// The inputs of a cookie: the initiator's address, SPI and nonce.
 pub(super) type CookieInputs<'a> = (IpAddr, Spi, &'a [u8]);
 
 impl CookieSecrets {
@@ -32,12 +33,12 @@ impl CookieSecrets {
         core::array::from_fn(|n| whole[n])
     }
 
-    /// Has a new secret, once the newest is as old as a cookie may be; the one before still holds.
+    /// Renews the secret when it is as old as a cookie's lifetime. The previous one stays valid.
     fn renew_secret(&mut self, now: Instant, config: &IkeEndpointConfig, rng: &mut SecureRng) {
         if self.renew_at.is_some_and(|at| at > now) {
             return;
         }
-        // Without a question for two lifetimes neither of them holds any more.
+        // After two idle lifetimes both secrets have expired.
         if self.renew_at.is_some_and(|at| at + config.cookie_lifetime <= now) {
             self.secrets.clear();
         }

@@ -1,4 +1,4 @@
-//! CREATE_CHILD_SA (RFC 7296 §1.3): another CHILD_SA, or a new one or a new IKE_SA in the place of an old.
+//! CREATE_CHILD_SA (RFC 7296 §1.3): creates a CHILD_SA, or rekeys a CHILD_SA or the IKE_SA.
 
 use super::authenticate::{InitialChildRequest, responder::parse_child_request};
 use super::child::{self, RequestedChild};
@@ -26,20 +26,20 @@ use usher_crypto::SecretValue;
 use usher_crypto::exchange::KeyExchange;
 
 const CREATE_CHILD_SA: ExchangeType = ExchangeType::CREATE_CHILD_SA;
-/// How long this side waits where the other says TEMPORARY_FAILURE (§2.25), and a tenth of it by chance.
+/// The wait after TEMPORARY_FAILURE (§2.25), with a tenth of jitter.
 const REST: Duration = Duration::from_secs(5);
-/// When this side deletes what the other side has replaced and does not delete, and when it tries again to replace what it was
-/// refused.
+/// The time after which this side deletes an SA that the peer has replaced and not deleted. Also the time until a
+/// refused rekeying is tried again.
 pub(super) const LEFT_OVER: Duration = Duration::from_secs(60);
 
-/// Those of the initiator and of the responder of an exchange.
+/// The nonces of the initiator and of the responder of an exchange.
 pub(super) type NoncePair = (Vec<u8>, Vec<u8>);
 
-/// The shared secrets of an exchange: of its first key exchange, where it has one, and of those that follow.
+/// The shared secrets of an exchange: of its own key exchange, if any, and of the additional ones.
 #[derive(Debug)]
 pub(super) struct SharedSecrets {
     first: Option<SecretValue>,
-    /// One after another.
+    /// The secrets of the additional key exchanges, concatenated.
     further: SecretValue,
 }
 
@@ -54,39 +54,39 @@ impl SharedSecrets {
         Self { first, ..Self::default() }
     }
     pub(super) fn add_secret(&mut self, further: &SecretValue) {
-        // Nothing of the old octets is left behind.
+        // The old buffer is zeroed when it is replaced.
         self.further = SecretValue::new([&self.further[..], further].concat());
     }
-    /// As keys are made of them.
+    /// Returns the secrets as the key derivation takes them.
     pub(super) fn key_inputs(&self) -> (Option<&[u8]>, &[u8]) {
         (self.first.as_deref().map(Vec::as_slice), &self.further)
     }
 }
 
-/// What an answer to a request of this side came to.
+/// The result of this side's request, after its response.
 #[derive(Debug)]
 pub(super) struct AnsweredRequest {
     pub(super) request: CreateChildRequest,
     nonces: NoncePair,
     pub(super) secrets: SharedSecrets,
-    /// The response's.
+    /// The payloads of the response.
     payloads: Vec<Payload>,
 }
 
-/// How often in [`LEFT_OVER`] the other side may replace an IKE_SA.
+/// Most rekeyings of an IKE_SA by the peer within [`LEFT_OVER`].
 const REPLACED: usize = 8;
 
-/// A request of this side.
+/// A CREATE_CHILD_SA request of this side.
 #[derive(Debug)]
 pub(super) struct CreateChildRequest {
     task: SaTask,
     exchange: Option<(KeyExchangeMethod, Box<dyn KeyExchange>)>,
     nonce: [u8; NONCE],
-    /// The other side has asked for another method once.
+    /// True if the peer has already asked for another key exchange method.
     has_retried: bool,
-    /// At which the new CHILD_SA receives.
+    /// The inbound SPI of the new CHILD_SA.
     spi: u32,
-    /// That of the new IKE_SA.
+    /// This side's SPI of the new IKE_SA.
     ike: Spi,
 }
 
@@ -170,8 +170,8 @@ fn send_create_request(
     sa.request_protected(cx, CREATE_CHILD_SA, &payloads, PendingExchange::Create(request));
 }
 
-/// How an IKE_SA may be protected that takes the place of another: as it was agreed on at first, or without further key
-/// exchanges, which the other side may know at the beginning alone.
+/// Returns the proposals for a rekeying of the IKE_SA: the chosen one, also without additional key exchanges. The
+/// peer may support those only in its first exchange.
 fn proposals_to_rekey(sa: &IkeSa) -> Vec<Proposal> {
     let mut all = sa.connection.proposals.clone();
     let hybrid =
@@ -196,7 +196,7 @@ fn find_proposals(payloads: &[Payload]) -> Option<&[Proposal]> {
     })
 }
 
-/// The response to a request of this side.
+/// Handles the response to this side's request.
 pub(super) fn handle_create_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -214,7 +214,7 @@ pub(super) fn handle_create_response(
         _ => None,
     };
     let chosen = find_proposals(&payloads).and_then(|all| all.first());
-    // Forward secrecy that was asked for is not given up, nor is it had without an exchange.
+    // A requested key exchange is neither dropped nor added by the response.
     let exchanged = chosen.is_some_and(|chosen| chosen.key_exchange().is_some());
     let theirs = find_nonce(&payloads).cloned();
     let (Some(theirs), true) = (theirs, exchanged == secret.is_some()) else {
@@ -229,7 +229,7 @@ pub(super) fn handle_create_response(
     followup::start_next_followup(sa, cx, gathered, methods, link.as_slice());
 }
 
-/// All key exchanges of a request are done: what it asked for is there, or is not taken.
+/// Finishes a request whose key exchanges are all done: installs the result, or rejects it.
 pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, gathered: AnsweredRequest) {
     let AnsweredRequest { request: CreateChildRequest { task, spi, ike, .. }, nonces, secrets, payloads } =
         gathered;
@@ -258,7 +258,7 @@ pub(super) fn finish_create_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>, g
         }
         _ => {
             if secrets.first.is_none() {
-                // Without a new secret there is no new IKE_SA, and what answers so is not to be dealt with.
+                // A new IKE_SA needs a new shared secret, so this response is invalid.
                 cx.counters.syntax += 1;
                 sa_event(sa, cx, SaEvent::Refused, None);
                 return sa.end_sa(cx, EndReason::Protocol);
@@ -282,7 +282,7 @@ pub(super) fn lowest_nonce(nonces: &NoncePair) -> Vec<u8> {
     nonces.0.clone().min(nonces.1.clone())
 }
 
-/// The other side would not.
+/// Handles the peer's refusal of a request.
 pub(super) fn handle_create_refusal(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -294,7 +294,7 @@ pub(super) fn handle_create_refusal(
         let rest = with_jitter(cx, REST);
         sa.rest_until = Some(cx.now + rest);
     }
-    // Another key exchange method is wanted, once, of those that were offered.
+    // The peer may ask once for another of the offered key exchange methods.
     let wanted = (error.kind == NotifyType::INVALID_KE_PAYLOAD)
         .then(|| error.numeric_data())
         .flatten()
@@ -342,7 +342,7 @@ pub(super) fn handle_create_refusal(
     }
 }
 
-/// What a CHILD_SA comes to by the answer to its rekeying: which new one was made, of what nonces.
+/// Applies an event of rekeying to a CHILD_SA, with the new inbound SPI and the lowest nonce.
 fn child_event(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -379,7 +379,7 @@ fn child_event(
         }
         ChildState::Replaced => sa.children[at].rekey_at = Some(cx.now + LEFT_OVER),
         ChildState::Installed => {
-            // It was refused, and is tried again while the old one lasts.
+            // The rekeying was refused. It is tried again while the old CHILD_SA lasts.
             let config = &sa.connection.children[sa.children[at].config];
             sa.children[at].rekey_at = config.rekey_after.map(|_| cx.now + LEFT_OVER);
         }
@@ -387,7 +387,7 @@ fn child_event(
     }
 }
 
-/// A request of the other side.
+/// Handles a request of the peer.
 pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let (Some(proposed), Some(theirs)) = (find_proposals(payloads), find_nonce(payloads)) else {
         return sa.reject_request(cx, CREATE_CHILD_SA, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
@@ -418,7 +418,7 @@ pub(super) fn handle_create_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, pa
     sa.respond_protected(cx, CREATE_CHILD_SA, &answer);
 }
 
-/// Makes the CHILD_SA that the other side asks for.
+/// Creates the CHILD_SA of the peer's request.
 fn create_requested_child(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -427,7 +427,7 @@ fn create_requested_child(
     theirs: &[u8],
 ) -> Result<Vec<Payload>, NotifyPayload> {
     let temporary = || NotifyPayload::new(NotifyType::TEMPORARY_FAILURE);
-    // While the IKE_SA is replaced or closed (§2.25.2), or keys of another request are still exchanged.
+    // While the IKE_SA is rekeyed or closed (§2.25.2), or additional key exchanges of another request are open.
     if sa.state != SaState::Established || sa.expected_keys.is_some() || sa.is_path_unproved() {
         return Err(temporary());
     }
@@ -490,14 +490,14 @@ fn create_requested_child(
     Ok(answer)
 }
 
-/// Puts payloads where those of a key exchange stand.
+/// Inserts payloads at the place of a key exchange, before the selectors.
 fn before_selectors(answer: &mut Vec<Payload>, payloads: Vec<Payload>) {
     let at = answer.iter().position(|payload| matches!(payload, Payload::TrafficSelectorsInitiator(_)));
     let at = at.unwrap_or(answer.len());
     answer.splice(at..at, payloads);
 }
 
-/// Answers the key exchange of a request, where one is wanted.
+/// Answers the key exchange of a request, if the chosen proposal has one.
 fn exchange_for(
     cx: &mut StepContext<'_>,
     wanted: Option<KeyExchangeMethod>,
@@ -519,7 +519,7 @@ fn exchange_for(
     Ok(Some(AnsweredKeyExchange { method, public, secret }))
 }
 
-/// The other side replaces the IKE_SA.
+/// Responds to the peer's rekeying of the IKE_SA.
 fn respond_to_rekey(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -543,7 +543,7 @@ fn respond_to_rekey(
     }
 }
 
-/// The answer, and the new IKE_SA with the lowest nonce, where no further key exchange comes first.
+/// The response, and the new IKE_SA with the lowest nonce unless additional key exchanges come first.
 type RekeyResponse = (Vec<Payload>, Option<(Box<IkeSa>, Vec<u8>)>);
 
 fn try_rekey(
@@ -553,7 +553,7 @@ fn try_rekey(
     proposed: &[Proposal],
     theirs: &[u8],
 ) -> Result<RekeyResponse, NotifyPayload> {
-    // While a CHILD_SA is made, replaced or closed by this side (§2.25.2).
+    // While this side creates, rekeys or deletes a CHILD_SA (§2.25.2).
     let busy = sa.outstanding.as_ref().is_some_and(|outstanding| match &outstanding.exchange {
         PendingExchange::Create(request) => request.task != SaTask::Rekey,
         PendingExchange::DeleteChild(_) | PendingExchange::FollowUp(_) => true,
@@ -564,7 +564,7 @@ fn try_rekey(
     if busy || row.is_none_or(|row| row.actions.contains(&SaAction::TemporaryFailure)) {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
-    // Those that were replaced stay for a while, and nobody may have more and more of them.
+    // Replaced IKE_SAs stay for a while; this bounds their number.
     sa.replaced_at.retain(|at| cx.now < *at + LEFT_OVER);
     if sa.replaced_at.len() >= REPLACED {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
@@ -576,7 +576,7 @@ fn try_rekey(
     let peer =
         chosen.spi[..].try_into().map(Spi).map_err(|_| NotifyPayload::new(NotifyType::INVALID_SYNTAX))?;
     let further: VecDeque<_> = chosen.additional_exchanges().collect();
-    // Nothing is there yet that a collision could decide about.
+    // A collision cannot be decided yet: the new IKE_SA does not exist.
     if !further.is_empty() && row.is_some_and(|row| row.actions.contains(&SaAction::Hold)) {
         return Err(NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
     }
@@ -607,7 +607,7 @@ fn try_rekey(
     Ok((answer, Some((born, lowest_nonce(&nonces)))))
 }
 
-/// The IKE_SA that takes the place of another.
+/// Creates the IKE_SA that replaces another.
 pub(super) fn create_successor(
     sa: &IkeSa,
     cx: &mut StepContext<'_>,
@@ -648,7 +648,7 @@ pub(super) fn create_successor(
     Some(born)
 }
 
-/// What an IKE_SA comes to by its rekeying, from either side.
+/// Applies an event of rekeying to an IKE_SA, from either side.
 pub(super) fn sa_event(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -672,7 +672,7 @@ pub(super) fn sa_event(
             SaAction::InheritOurs => inherit_children(sa, cx, new.take()),
             SaAction::InheritTheirs => {
                 let theirs = sa.peer_rekeyed_sa.take().map(|(held, _)| held);
-                // Without a collision the one that the other side's request made.
+                // Without a collision, the heir is the IKE_SA of the peer's request.
                 let heir = if event == SaEvent::PeerRekeys { new.take() } else { theirs };
                 inherit_children(sa, cx, heir);
                 sa.rekey_at = Some(cx.now + LEFT_OVER);
@@ -681,7 +681,7 @@ pub(super) fn sa_event(
                 if let Some((mut held, _)) = sa.peer_rekeyed_sa.take() {
                     cx.counters.collisions += 1;
                     held.silent = true;
-                    // Who made it deletes it, unless it never heard that it did.
+                    // The peer deletes the IKE_SA that it made, unless it missed our response.
                     held.state = SaState::Replaced;
                     held.rekey_at = Some(cx.now + LEFT_OVER);
                     cx.created_sas.push(*held);
@@ -701,14 +701,14 @@ pub(super) fn sa_event(
     }
 }
 
-/// The CHILD_SAs and what is to be done go over to the new IKE_SA.
+/// Moves the CHILD_SAs and the pending tasks to the new IKE_SA.
 fn inherit_children(sa: &mut IkeSa, cx: &mut StepContext<'_>, heir: Option<Box<IkeSa>>) {
     let Some(mut heir) = heir else { return };
     cx.counters.rekeyed += 1;
     heir.children = core::mem::take(&mut sa.children);
     heir.tasks = core::mem::take(&mut sa.tasks);
     heir.tasks.retain(|task| *task != SaTask::Rekey);
-    // The other side may have moved since the heir was made; the question where it is comes with the tasks.
+    // The peer may have moved since the heir was made. A pending return routability check moves with the tasks.
     (heir.path, heir.proved, heir.nat) = (sa.path, sa.proved, sa.nat);
     heir.expiry_deadline = sa.expiry_deadline;
     resumption::plan_ticket_request(&mut heir, cx);

@@ -1,4 +1,4 @@
-//! What an endpoint is told, says and asks.
+//! Commands, events and jobs of an endpoint.
 
 use super::config::{IkeConnection, IpsecMode};
 use crate::header::Spi;
@@ -18,19 +18,19 @@ use usher_crypto::signature::{KeyKind, SignatureScheme};
 use usher_esp::plane::{OuterPath, SaPair};
 use usher_esp::{EspTransform, SaLifetime};
 
-/// Names an IKE_SA of an endpoint; a name is never given twice.
+/// Identifies an IKE_SA of an endpoint. Ids are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SaId(pub u64);
 
-/// The bits of a name that say of which shard an IKE_SA is: there are never so many at a time that these count them.
+/// The bits of an id that hold its shard. The bits below count the IKE_SAs of one shard and never overflow.
 const SHARD: u32 = 24;
 
 impl SaId {
-    /// The name of an IKE_SA that its shard knows by this token.
+    /// Returns the id of an IKE_SA from its shard's token.
     pub(super) fn from_token(token: u64, shard: u8) -> Self {
         Self(token | u64::from(shard) << SHARD)
     }
-    /// Of which shard it is.
+    /// Returns the shard of this IKE_SA.
     #[must_use]
     pub const fn shard_number(self) -> u8 {
         (self.0 >> SHARD) as u8
@@ -40,191 +40,194 @@ impl SaId {
     }
 }
 
-/// What an AAA server, or whoever judges, says to an EAP packet.
+/// A reply of the AAA server, or of a local one, to an EAP packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EapAnswer {
     /// A request for the peer.
     Continue(Vec<u8>),
-    /// The peer is who it says, with the key of the method where it gives one.
+    /// The peer is authenticated, with the method's key if it has one.
     Accept {
-        /// EAP-Success; empty: one is made.
+        /// EAP-Success. If empty, the endpoint makes one.
         packet: Vec<u8>,
         /// The master session key.
         msk: Option<SecretValue>,
-        /// Who it is: whom the method has authenticated, as the AAA server calls it. What an initiator has said of itself by IKE
-        /// is not proved by EAP (RFC 7296 §2.16).
+        /// The identity that the method has authenticated, as the AAA server gives it. EAP does not prove the
+        /// initiator's IKE identity (RFC 7296 §2.16).
         identity: Identification,
     },
-    /// It is not.
+    /// The peer is rejected.
     Reject {
-        /// EAP-Failure; empty: one is made.
+        /// EAP-Failure. If empty, the endpoint makes one.
         packet: Vec<u8>,
     },
-    /// Nobody answers.
+    /// No AAA server replies.
     Unanswered,
 }
 
-/// What an endpoint is told.
+/// A command to an endpoint.
 #[derive(Clone, Debug)]
 pub enum IkeCommand {
-    /// These are the peers that may begin, the preferred first. IKE_SAs that are there stay as they are.
+    /// Replaces the list of connections that peers may initiate, the preferred first. Existing IKE_SAs stay as they
+    /// are.
     Serve(Vec<Arc<IkeConnection>>),
-    /// Begin an IKE_SA.
+    /// Initiates an IKE_SA.
     Initiate {
-        /// Comes back with [`IkeEvent::Initiated`].
+        /// Returned in [`IkeEvent::Initiated`].
         token: u64,
-        /// With whom and how.
+        /// The connection to use.
         connection: Arc<IkeConnection>,
-        /// From which address of ours. An unspecified one leaves the choice to the host; there is then taken to be a NAT.
+        /// The local address. If unspecified, the host chooses it, and the endpoint assumes a NAT.
         local: SocketAddr,
-        /// To which address.
+        /// The peer's address.
         remote: SocketAddr,
     },
-    /// Whoever was let in might not be any more, as when an authority has revoked certificates: no ticket that was given is taken, and
-    /// IKE_SAs get new ones only once both sides have proved anew who they are.
+    /// Makes all tickets void, for example after an authority has revoked certificates. IKE_SAs get new tickets only
+    /// after both sides have authenticated again.
     VoidTickets,
-    /// Another shard has a new IKE_SA of these two ([`IkeEvent::Replaces`]): those of this one end.
+    /// Another shard has a new IKE_SA of this pair ([`IkeEvent::Replaces`]). Ends the pair's IKE_SAs of this shard.
     Replaced {
-        /// That one.
+        /// The new IKE_SA.
         sa: SaId,
-        /// By which connection it was let in: what another would have let in proves nothing of this one's.
+        /// Its connection. IKE_SAs of other connections stay: an authentication by one connection is no proof for
+        /// another.
         connection: String,
-        /// Who this side is.
+        /// The local identity.
         local: Identification,
-        /// Who the other side is.
+        /// The peer's identity.
         remote: Identification,
-        /// The other side knows nothing of them any more.
+        /// True if the peer has lost its state of the old IKE_SAs.
         forgotten: bool,
     },
-    /// The answer to [`IkeEvent::Eap`].
+    /// The reply to [`IkeEvent::Eap`].
     Eap {
-        /// Of the event.
+        /// The IKE_SA of the event.
         sa: SaId,
-        /// The answer.
+        /// The reply.
         answer: EapAnswer,
     },
-    /// The answer to [`IkeEvent::AddressRequested`]: what the initiator gets; none: there is no address.
+    /// The reply to [`IkeEvent::AddressRequested`]. Without attributes, there is no address for the initiator.
     Address {
-        /// Of the event.
+        /// The IKE_SA of the event.
         sa: SaId,
-        /// Addresses, and whatever else it is told.
+        /// The addresses and the other attributes for the initiator.
         attributes: Vec<ConfigurationAttribute>,
     },
-    /// The answer to [`IkeJob::Sign`]; `None`: it cannot be signed.
+    /// The result of [`IkeJob::Sign`].
     Signed {
-        /// Of the job.
+        /// The job's token.
         token: u64,
-        /// The signature.
+        /// The signature; `None` if the connection cannot sign.
         signature: Option<Vec<u8>>,
-        /// A response of OCSP about the connection's certificate, DER, where one was asked for and is to be had.
+        /// An OCSP response about the connection's certificate, DER, if the job requested it and it is available.
         ocsp: Option<Vec<u8>>,
     },
-    /// The answer to any [`IkeJob`] that nobody can do at this moment.
+    /// The result of an [`IkeJob`] that cannot be done now.
     Unable {
-        /// Of the job.
+        /// The job's token.
         token: u64,
     },
-    /// The answer to [`IkeJob::Verify`].
+    /// The result of [`IkeJob::Verify`].
     Verified {
-        /// Of the job.
+        /// The job's token.
         token: u64,
-        /// Until when the certificate is trusted, is of that identity, and its key has signed, as far as that was looked at;
-        /// `None`: it is not so.
+        /// The end of the proof's validity: the certificate is trusted, has the peer's identity, and its key made the
+        /// signature. `None` if one of these is not so.
         until: Option<WallTime>,
-        /// That certificate and those between it and an authority.
+        /// The peer's certificate and those between it and an authority.
         certificates: Vec<CertificateName>,
     },
-    /// Make a CHILD_SA of this name of its connection.
+    /// Creates another CHILD_SA.
     CreateChild {
-        /// On which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// Which.
+        /// The name of the connection's [`ChildConfig`](super::ChildConfig).
         name: String,
     },
-    /// Replace a CHILD_SA by a new one.
+    /// Rekeys a CHILD_SA.
     RekeyChild {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// The SPI at which it receives.
+        /// The inbound SPI.
         spi: u32,
     },
-    /// End a CHILD_SA.
+    /// Deletes a CHILD_SA.
     DeleteChild {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// The SPI at which it receives.
+        /// The inbound SPI.
         spi: u32,
     },
-    /// These certificates are revoked, in place of those that were named before: IKE_SAs end whose other side has proved who it is by one
-    /// of them, or by one below it.
+    /// Replaces the set of revoked certificates. Ends the IKE_SAs whose peer authenticated by one of them, or by a
+    /// certificate below one.
     Revoked(Arc<BTreeSet<CertificateName>>),
-    /// Replace an IKE_SA by a new one.
+    /// Rekeys an IKE_SA.
     Rekey(SaId),
-    /// End an IKE_SA.
+    /// Deletes an IKE_SA.
     Delete(SaId),
-    /// Ask whether the other side lives.
+    /// Sends a dead peer detection request.
     Probe(SaId),
-    /// Packets have gone by CHILD_SAs of an IKE_SA, or authentic ones have come. Whoever sends them lives (RFC 7296 §2.4), and a
-    /// NAT has seen those that went (RFC 3948 §4).
+    /// Reports traffic on CHILD_SAs of an IKE_SA. Authentic inbound packets prove that the peer is alive (RFC 7296
+    /// §2.4). Outbound packets keep a NAT mapping alive (RFC 3948 §4).
     Traffic {
-        /// Which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// Packets have come.
+        /// Authentic packets have arrived.
         received: bool,
-        /// Packets have gone.
+        /// Packets were sent.
         sent: bool,
     },
-    /// This side's address has changed, or another of the other side's is to be used: an initiator moves its SAs there
-    /// (RFC 4555 §3.5). Packets follow when the other side has answered from there.
+    /// Moves the SAs of an initiator to these addresses, after a change of the local or the peer's address (RFC 4555
+    /// §3.5). Packets follow when the peer has responded there.
     Move {
-        /// Which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// From which address of ours.
+        /// The local address.
         local: SocketAddr,
-        /// To which address.
+        /// The peer's address.
         remote: SocketAddr,
     },
 }
 
-/// A CHILD_SA: two SAs of ESP.
+/// A CHILD_SA: a pair of ESP SAs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChildSa {
     /// The name of its connection.
     pub connection: String,
     /// The name of its configuration.
     pub name: String,
-    /// The SPI of packets that come.
+    /// The SPI of inbound packets.
     pub inbound: u32,
-    /// The SPI of packets that go.
+    /// The SPI of outbound packets.
     pub outbound: u32,
-    /// How packets are protected.
+    /// The algorithms of its packets.
     pub algorithms: PacketAlgorithms,
-    /// Sequence numbers have 64 bits.
+    /// True if sequence numbers have 64 bits.
     pub extended_sequence_numbers: bool,
-    /// The keys of packets that come.
+    /// The keys of inbound packets.
     pub inbound_keys: PacketKeys,
-    /// The keys of packets that go.
+    /// The keys of outbound packets.
     pub outbound_keys: PacketKeys,
-    /// Traffic of this side.
+    /// The local traffic selectors.
     pub local: Vec<TrafficSelector>,
-    /// Traffic of the other side.
+    /// The peer's traffic selectors.
     pub remote: Vec<TrafficSelector>,
-    /// Its mode.
+    /// Tunnel or transport mode.
     pub mode: IpsecMode,
-    /// From where to where packets go.
+    /// The addresses between which its packets travel.
     pub path: DatagramPath,
-    /// Packets are within UDP: a NAT is between the two.
+    /// True if its packets are encapsulated in UDP, because a NAT is between the peers.
     pub encapsulated: bool,
-    /// The SPI at which the CHILD_SA receives that this one takes the place of.
+    /// The inbound SPI of the CHILD_SA that this one replaces.
     pub replaces: Option<u32>,
-    /// This side asked for it.
+    /// True if this side requested it.
     pub initiator: bool,
-    /// The other side is behind a NAT, and is followed to where authentic packets come from (RFC 7296 §2.23).
+    /// True if the peer is behind a NAT. Packets then go to the source address of its last authentic packet (RFC 7296
+    /// §2.23).
     pub follow: bool,
 }
 
 impl ChildSa {
-    /// The two SAs as ESP knows them, for no policy of their own and without limits.
+    /// Returns the two SAs for the data plane, without a policy and without limits.
     #[must_use]
     pub fn sa_pair(&self) -> SaPair {
         let PacketAlgorithms { cipher, integrity, .. } = self.algorithms;
@@ -250,225 +253,227 @@ impl ChildSa {
     }
 }
 
-/// Why an IKE_SA ended, or never came to be.
+/// The reason why an IKE_SA ended or was not established.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EndReason {
-    /// This side was told to end it.
+    /// A command of this side.
     Deleted,
-    /// The other side ended it.
+    /// The peer deleted it.
     DeletedByPeer,
-    /// A new one took its place.
+    /// A rekeying replaced it.
     Rekeyed,
-    /// The same two have another, newer one.
+    /// A newer IKE_SA of the same pair replaced it.
     Replaced,
-    /// The other side does not answer.
+    /// The peer does not respond.
     Unreachable,
-    /// The initiator did not go on.
+    /// The initiator stopped before it had authenticated.
     HalfOpen,
-    /// No proposal is acceptable to both.
+    /// The peers have no acceptable proposal in common.
     NoProposal,
-    /// The other side did not prove who it is.
+    /// The peer failed to authenticate.
     AuthenticationFailed,
-    /// This side did not convince the other.
+    /// The peer rejected this side's authentication.
     Refused,
-    /// The other side breaks the protocol.
+    /// The peer violates the protocol.
     Protocol,
-    /// A helper of this side failed: no signature, no AAA server.
+    /// A job or the AAA server of this side failed.
     Helper,
-    /// The other side insists on what this side does not do.
+    /// The peer requires a feature that this side does not have.
     Unsupported,
-    /// A certificate by which the other side has proved who it is has been revoked since.
+    /// The peer's certificate, or one above it, was revoked.
     Revoked,
 }
 
-/// A certificate by its issuer's name and its serial number: sixteen octets of a digest of both, as
-/// `usher_crypto::x509::certificate_name` makes them.
+/// Identifies a certificate by its issuer and serial number: 16 octets of a digest of both, from
+/// `usher_crypto::x509::certificate_name`.
 pub type CertificateName = [u8; 16];
 
-/// What an endpoint says.
+/// An event of an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IkeEvent {
-    /// An IKE_SA was begun by [`IkeCommand::Initiate`].
+    /// An IKE_SA was begun for [`IkeCommand::Initiate`].
     Initiated {
-        /// Of the command.
+        /// The command's token.
         token: u64,
-        /// Its name.
+        /// The new IKE_SA.
         sa: SaId,
     },
-    /// An initiator's EAP packet is to be judged; [`IkeCommand::Eap`] is owed.
+    /// An initiator sent an EAP packet. Reply with [`IkeCommand::Eap`].
     Eap {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// Who the initiator says it is.
+        /// The identity that the initiator claims.
         identity: Identification,
-        /// Of which connection it is.
+        /// The name of its connection.
         connection: String,
-        /// Where it has been shown to receive: failures are counted by that.
+        /// The initiator's proven address, by which failed attempts are counted.
         remote: SocketAddr,
-        /// Its packet; the first of a conversation is an Identity response.
+        /// The EAP packet. The first of a conversation is an Identity response.
         packet: Vec<u8>,
     },
-    /// An initiator that has proved who it is asks for addresses; [`IkeCommand::Address`] is owed.
+    /// An authenticated initiator requests addresses. Reply with [`IkeCommand::Address`].
     AddressRequested {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// Who it is.
+        /// The initiator's identity.
         identity: Identification,
-        /// Of which connection it is.
+        /// The name of its connection.
         connection: String,
-        /// From where it comes.
+        /// The initiator's address.
         remote: SocketAddr,
-        /// What it asks for.
+        /// The requested attributes.
         attributes: Vec<ConfigurationAttribute>,
     },
-    /// An IKE_SA has these keys from now on: said where [`Config::export_keys`](super::IkeEndpointConfig::export_keys) wants it.
+    /// An IKE_SA has new keys. Only with [`IkeEndpointConfig::export_keys`](super::IkeEndpointConfig::export_keys).
     Keys {
-        /// SPIs of initiator and responder.
+        /// The SPIs of the initiator and of the responder.
         spis: (Spi, Spi),
-        /// How its messages are protected.
+        /// The algorithms of its messages.
         algorithms: PacketAlgorithms,
         /// The keys.
         keys: Box<IkeKeys>,
     },
-    /// The responder has given this side addresses and the like.
+    /// The responder assigned addresses and other attributes to this side.
     Configured {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// What it gave.
+        /// The assigned attributes.
         attributes: Vec<ConfigurationAttribute>,
     },
-    /// Both have proved who they are.
+    /// Both sides have authenticated.
     Established {
         /// The IKE_SA.
         sa: SaId,
         /// The name of its connection.
         connection: String,
-        /// Who the other side is: after EAP, whom that has authenticated.
+        /// The peer's identity. After EAP, the identity that EAP has authenticated.
         remote: Identification,
-        /// SPIs of initiator and responder.
+        /// The SPIs of the initiator and of the responder.
         spis: (Spi, Spi),
-        /// From where to where its messages go, as far as the other side has been shown to receive there: where it has been since is told by
-        /// [`Moved`](Self::Moved).
+        /// The addresses of its messages, as far as the peer has proved its address. [`Moved`](Self::Moved) reports
+        /// later changes.
         path: DatagramPath,
     },
-    /// An IKE_SA of this shard is the only one of these two from now on: other shards are to be told ([`IkeCommand::Replaced`]).
+    /// An IKE_SA of this shard is from now on the only one of its pair. Send [`IkeCommand::Replaced`] to the other
+    /// shards.
     Replaces {
         /// The IKE_SA.
         sa: SaId,
-        /// By which connection it was let in.
+        /// The name of its connection.
         connection: String,
-        /// Who this side is.
+        /// The local identity.
         local: Identification,
-        /// Who the other side is.
+        /// The peer's identity.
         remote: Identification,
-        /// The other side knows nothing of others any more.
+        /// True if the peer has lost its state of the old IKE_SAs.
         forgotten: bool,
     },
-    /// A CHILD_SA is to be installed, before what is sent after this.
+    /// Install this CHILD_SA before you send the transmissions that follow this event.
     Install {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
         /// The CHILD_SA.
         child: Box<ChildSa>,
     },
-    /// A CHILD_SA is to be removed.
+    /// Remove this CHILD_SA.
     Remove {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
-        /// The SPI at which it receives.
+        /// The inbound SPI.
         inbound: u32,
-        /// The SPI at which it sends.
+        /// The outbound SPI.
         outbound: u32,
     },
-    /// The other side would not make a CHILD_SA.
+    /// A CHILD_SA of this side's request was not created.
     ChildRefused {
-        /// Of which IKE_SA.
+        /// The IKE_SA.
         sa: SaId,
         /// The name of its configuration.
         name: String,
-        /// Why: what the other side said, or would have been told of what it granted.
+        /// The error: the peer's, or the one that fits its invalid response.
         why: crate::code::NotifyType,
     },
-    /// An IKE_SA has taken the place of another, with its CHILD_SAs. The other's end follows.
+    /// A rekeyed IKE_SA replaced another and has its CHILD_SAs. [`Ended`](Self::Ended) of the old one follows.
     Rekeyed {
-        /// The old one.
+        /// The old IKE_SA.
         old: SaId,
-        /// The new one.
+        /// The new IKE_SA.
         new: SaId,
-        /// SPIs of initiator and responder.
+        /// The SPIs of the initiator and of the responder.
         spis: (Spi, Spi),
     },
-    /// The other side has answered: it lives.
+    /// The peer has responded: it is alive.
     Alive {
         /// The IKE_SA.
         sa: SaId,
     },
-    /// Addresses have changed: the other side has moved (RFC 4555), or a NAT has given it another, or this side has been told
-    /// to and the other has agreed. Of MOBIKE, whoever is there has been shown to receive there.
+    /// Addresses have changed. The peer moved (RFC 4555), a NAT changed its address, or the peer accepted
+    /// [`IkeCommand::Move`]. With MOBIKE, the peer has proved that it receives there.
     Moved {
         /// The IKE_SA.
         sa: SaId,
-        /// From where to where its messages and packets go now.
+        /// The new addresses of its messages and packets.
         path: DatagramPath,
-        /// Packets are within UDP from now on: a NAT is between the two.
+        /// True if packets are encapsulated in UDP from now on, because a NAT is between the peers.
         encapsulated: bool,
     },
-    /// The other side does not take the addresses that [`IkeCommand::Move`] named.
+    /// The peer rejected the addresses of [`IkeCommand::Move`].
     MoveRefused {
         /// The IKE_SA.
         sa: SaId,
     },
-    /// An initiator has not proved who it is; its IKE_SA ends.
+    /// An initiator failed to authenticate. Its IKE_SA ends.
     Unproved {
         /// The IKE_SA.
         sa: SaId,
-        /// Where it has been shown to receive, and at which address of this side.
+        /// The initiator's proven address, and the local one.
         path: DatagramPath,
-        /// Who it says it is, if it has said so.
+        /// The identity that it claimed, if any.
         identity: Option<Identification>,
     },
-    /// More proofs by the shared key of a connection fail than may
-    /// ([`Config::failed_proofs_per_minute`](super::IkeEndpointConfig::failed_proofs_per_minute)): somebody guesses at it. Said once in ten minutes.
+    /// Failed proofs by a connection's shared key exceed
+    /// [`IkeEndpointConfig::failed_proofs_per_minute`](super::IkeEndpointConfig::failed_proofs_per_minute): a
+    /// guessing attack is likely. At most one event in ten minutes.
     TooManyFailedProofs {
-        /// Its name.
+        /// The name of the connection.
         connection: String,
     },
-    /// An IKE_SA has ended. Its CHILD_SAs have been removed.
+    /// An IKE_SA has ended, and its CHILD_SAs have been removed.
     Ended {
         /// The IKE_SA.
         sa: SaId,
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
 }
 
-/// What an endpoint asks of slow helpers.
+/// A job of an endpoint, for a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IkeJob {
-    /// Sign these octets with the key of a connection; [`IkeCommand::Signed`] is owed.
+    /// Sign these octets with a connection's key. The result is [`IkeCommand::Signed`].
     Sign {
         /// The name of the connection.
         connection: String,
-        /// How.
+        /// The signature scheme.
         scheme: SignatureScheme,
-        /// What.
+        /// The octets to sign.
         octets: Vec<u8>,
-        /// The other side would like a response of OCSP about the connection's certificate (RFC 4806 §4.1).
+        /// True if the peer requests an OCSP response about the connection's certificate (RFC 4806 §4.1).
         ocsp: bool,
     },
-    /// Verify what somebody says it is; [`IkeCommand::Verified`] is owed.
+    /// Verify a peer's certificate and signature. The result is [`IkeCommand::Verified`].
     Verify {
         /// The name of the connection.
         connection: String,
-        /// Who it says it is.
+        /// The identity that the peer claims.
         identity: Identification,
-        /// Certificates, DER, its own first, others in no order.
+        /// Certificates, DER: the peer's first, the others in any order.
         certificates: Vec<Vec<u8>>,
-        /// Responses of OCSP that it shows, DER, of which nobody knows yet whether they are to be believed (RFC 4806 §3.2).
+        /// The peer's OCSP responses, DER, not yet verified (RFC 4806 §3.2).
         ocsp: Vec<Vec<u8>>,
-        /// How it says that it has signed.
+        /// The signature scheme that the peer names.
         scheme: SignatureScheme,
-        /// What it has signed.
+        /// The signed octets.
         octets: Vec<u8>,
         /// The signature.
         signature: Vec<u8>,
@@ -476,14 +481,14 @@ pub enum IkeJob {
 }
 
 impl IkeJob {
-    /// The kind of key that is needed.
+    /// The kind of key that the job needs.
     #[must_use]
     pub const fn key_kind(&self) -> KeyKind {
         match self {
             Self::Sign { scheme, .. } | Self::Verify { scheme, .. } => scheme.required_key_kind(),
         }
     }
-    /// The kind of work that it is, of which whoever does it does one unit.
+    /// The label of its work: one unit per job.
     #[must_use]
     pub const fn work_label(&self) -> WorkLabel {
         match self {

@@ -1,7 +1,7 @@
-//! IKE_FOLLOWUP_KE (RFC 9370 §2.2.4): the further key exchanges of a CREATE_CHILD_SA exchange, before what it is about is made.
+//! IKE_FOLLOWUP_KE (RFC 9370 §2.2.4): the additional key exchanges of a CREATE_CHILD_SA exchange.
 //!
-//! Nothing is made before the last of them, so that a collision of two rekeyings is told by TEMPORARY_FAILURE, by both sides where
-//! both have begun: each tries again after a while of its own.
+//! The SA is created after the last of them. Until then, a rekeying collision is answered with TEMPORARY_FAILURE, by
+//! both sides if both have begun. Each tries again after a wait of its own.
 
 use super::child::GrantedChild;
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, SaAction, SaEvent, SaRekeying};
@@ -21,7 +21,7 @@ use usher_crypto::digest::constant_time_eq;
 use usher_crypto::exchange::KeyExchange;
 
 const IKE_FOLLOWUP_KE: ExchangeType = ExchangeType::IKE_FOLLOWUP_KE;
-/// How long a responder waits for the next of them: the longest time that §2.2.4 names.
+/// The responder's wait for the next key exchange: the longest time of §2.2.4.
 const FOLLOWUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request of this side.
@@ -30,38 +30,38 @@ pub(super) struct FollowupRequest {
     gathered: AnsweredRequest,
     method: KeyExchangeMethod,
     key_exchange: Box<dyn KeyExchange>,
-    /// Those after this one.
+    /// The methods after this one.
     methods: VecDeque<KeyExchangeMethod>,
 }
 
-/// What a responder makes when the last of them is done.
+/// The SA that a responder creates after the last key exchange.
 #[derive(Debug)]
 pub(super) enum PendingSa {
-    /// A CHILD_SA, in the place of the one that receives at this SPI.
+    /// A CHILD_SA, which replaces the one with this inbound SPI.
     Child { granted: Box<GrantedChild>, replaces: Option<u32> },
-    /// The IKE_SA that takes the place of this one.
+    /// The IKE_SA that replaces this one.
     Ike { spis: (Spi, Spi), chosen: Proposal },
 }
 
-/// What a responder expects.
+/// The additional key exchanges that a responder expects.
 #[derive(Debug)]
 pub(super) struct ExpectedFollowup {
-    /// Comes back with the next request.
+    /// The link that the next request has to return.
     link: [u8; 16],
     methods: VecDeque<KeyExchangeMethod>,
     secrets: SharedSecrets,
     nonces: NoncePair,
     pub(super) makes: PendingSa,
-    /// It is forgotten then.
+    /// The time at which it is dropped.
     pub(super) until: Instant,
 }
 
-/// What a notification says that links an exchange to the next.
+/// Returns the ADDITIONAL_KEY_EXCHANGE notification that links an exchange to the next.
 pub(super) fn find_link_notify(payloads: &[Payload]) -> Option<&NotifyPayload> {
     notify_payloads(payloads).find(|notify| notify.kind == NotifyType::ADDITIONAL_KEY_EXCHANGE)
 }
 
-/// The next further key exchange; after the last, what was asked for is made.
+/// Sends the next additional key exchange. After the last, creates the SA.
 pub(super) fn start_next_followup(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -95,7 +95,7 @@ pub(super) fn start_next_followup(
     sa.request_protected(cx, IKE_FOLLOWUP_KE, &payloads, PendingExchange::FollowUp(request));
 }
 
-/// The response to a request of this side.
+/// Handles the response to this side's request.
 pub(super) fn handle_followup_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -124,7 +124,7 @@ pub(super) fn handle_followup_response(
     start_next_followup(sa, cx, gathered, methods, payloads);
 }
 
-/// A responder waits for the further key exchanges of what it has granted. Gives the notification that says so.
+/// Expects the additional key exchanges of a granted request. Returns the link notification.
 pub(super) fn expect_followup(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -139,7 +139,7 @@ pub(super) fn expect_followup(
     Payload::Notify(NotifyPayload::with_data(NotifyType::ADDITIONAL_KEY_EXCHANGE, link))
 }
 
-/// The initiator's half.
+/// Handles a request of the peer.
 pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let fits = |expected: &ExpectedFollowup| {
         find_link_notify(payloads).is_some_and(|link| constant_time_eq(&link.data, &expected.link))
@@ -149,7 +149,7 @@ pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, 
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::STATE_NOT_FOUND));
     }
     let Some(mut expected) = sa.expected_keys.take() else { return };
-    // It has moved since it began: nothing new is made for a place that is not proved.
+    // The peer has moved since: no SA is created for an unproved address.
     if sa.is_path_unproved() {
         cx.counters.temporary_failures += 1;
         return sa.respond_notify(cx, IKE_FOLLOWUP_KE, NotifyPayload::new(NotifyType::TEMPORARY_FAILURE));
@@ -175,7 +175,7 @@ pub(super) fn handle_followup_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, 
     sa.respond_protected(cx, IKE_FOLLOWUP_KE, &answer);
 }
 
-/// The last is done: what was granted is made.
+/// Creates the granted SA after the last key exchange.
 fn finish_followup(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -229,7 +229,7 @@ fn install_followup_child(
                 !row.contains(&ChildAction::TemporaryFailure) && !row.contains(&ChildAction::Remember)
             };
             match row.filter(|(_, row)| free(row.actions)) {
-                // Meanwhile it has ended, or this side has begun to replace it.
+                // The CHILD_SA has ended meanwhile, or this side has begun to rekey it.
                 None => return false,
                 row => row,
             }

@@ -1,5 +1,5 @@
-//! Messages put together from fragments (RFC 7383 §2.6), and what all of them may take. Each fragment is under the keys of its
-//! IKE_SA before it comes here, which whoever is half open has too: it proves where somebody is, not who.
+//! Reassembly of fragmented messages (RFC 7383 §2.6), and limits on its memory. Fragments are decrypted before they
+//! come here. In a half-open IKE_SA that proves an address, not an identity.
 
 use crate::code::PayloadType;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
-/// Fragments of a message at most: 32 KiB in the smallest packets that every link of IPv4 carries would be 60.
+/// Most fragments of a message. 32 KiB would take 60 of the smallest packets that every IPv4 link carries.
 const MOST: u16 = 256;
-/// What a fragment takes beside its octets: its place in the list, and what an allocation costs.
+/// Octets that a fragment takes besides its content: the list entry and the allocation.
 const FRAGMENT_OVERHEAD: usize = 96;
 
-/// Fragments of one message: that which is expected next.
+/// The fragments of the next expected message.
 #[derive(Debug, Default)]
 pub(super) struct FragmentReassembly {
-    /// Response or request, and its message ID.
+    /// True for a response, and the message ID.
     message_key: (bool, u32),
     total: u16,
     octets: usize,
@@ -23,12 +23,12 @@ pub(super) struct FragmentReassembly {
     parts: BTreeMap<u16, Vec<u8>>,
 }
 
-/// A fragment that is not kept: of another division of the message than is known, there already, or too much.
+/// A rejected fragment: a duplicate, over the limit, or of another division of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FragmentRejected;
 
 impl FragmentReassembly {
-    /// Adds a fragment; gives the whole when it was the last that was missing.
+    /// Adds a fragment. Returns the whole message after the last missing one.
     pub(super) fn add_fragment(
         &mut self,
         of: (bool, u32),
@@ -40,11 +40,11 @@ impl FragmentReassembly {
         if total > MOST {
             return Err(FragmentRejected);
         }
-        // More fragments mean that the sender has begun anew with smaller ones; fewer are of before (§2.6.1).
+        // A higher total means that the sender began again with smaller fragments; a lower one is outdated (§2.6.1).
         if self.message_key != of || total > self.total {
             *self = Self { message_key: of, total, ..Self::default() };
         }
-        // What is held is counted: of a part that was padding mostly, all that it takes.
+        // Counts the capacity: a fragment that was mostly padding still holds all of it.
         let held = part.capacity();
         if total < self.total
             || self.parts.contains_key(&number)
@@ -66,30 +66,30 @@ impl FragmentReassembly {
         whole.parts.into_values().for_each(|part| content.extend_from_slice(&part));
         Ok(Some((whole.first.unwrap_or(PayloadType::NONE), content)))
     }
-    /// Octets of memory that its fragments take.
+    /// Octets of memory that the fragments take.
     pub(super) fn memory_octets(&self) -> usize {
         self.octets + self.parts.len() * FRAGMENT_OVERHEAD
     }
-    /// How many of its fragments are there.
+    /// Number of fragments received.
     pub(super) fn fragment_count(&self) -> u64 {
         self.parts.len() as u64
     }
 }
 
-/// What one IKE_SA has of fragments.
+/// The fragment memory of one IKE_SA.
 #[derive(Clone, Copy, Debug)]
 struct FragmentUsage {
-    /// When it began, in the order of all.
+    /// Sequence number of its begin.
     since: u64,
     network: IpAddr,
     octets: usize,
 }
 
-/// What IKE_SAs have of fragments, and which of them has had them for longest. A message that all fragments arrive of is whole
-/// within a moment; so what is old is of somebody who does not go on.
+/// The fragment memory of all IKE_SAs, by age. A message whose fragments all arrive is complete within moments, so
+/// old fragments are of stalled peers.
 #[derive(Debug)]
 pub(super) struct FragmentUsageTable {
-    /// Octets that all may take, and that one network may.
+    /// Most octets of all, and of one network.
     most: (usize, usize),
     octets: usize,
     next: u64,
@@ -110,7 +110,8 @@ impl FragmentUsageTable {
         }
     }
 
-    /// An IKE_SA of that network has so many octets now. Gives whose are to be dropped, since all take too much, or the network does.
+    /// Sets the octets of an IKE_SA. Returns the IKE_SA whose fragments to drop if the total or the network is over
+    /// its limit.
     pub(super) fn record_usage(&mut self, token: u64, network: IpAddr, octets: usize) -> Option<u64> {
         let before = self.holdings.get(&token).copied();
         self.remove_usage(token);
@@ -135,7 +136,7 @@ impl FragmentUsageTable {
         oldest.and_then(|since| self.by_age.get(&since).copied())
     }
 
-    /// An IKE_SA has none any more.
+    /// Removes the usage of an IKE_SA.
     pub(super) fn remove_usage(&mut self, token: u64) {
         let Some(FragmentUsage { since, network, octets }) = self.holdings.remove(&token) else { return };
         self.octets -= octets;
@@ -149,12 +150,12 @@ impl FragmentUsageTable {
         }
     }
 
-    /// All may take so much from now on.
+    /// Sets the limit of all.
     #[cfg(test)]
     pub(super) const fn set_limit(&mut self, most: usize) {
         self.most.0 = most;
     }
-    /// Octets that all take, and how many IKE_SAs and networks have them.
+    /// Octets of all, and the numbers of IKE_SAs and networks.
     #[cfg(test)]
     pub(super) fn usage_totals(&self) -> (usize, usize, usize) {
         assert_eq!(self.holdings.len(), self.by_age.len());
@@ -228,7 +229,7 @@ mod tests {
         let mut all = usage_table(100, 100);
         assert_eq!(all.record_usage(1, network_address(1), 40), None);
         assert_eq!(all.record_usage(2, network_address(2), 40), None);
-        // Who has had some for longest is the oldest, however lately it got more.
+        // The age counts from the first fragment, not from the last growth.
         assert_eq!(all.record_usage(1, network_address(1), 60), None);
         assert_eq!(all.record_usage(3, network_address(3), 1), Some(1));
         all.remove_usage(1);

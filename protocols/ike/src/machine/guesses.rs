@@ -1,8 +1,8 @@
-//! Guesses at shared keys. Whoever is at many addresses guesses at each as often as its network may, so that what fails is counted
-//! by the key that it fails by, too: of a connection.
+//! Lockout after failed proofs by shared keys. An attacker with many addresses has a budget in each network, so
+//! failures are also counted by connection.
 //!
-//! Nobody is locked out by that who has the key: a network from which none has failed of late has its proof looked at whatever
-//! others do, and so has who has been right at that host before, unless his own last one was wrong.
+//! A lockout does not affect honest users. A proof is checked if its network has no recent failure. It is also
+//! checked if the same identity has recently authenticated from that host and has not failed since.
 
 use super::config::{IkeConnection, IkeEndpointConfig};
 use super::pressure::{LeakyBucket, host_prefix, network_prefix};
@@ -16,11 +16,11 @@ use usher_core::collections::HashState;
 use usher_core::recent::RecentKeys;
 use usher_core::{Duration, Instant};
 
-/// For so long a network is known by a proof that has failed, and nobody is told again that too many have.
+/// How long a failed proof marks its network, and the shortest interval between two reports.
 const FAILED: Duration = Duration::from_secs(600);
-/// For so long somebody at a host is known by one that was right.
+/// How long a successful proof exempts an identity at a host.
 const PROVED: Duration = Duration::from_secs(7 * 86_400);
-/// So many networks are remembered, and as many who are known.
+/// Most networks, and most exempt identities.
 const CAPACITY: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,24 +29,24 @@ struct FailedProofs {
     last_reported_at: Option<Instant>,
 }
 
-/// Who makes a proof, and of which connection.
+/// The sender of a proof and its connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdentityClaim<'a> {
     pub(super) connection: &'a str,
-    /// Who it says it is.
+    /// The claimed identity.
     pub(super) identity: &'a Identification,
-    /// Where it has been shown to receive.
+    /// The proven address.
     pub(super) from: IpAddr,
 }
 
-/// Proofs by shared keys that have failed, and from where.
+/// Networks with failed proofs by shared keys, and identities that have authenticated.
 #[derive(Debug)]
 pub(super) struct ProofLockoutTable {
     hash: HashState,
-    /// By connections of the configuration.
+    /// By connection.
     failed: BTreeMap<String, FailedProofs>,
     networks: RecentKeys,
-    /// Identities at hosts: others there, as behind a NAT, are none of their affair.
+    /// Identities by host. Others at the same host, as behind a NAT, are separate.
     proven_identities: RecentKeys,
 }
 
@@ -55,13 +55,13 @@ impl ProofLockoutTable {
         let recent = || RecentKeys::new(CAPACITY, hash);
         Self { hash: hash.clone(), failed: BTreeMap::new(), networks: recent(), proven_identities: recent() }
     }
-    /// The network that a claim comes from, and who makes it at which host, to a connection.
+    /// Returns the keys of a claim: its network, and its identity and host; each with the connection.
     fn claim_keys(&self, IdentityClaim { connection, identity, from }: IdentityClaim<'_>) -> [u64; 2] {
         let network = self.hash.hash_one((connection, network_prefix(from)));
         [network, self.hash.hash_one((connection, host_prefix(from), identity))]
     }
 
-    /// Whether a proof is looked at.
+    /// True if the proof is to be checked.
     pub(super) fn admits_proof(
         &self,
         now: Instant,
@@ -75,7 +75,7 @@ impl ProofLockoutTable {
         let [network, who] = self.claim_keys(claim);
         self.proven_identities.is_recent(now, who, PROVED) || !self.networks.is_recent(now, network, FAILED)
     }
-    /// One was wrong. True: from now on there are too many, which was not told of late.
+    /// Records a failed proof. True if the limit is reached and was not reported recently.
     pub(super) fn record_failure(
         &mut self,
         now: Instant,
@@ -87,7 +87,7 @@ impl ProofLockoutTable {
         self.proven_identities.remove_key(who);
         let most = config.failed_proofs_per_minute;
         let failed = self.failed.entry(claim.connection.into()).or_default();
-        // Those that are looked at all the same put off nobody's any further.
+        // Exempt proofs that fail do not lengthen the lockout of others.
         if !failed.debt.is_of_a_minute(now, most) {
             failed.debt.add_of_a_minute(now, most);
         }
@@ -98,12 +98,12 @@ impl ProofLockoutTable {
         }
         tells
     }
-    /// One was right.
+    /// Records a successful proof.
     pub(super) fn record_success(&mut self, now: Instant, claim: IdentityClaim<'_>) {
         let [_, who] = self.claim_keys(claim);
         self.proven_identities.record_key(now, who);
     }
-    /// These are the connections that there are from now on.
+    /// Keeps the state of these connections and drops all others.
     pub(super) fn retain_connections(&mut self, connections: &[Arc<IkeConnection>]) {
         self.failed.retain(|name, _| connections.iter().any(|connection| connection.name == *name));
     }
@@ -119,7 +119,7 @@ mod tests {
     fn instant_at(secs: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(secs)
     }
-    /// Somebody at a host of a network, to a connection.
+    /// Returns a claim from a host of a network, to a connection.
     fn at_host(connection: &'static str, network: u32, host: u32, identity: &str) -> IdentityClaim<'static> {
         static NAMES: std::sync::LazyLock<[Identification; 2]> =
             std::sync::LazyLock::new(|| ["ann.test", "bob.test"].map(Identification::from_fqdn));
@@ -159,14 +159,14 @@ mod tests {
             guesses.admits_proof(instant_at(1), &config, at_host("other", 1, 1, "ann.test")),
             "of another key"
         );
-        // One in ten seconds, of all, is looked at from wherever it comes.
+        // In all, one proof in ten seconds is checked, from any source.
         assert!(weighs(&guesses, 10, 1, 1));
         assert!(!guesses.record_failure(instant_at(10), &config, claim_from(1, 1)), "it is not told again");
         assert!(!weighs(&guesses, 11, 1, 1));
-        // Who is known and fails is known no more.
+        // An exempt identity that fails is no longer exempt.
         assert!(!guesses.record_failure(instant_at(11), &config, claim_from(8, 1)));
         assert!(!weighs(&guesses, 12, 8, 1));
-        // A network is told apart for ten minutes.
+        // A network is marked for ten minutes.
         for n in 0..7 {
             guesses.record_failure(instant_at(610), &config, claim_from(n, 1));
         }
@@ -175,7 +175,7 @@ mod tests {
         assert!(weighs(&guesses, 611, 1, 1));
     }
 
-    /// Behind a NAT many are one host: who guesses there, or has the key of before, is none of the others.
+    /// Many users share a host behind a NAT. A failure there, or an earlier success, concerns its own identity alone.
     #[test]
     fn who_is_known_at_a_host_is_not_held_back_by_who_fails_there() {
         let mut guesses = ProofLockoutTable::new(&hash_state(&mut SecureRng::from_seed([3; 32])));

@@ -1,7 +1,8 @@
-//! Whose half-open IKE_SAs there are, and which of them goes where there is no room for another (RFC 7296 §2.6, RFC 8019 §4.2).
+//! Table of half-open IKE_SAs, and the choice of one to evict when it is full (RFC 7296 §2.6, RFC 8019 §4.2).
 //!
-//! A table that is full refuses whoever comes, and whoever has filled it comes again as soon as there is room. So it is shared: a
-//! network that has fewer takes a place of the one that has most. What a request costs grows with the logarithm of what there is.
+//! A full table that rejected newcomers would stay with the flooder that filled it. So networks share the table: a
+//! network with fewer entries may evict one of the network with most. The cost of a request grows with the logarithm
+//! of the table's size.
 
 use super::pressure::{host_prefix, network_prefix, site_prefix};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -10,44 +11,44 @@ use core::net::{IpAddr, Ipv6Addr};
 use usher_core::collections::{HashMap, HashState};
 use usher_core::{Duration, Instant};
 
-/// An initiator has so long at least until it goes on from its first request, whoever else comes. So no more key exchanges are answered
-/// than the table has places for in that time, from however many networks requests come.
+/// The protection of an initiator from eviction after its first request. It bounds the answered key exchanges in this
+/// time to the size of the table, whatever the number of sources.
 const UNDISTURBED: Duration = Duration::from_secs(2);
-/// One that goes on has so long at least: there may be people who have something to type.
+/// The protection of an initiator that has continued: a person may have to type a password.
 const UNDISTURBED_ON: Duration = Duration::from_secs(10);
 
-/// How far a half-open IKE_SA has come.
+/// The stage of a half-open IKE_SA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum HalfOpenStage {
-    /// Nothing has come since its first request, which may be all that there ever is.
+    /// Nothing has come since the first request.
     Initial,
-    /// Its initiator has gone on, and is to go on further.
+    /// The initiator has continued, and it is its turn.
     Continued,
-    /// Its initiator waits for this side: for a helper, an AAA server, an address.
+    /// The initiator waits for this side: a job, an AAA server or an address.
     AwaitingResponder,
 }
 
-/// Half-open IKE_SAs that somebody may have while there are many.
+/// Limits of half-open IKE_SAs while there are many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HalfOpenLimits {
     /// In all.
     pub(super) all: usize,
-    /// Of a host.
+    /// Of one host.
     pub(super) host: usize,
 }
 
-/// A site may have those of so many hosts, and a network an eighth of all.
+/// A site may have as many as this number of hosts; a network an eighth of all.
 const HOSTS_OF_SITE: usize = 8;
 const NETWORKS: usize = 8;
 
-/// How many somebody has, and the number of the one that was begun last.
+/// The number of entries of an address, and the number of its newest entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 struct AddressCount {
     count: usize,
     last: Reverse<u64>,
 }
 
-/// How many half-open IKE_SAs somebody has.
+/// Numbers of half-open IKE_SAs by address.
 #[derive(Debug)]
 struct CountsByAddress(HashMap<IpAddr, AddressCount>);
 
@@ -58,7 +59,7 @@ impl CountsByAddress {
     fn count_for(&self, whose: IpAddr) -> usize {
         self.0.get(&whose).map_or(0, |has| has.count)
     }
-    /// Counts one more, of this number, or one fewer. Gives what there was, and is.
+    /// Adds one with this number, or removes one. Returns the count before and after.
     fn adjust_count(&mut self, whose: IpAddr, more: Option<u64>) -> (AddressCount, AddressCount) {
         let before = self.0.get(&whose).copied().unwrap_or_default();
         let after = match more {
@@ -76,16 +77,16 @@ impl CountsByAddress {
     }
 }
 
-/// Those of one stage, by whose they are.
+/// The entries of one stage, ranked by their addresses.
 #[derive(Debug)]
 struct HalfOpenRanking {
     networks: CountsByAddress,
     hosts: CountsByAddress,
-    /// Networks by how many they have: the last has most, and of those with as many has begun none for longest.
+    /// Networks by number of entries. The last has most; among equals, the one whose newest entry is oldest.
     by_count: BTreeSet<(AddressCount, IpAddr)>,
     /// The same of the hosts of each network.
     hosts_by_count: BTreeSet<(IpAddr, AddressCount, IpAddr)>,
-    /// The numbers of those of each network, and of each host: the order in which they were begun.
+    /// Entry numbers by network, and by host, in the order of their begin.
     of_network: BTreeSet<(IpAddr, u64)>,
     of_host: BTreeSet<(IpAddr, u64)>,
 }
@@ -127,7 +128,8 @@ impl HalfOpenRanking {
         }
     }
 
-    /// The oldest of the host that has most, and the oldest of all, of the network that has most: where that has so many at least.
+    /// Returns two entries of the network that has most: the oldest of its host with most, and its oldest. `None` if
+    /// the network has fewer than `least`.
     fn oldest_candidates(&self, least: usize) -> Option<[u64; 2]> {
         let &(most, of) = self.by_count.last()?;
         if most.count < least {
@@ -141,7 +143,7 @@ impl HalfOpenRanking {
         Some([first(&self.of_host, host)?, first(&self.of_network, of)?])
     }
 
-    /// How many networks and hosts are counted, and how many IKE_SAs; and whether each index has what it should.
+    /// Returns the numbers of networks and hosts, and of IKE_SAs, and whether the indexes agree.
     #[cfg(test)]
     fn index_sizes(&self) -> (usize, usize, usize) {
         assert_eq!(self.by_count.len(), self.networks.0.len());
@@ -152,7 +154,7 @@ impl HalfOpenRanking {
     }
 }
 
-/// One that is half open.
+/// A half-open IKE_SA.
 #[derive(Clone, Copy, Debug)]
 struct HalfOpenEntry {
     token: u64,
@@ -160,7 +162,7 @@ struct HalfOpenEntry {
     stage: HalfOpenStage,
 }
 
-/// The half-open IKE_SAs, by whose they are.
+/// The half-open IKE_SAs, by network and host.
 #[derive(Debug)]
 pub(super) struct HalfOpen {
     networks: CountsByAddress,
@@ -168,7 +170,7 @@ pub(super) struct HalfOpen {
     hosts: CountsByAddress,
     initial_ranking: HalfOpenRanking,
     go_on: HalfOpenRanking,
-    /// By their numbers.
+    /// Entries by number.
     each: BTreeMap<u64, HalfOpenEntry>,
     last: u64,
 }
@@ -186,7 +188,7 @@ impl HalfOpen {
         }
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn entry_count(&self) -> usize {
         self.each.len()
     }
@@ -205,7 +207,7 @@ impl HalfOpen {
             HalfOpenStage::AwaitingResponder => None,
         }
     }
-    /// One has been begun from there. Gives its number.
+    /// Adds an IKE_SA from this address and returns its number.
     pub(super) fn add_half_open(&mut self, now: Instant, from: IpAddr, token: u64) -> u64 {
         self.last += 1;
         self.adjust_counts(from, Some(self.last));
@@ -213,7 +215,7 @@ impl HalfOpen {
         self.each.insert(self.last, HalfOpenEntry { token, since: now, stage: HalfOpenStage::Initial });
         self.last
     }
-    /// The one of this number has come so far.
+    /// Sets the stage of an entry.
     pub(super) fn is_at(&mut self, from: IpAddr, number: u64, stage: HalfOpenStage) {
         let Some(entry) = self.each.get_mut(&number) else { return };
         let before = core::mem::replace(&mut entry.stage, stage);
@@ -227,7 +229,7 @@ impl HalfOpen {
             ranked.insert(from, number);
         }
     }
-    /// The one of this number is half open no more.
+    /// Removes an entry.
     pub(super) fn remove_half_open(&mut self, from: IpAddr, number: u64) {
         let Some(entry) = self.each.remove(&number) else { return };
         if let Some(ranked) = self.ranking_mut(entry.stage) {
@@ -236,11 +238,11 @@ impl HalfOpen {
         self.adjust_counts(from, None);
     }
 
-    /// How many the network has.
+    /// Number of entries of the network.
     pub(super) fn of_network(&self, from: IpAddr) -> usize {
         self.networks.count_for(network_prefix(from))
     }
-    /// Whether a host, its site or its network has as many as its share is.
+    /// True if the host, its site or its network is at its limit.
     pub(super) fn has_its_share(&self, from: IpAddr, shares: HalfOpenLimits) -> bool {
         let of_site = site_prefix(from).map_or(0, |site| self.sites.count_for(site));
         self.hosts.count_for(host_prefix(from)) >= shares.host
@@ -248,12 +250,15 @@ impl HalfOpen {
             || self.of_network(from) >= shares.all.div_ceil(NETWORKS)
     }
 
-    /// Which one goes for another from there: of the network that has most whose initiators have not gone on, and there of the host that
-    /// has most, the oldest; or, where that is too young, the oldest of that network, so that nobody keeps its others by one that is young.
-    /// Where there is none, the same of those that have gone on, and never one that waits for this side. `None`: nobody's does.
+    /// Selects the entry that a new one from this address evicts; `None` if there is none.
     ///
-    /// Whoever has none gets a place. Whoever has some takes one only where the others have more even after that, so that those
-    /// who have as many do not put out each other's without end.
+    /// 1. Entries whose initiators have not continued, in the network that has most: the oldest of its host with
+    ///    most. If that is too young, the oldest of the network, so that young entries do not protect older ones.
+    /// 2. Otherwise the same among the entries that have continued. An entry that waits for this side is never
+    ///    evicted.
+    ///
+    /// A network without entries always gets a place if one may be evicted. Another network evicts only from one that
+    /// still has more afterwards, so that equals do not evict each other forever.
     pub(super) fn select_eviction(&self, now: Instant, from: IpAddr) -> Option<u64> {
         let own = self.of_network(from);
         let least = if own > 0 { own + 2 } else { 1 };
@@ -268,7 +273,7 @@ impl HalfOpen {
         })
     }
 
-    /// How many networks, sites and hosts are counted; and whether each index has what it should.
+    /// Returns the numbers of networks, sites and hosts, and whether the indexes agree.
     #[cfg(test)]
     pub(super) fn index_sizes(&self) -> (usize, usize, usize) {
         for (ranked, stage) in
@@ -295,12 +300,12 @@ mod tests {
     fn instant_at(secs: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(secs)
     }
-    /// A host of a network, each by its number.
+    /// Returns the address of a host of a network, by numbers.
     fn host_address(network: u32, host: u32) -> IpAddr {
         Ipv4Addr::from(0x0a00_0000 + (network << 8) + host).into()
     }
 
-    /// Each of the three levels by itself: addresses differ in the bits below it.
+    /// Tests each of the three levels alone: the addresses differ in the bits below it.
     #[test]
     fn a_host_a_site_and_a_network_have_their_shares() {
         let shares = HalfOpenLimits { all: 1000, host: 4 };
@@ -343,7 +348,7 @@ mod tests {
         );
     }
 
-    /// Tokens are the order in which they were begun.
+    /// Tokens are in the order of their begin.
     #[test]
     fn eviction_takes_the_oldest_sa_of_the_busiest_network_and_host() {
         let mut half_open = half_open();
@@ -363,7 +368,7 @@ mod tests {
             "network 2 has five, its host 2 three"
         );
         half_open.remove_half_open(host_address(2, 2), numbers[2]);
-        // Both of its hosts have two: of these the one that has begun none for longer.
+        // Both hosts have two; the newest entry of this one is older.
         assert_eq!(half_open.select_eviction(instant_at(2), stranger), Some(3));
         half_open.remove_half_open(host_address(2, 2), numbers[3]);
         // Both networks have three.
@@ -375,7 +380,7 @@ mod tests {
         half_open.index_sizes();
     }
 
-    /// Those who have as many leave each other alone, and whoever has none gets a place of the oldest.
+    /// Networks with equal counts do not evict each other; a network without entries evicts the oldest.
     #[test]
     fn who_has_as_many_puts_out_nobody_and_who_has_none_somebody() {
         let mut half_open = half_open();
@@ -406,7 +411,8 @@ mod tests {
         );
     }
 
-    /// Who waits for this side is not put out, and who has gone on only where nobody has not, and after ten seconds.
+    /// An entry that waits for this side is never evicted. One that has continued is evicted only after ten seconds,
+    /// and if no other is left.
     #[test]
     fn who_has_gone_on_stays_longer_and_who_waits_stays() {
         let mut half_open = half_open();
@@ -441,7 +447,7 @@ mod tests {
         half_open.is_at(host_address(1, 2), numbers[2], HalfOpenStage::AwaitingResponder);
         assert_eq!(half_open.select_eviction(instant_at(100), stranger), None, "all wait for this side");
         assert_eq!((half_open.index_sizes(), half_open.of_network(host_address(1, 1))), ((1, 0, 4), 4));
-        // What has been answered is its initiator's affair again.
+        // After this side's response it is the initiator's turn again.
         half_open.is_at(host_address(1, 3), numbers[3], HalfOpenStage::Continued);
         assert_eq!(half_open.select_eviction(instant_at(10), stranger), Some(3));
         for (n, number) in (0..).zip(numbers) {
@@ -450,7 +456,7 @@ mod tests {
         assert_eq!((half_open.index_sizes(), half_open.entry_count()), ((0, 0, 0), 0));
     }
 
-    /// A host that has most, all of them young, keeps no other of its network by that.
+    /// Young entries of the busiest host do not protect others of its network.
     #[test]
     fn who_keeps_his_young_keeps_nobody_elses() {
         let mut half_open = half_open();

@@ -1,4 +1,4 @@
-//! INFORMATIONAL (RFC 7296 §1.4): deletion, proof of life, and SAs that move (RFC 4555 §3.5, §3.7).
+//! INFORMATIONAL (RFC 7296 §1.4): deletion, dead peer detection, and MOBIKE moves (RFC 4555 §3.5, §3.7).
 
 use super::collision::{ChildAction, ChildEvent, ChildRekeying, ChildState, SaEvent, SaRekeying, SaState};
 use super::event::{EndReason, IkeEvent};
@@ -12,19 +12,19 @@ use usher_core::DatagramPath;
 
 const INFORMATIONAL: ExchangeType = ExchangeType::INFORMATIONAL;
 
-/// What a request that SAs move by has said.
+/// The contents of a MOBIKE request, to check its response.
 #[derive(Debug)]
 pub(super) struct PathProbe {
     path: DatagramPath,
-    /// How often the path had changed when it was sent. Whoever goes elsewhere and comes back has seen by then what was sent to the first
-    /// place, which follows it: that is a proof of no place.
+    /// The number of address changes at its sending. A peer that moved away and back may have seen the cookie
+    /// elsewhere, so the check is valid only without a change.
     moves: u64,
-    /// Comes back if the other side has seen it (RFC 4555 §3.7).
+    /// The COOKIE2 that the response has to return (RFC 4555 §3.7).
     cookie: [u8; 16],
 }
 
 impl IkeSa {
-    /// Messages take another path from now on.
+    /// Sets the path of further messages.
     pub(super) fn set_path(&mut self, path: DatagramPath) {
         if path != self.path {
             self.moves += 1;
@@ -32,7 +32,7 @@ impl IkeSa {
         }
     }
 
-    /// It is not shown yet that the other side is where its messages go: nothing new is made for there (RFC 4555 §3.5, §3.7).
+    /// True while the peer has not proved its address. No SAs are created for it meanwhile (RFC 4555 §3.5, §3.7).
     pub(super) fn is_path_unproved(&self) -> bool {
         let asked = self.outstanding.as_ref().map(|outstanding| &outstanding.exchange);
         matches!(asked, Some(PendingExchange::Update(_) | PendingExchange::Check(_)))
@@ -93,12 +93,12 @@ pub(super) fn start_informational(sa: &mut IkeSa, cx: &mut StepContext<'_>, task
     }
 }
 
-/// Whether a response brings back what its request had; otherwise the other side cannot be where it says.
+/// True if a response returns the request's COOKIE2. Otherwise the peer has not received it.
 fn brings_back(moving: &PathProbe, payloads: &[Payload]) -> bool {
     notify_payloads(payloads).any(|notify| notify.kind == NotifyType::COOKIE2 && notify.data == moving.cookie)
 }
 
-/// The responder has heard that the SAs have moved.
+/// Handles the response to UPDATE_SA_ADDRESSES.
 pub(super) fn handle_update_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -106,7 +106,7 @@ pub(super) fn handle_update_response(
     payloads: &[Payload],
 ) {
     if sa.moves != moving.moves {
-        // They have moved again meanwhile, which is told next.
+        // The addresses changed again meanwhile: report them next.
         return sa.plan_task(SaTask::Update);
     }
     if authenticate::has_notify(payloads, NotifyType::UNACCEPTABLE_ADDRESSES) {
@@ -120,7 +120,7 @@ pub(super) fn handle_update_response(
     sa.report_move(cx);
 }
 
-/// The initiator has answered from where it says that it is.
+/// Handles the response to a return routability check.
 pub(super) fn handle_check_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -128,7 +128,7 @@ pub(super) fn handle_check_response(
     payloads: &[Payload],
 ) {
     if sa.moves != moving.moves {
-        // It has been sent to two addresses, and the answer does not say which of them works.
+        // The request went to two addresses, so the response does not show which of them works.
         return sa.plan_task(SaTask::Check);
     }
     if !brings_back(moving, payloads) {
@@ -138,7 +138,7 @@ pub(super) fn handle_check_response(
     sa.report_move(cx);
 }
 
-/// The other side has answered that it has deleted a CHILD_SA, or has had none.
+/// Handles the response to a Delete of a CHILD_SA, with or without its SPI.
 pub(super) fn child_deleted(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) {
     let Some(at) = sa.children.iter().position(|child| child.sa.inbound == spi) else { return };
     if let Some(row) = ChildRekeying::step(sa.children[at].state, ChildEvent::DeleteAnswered, |_| false) {
@@ -169,7 +169,7 @@ pub(super) fn handle_informational_request(sa: &mut IkeSa, cx: &mut StepContext<
     }
     if sa.mobike {
         if authenticate::has_notify(payloads, NotifyType::UPDATE_SA_ADDRESSES) && !sa.initiator {
-            // What the header has, which is what a NAT makes of it (RFC 4555 §3.5).
+            // The addresses of the IP header, behind any NAT (RFC 4555 §3.5).
             sa.set_path(sa.reply);
             sa.nat = initial::nat_found(cx, payloads, sa.spis, sa.path);
             answer.extend(initial::nat_detection(cx, sa.spis, sa.path));
@@ -183,12 +183,12 @@ pub(super) fn handle_informational_request(sa: &mut IkeSa, cx: &mut StepContext<
     }
     sa.respond_protected(cx, INFORMATIONAL, &answer);
     if authenticate::has_notify(payloads, NotifyType::AUTHENTICATION_FAILED) {
-        // An initiator says so that was not convinced (§2.21.2).
+        // The initiator rejects this side's proof (§2.21.2).
         sa.end_lingering(cx, EndReason::Refused);
     }
 }
 
-/// The other side deletes the IKE_SA. What this side has under way on it is forgotten (§2.25.2).
+/// Handles the peer's Delete of the IKE_SA. This side's open exchanges end with it (§2.25.2).
 fn delete_sa(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let replaced = matches!(sa.state, SaState::Replaced | SaState::Outdated | SaState::Collided);
     let reason = match (replaced, &sa.outstanding) {
@@ -201,7 +201,7 @@ fn delete_sa(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.end_lingering(cx, reason);
 }
 
-/// The other side deletes a CHILD_SA, named by the SPI at which it receives. Gives the SPI that goes back.
+/// Handles the peer's Delete of a CHILD_SA, named by the peer's inbound SPI. Returns the SPI for the response.
 fn delete_child(sa: &mut IkeSa, cx: &mut StepContext<'_>, spi: u32) -> Option<u32> {
     let at =
         sa.children.iter().position(|child| child.sa.outbound == spi && child.state != ChildState::Bereft)?;

@@ -22,20 +22,20 @@ use usher_core::{DatagramPath, Duration};
 use usher_crypto::digest::{constant_time_eq, sha1};
 use usher_crypto::exchange::KeyExchange;
 
-/// Octets of our nonces: half a key of the strongest function at least (§2.10).
+/// Octets of this side's nonces: at least half the key of the strongest function (§2.10).
 pub(super) const NONCE: usize = 32;
-/// How often a first request is altered as the responder asks: for a cookie, for another method.
+/// Most changes of a first request at the responder's demand: for a cookie or another key exchange method.
 pub(super) const ATTEMPTS: u32 = 5;
 
-/// The port of IKE, and that of IKE and ESP behind a NAT.
+/// The port of IKE, and the port of IKE and ESP behind a NAT.
 pub(super) const PORT: u16 = 500;
 pub(super) const NAT_PORT: u16 = 4500;
 
-/// Hash algorithms of digital signatures that are taken (RFC 7427 §4).
+/// The accepted hash algorithms of digital signatures (RFC 7427 §4).
 pub(super) const HASHES: [HashAlgorithm; 3] =
     [HashAlgorithm::SHA2_256, HashAlgorithm::SHA2_384, HashAlgorithm::SHA2_512];
 
-/// An initiator that waits for the first response.
+/// An initiator that awaits the IKE_SA_INIT response.
 #[derive(Debug)]
 pub(super) struct PendingInit {
     exchange: Box<dyn KeyExchange>,
@@ -47,19 +47,20 @@ pub(super) struct PendingInit {
     refusal: Option<UnprovedRefusal>,
 }
 
-/// A refusal of the first request. Anybody may have written it, so that the true answer may still come (§2.21.1).
+/// An error response to the first request. It may be forged, so the true response may still arrive (§2.21.1).
 #[derive(Clone, Copy, Debug)]
 struct UnprovedRefusal {
     reason: EndReason,
-    /// How often the request has been sent again since.
+    /// Number of retransmissions since.
     repeats: u32,
 }
 
-/// How often a first request is sent again before such a refusal is believed, and after how long each time.
+/// Retransmissions of a first request before a refusal counts, and their interval.
 const REPEATS: (u32, Duration) = (2, Duration::from_secs(1));
 
 impl SaPhase {
-    /// A first request that was refused is due again: how long it is waited for then, or why it is given up. `None`: it was not refused.
+    /// Handles the timeout of a refused first request. Returns the next wait, or the reason to give up; `None` if it
+    /// was not refused.
     pub(super) fn repeat_refused(&mut self) -> Option<Result<Duration, EndReason>> {
         let Self::InitSent(begun) = self else { return None };
         let refusal = begun.refusal.as_mut()?;
@@ -68,7 +69,7 @@ impl SaPhase {
     }
 }
 
-/// Where a NAT would alter it (§2.23): the hash of an address as its host knows it.
+/// Returns the NAT detection hash of an address, as its host knows it (§2.23).
 fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
     let port = address.port().to_be_bytes();
     match address.ip() {
@@ -77,7 +78,7 @@ fn address_hash(spis: (Spi, Spi), address: SocketAddr) -> [u8; 20] {
     }
 }
 
-/// Whether this side says that it is behind a NAT: it wants ESP within UDP, or does not know its own address.
+/// True if this side claims to be behind a NAT: it wants ESP in UDP, or does not know its own address.
 fn announces_nat(cx: &StepContext<'_>, path: DatagramPath) -> bool {
     cx.config.encapsulate || path.local.ip().is_unspecified()
 }
@@ -93,7 +94,7 @@ pub(super) fn nat_detection(cx: &mut StepContext<'_>, spis: (Spi, Spi), path: Da
     ]
 }
 
-/// Whether a NAT is before this side, and before the other. The other side says which addresses it knows.
+/// Detects a NAT in front of this side, and in front of the peer, from the peer's notifications.
 pub(super) fn nat_found(
     cx: &StepContext<'_>,
     payloads: &[Payload],
@@ -106,7 +107,7 @@ pub(super) fn nat_found(
         hashes.peek().is_some() && !hashes.any(|notify| constant_time_eq(&notify.data, &hash))
     };
     let local = if announces_nat(cx, path) {
-        // Whatever its hash, it is not what this side sent.
+        // This side sent a random hash, so any notification means a NAT.
         notify_payloads(payloads).any(|notify| notify.kind == NotifyType::NAT_DETECTION_DESTINATION_IP)
     } else {
         differs(NotifyType::NAT_DETECTION_DESTINATION_IP, path.local)
@@ -114,7 +115,7 @@ pub(super) fn nat_found(
     (local, differs(NotifyType::NAT_DETECTION_SOURCE_IP, path.remote))
 }
 
-/// What this side can. A responder says that it knows IKE_INTERMEDIATE where its initiator has said so.
+/// Returns the notifications of supported features. A responder names IKE_INTERMEDIATE only if its initiator did.
 pub(super) fn feature_payloads(
     connection: &IkeConnection,
     responder: bool,
@@ -137,7 +138,7 @@ pub(super) fn feature_payloads(
     all
 }
 
-/// What the other side can, as its first message says.
+/// Stores the features that the peer's first message names.
 pub(super) fn apply_peer_features(
     sa: &mut IkeSa,
     authenticating: &mut AuthenticationState,
@@ -153,7 +154,7 @@ pub(super) fn apply_peer_features(
     }
 }
 
-/// Begins an IKE_SA. `None`: none of its key exchange methods is built in.
+/// Begins an IKE_SA. `None` if none of its key exchange methods is built in.
 pub(super) fn start_ike_sa(
     cx: &mut StepContext<'_>,
     connection: Arc<IkeConnection>,
@@ -165,9 +166,9 @@ pub(super) fn start_ike_sa(
     start_init_exchange(&mut sa, cx).then_some(sa)
 }
 
-/// The way from an address of this side to one of the other.
+/// Returns the path between a local address and a peer's address.
 pub(super) fn path_between(local: SocketAddr, remote: SocketAddr) -> DatagramPath {
-    // Every other port is one where messages have the marker.
+    // Messages have the marker on every other port.
     let socket = match (remote.port() == PORT, remote.is_ipv4()) {
         (true, true) => SOCKET,
         (false, true) => NAT_SOCKET,
@@ -177,7 +178,7 @@ pub(super) fn path_between(local: SocketAddr, remote: SocketAddr) -> DatagramPat
     DatagramPath { socket, local, remote }
 }
 
-/// Sends the first request. False: none of its key exchange methods is built in.
+/// Sends the first request. False if none of its key exchange methods is built in.
 pub(super) fn start_init_exchange(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     let mut known = sa.connection.proposals.iter().filter_map(Proposal::key_exchange);
     let method = known.find(|method| exchange_algorithm(*method).is_some());
@@ -198,7 +199,7 @@ fn start_key_exchange(cx: &mut StepContext<'_>, method: KeyExchangeMethod) -> Op
 fn send_init_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, begun: &mut PendingInit) {
     let mut payloads = Vec::new();
     if let Some(cookie) = &begun.cookie {
-        // The cookie stands first (§2.6).
+        // The COOKIE notification comes first (§2.6).
         payloads.push(Payload::Notify(NotifyPayload::with_data(NotifyType::COOKIE, cookie.clone())));
     }
     payloads
@@ -211,7 +212,7 @@ fn send_init_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, begun: &mut Pendi
     begun.octets = sa.request_plain(cx, ExchangeType::IKE_SA_INIT, payloads);
 }
 
-/// Takes the response to the first request. What it says is not authenticated yet.
+/// Handles the response to the first request. It is not authenticated yet.
 pub(super) fn handle_init_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -237,14 +238,14 @@ pub(super) fn handle_init_response(
             cx.counters.not_expected += 1;
             return;
         }
-        // Who asks for this goes on with it: a refusal before was another's word.
+        // The responder continues, so an earlier refusal was forged.
         begun.refusal = None;
         if let Some(cookie) = cookie {
             begun.cookie = Some(cookie.clone());
         }
         let (attempts, cookie, nonce) = (begun.attempts, begun.cookie.clone(), begun.nonce);
         if let Some(method) = wanted {
-            // One that was offered, and another than before.
+            // The method must be among the offered ones and differ from the last.
             let offered = sa.connection.proposals.iter().any(|p| {
                 p.transforms_of_kind(crate::code::TransformType::KE).any(|transform| transform.id == method.0)
             });
@@ -311,7 +312,7 @@ pub(super) fn handle_init_response(
     apply_peer_features(sa, &mut authenticating, message);
     authenticating.ocsp_wanted = authenticate::requests_ocsp(&message.payloads);
     sa.nat = nat_found(cx, &message.payloads, sa.spis, sa.path);
-    // With MOBIKE a NAT may be found later, on another way (RFC 4555 §3.3).
+    // With MOBIKE, a NAT may appear later on another path (RFC 4555 §3.3).
     let traverses =
         sa.connection.mobike && message.find_notify(NotifyType::NAT_DETECTION_SOURCE_IP).is_some();
     if sa.nat.0 || sa.nat.1 || traverses {
@@ -325,7 +326,7 @@ pub(super) fn handle_init_response(
     intermediate::start_intermediate(sa, cx);
 }
 
-/// From the first message after IKE_SA_INIT on, port 4500 is used where there is a NAT (§2.23).
+/// Changes to port 4500 behind a NAT, from the message after IKE_SA_INIT on (§2.23).
 pub(super) fn move_to_nat_port(sa: &mut IkeSa) {
     if sa.path.remote.port() == PORT {
         sa.path.remote.set_port(NAT_PORT);
@@ -357,7 +358,7 @@ fn derive_keys(
     sa.session.is_some()
 }
 
-/// What both first messages must have.
+/// The required payloads of both first messages.
 struct InitPayloads<'a> {
     proposals: &'a [Proposal],
     method: KeyExchangeMethod,
@@ -384,20 +385,20 @@ impl<'a> InitPayloads<'a> {
     }
 }
 
-/// What becomes of a first request.
+/// The outcome of a first request.
 pub(super) enum FirstRequestOutcome {
-    /// It is refused, without anything being kept.
+    /// It is refused, and no state is kept.
     Refused(NotifyPayload),
-    /// An IKE_SA begins, and its response has been sent.
+    /// An IKE_SA begins. Its response has been sent.
     Accepted(Box<IkeSa>),
 }
 
-/// The nonce of a first request, if it has one: of what a cookie is made.
+/// Returns the nonce of a first request, if any: an input of the cookie.
 pub(super) fn find_init_nonce(message: &IkeMessage) -> Option<&[u8]> {
     InitPayloads::from_message(message).map(|answer| answer.nonce)
 }
 
-/// Takes a first request.
+/// Handles a first request.
 pub(super) fn handle_init_request(
     cx: &mut StepContext<'_>,
     path: DatagramPath,
@@ -429,8 +430,8 @@ pub(super) fn handle_init_request(
         return FirstRequestOutcome::Refused(NotifyPayload::new(NotifyType::NO_PROPOSAL_CHOSEN));
     };
     if proposal.key_exchange() != Some(asked.method) {
-        // What the initiator guessed may be acceptable all the same, which spares a round: where it is the first of its own that
-        // is. One that it comes to later somebody may have told it to take, since nobody has proved anything yet.
+        // The method that the initiator guessed may save a round trip. It must be the first acceptable method of the
+        // initiator's own order. An attacker may have forced a later one by a forged INVALID_KE_PAYLOAD.
         let guessed = single_method_proposal(asked.method, &proposal);
         let narrowed: Vec<_> = asked.proposals.iter().map(|p| with_only(p, &guessed)).collect();
         let first = first_acceptable(&connection, asked.proposals, &proposal) == Some(asked.method);
@@ -467,7 +468,7 @@ pub(super) fn handle_init_request(
         payloads.extend(authenticate::certificate_requests(cx.config, &sa.connection));
     }
     payloads.extend(feature_payloads(&sa.connection, true, intermediate));
-    // The initiator's hashes are of SPIs that it knew: its own, and none (§2.23).
+    // The initiator's hashes are of the SPIs that it knew: its own and zero (§2.23).
     sa.nat = nat_found(cx, &message.payloads, (sa.spis.0, Spi::ZERO), path);
     let mut authenticating =
         AuthenticationState::new(octets.to_vec(), Vec::new(), asked.nonce.to_vec(), nonce.to_vec());
@@ -483,13 +484,13 @@ pub(super) fn handle_init_request(
     FirstRequestOutcome::Accepted(sa)
 }
 
-/// A proposal of this key exchange method alone.
+/// Returns a proposal with this key exchange method alone.
 fn single_method_proposal(method: KeyExchangeMethod, like: &Proposal) -> Proposal {
     let transform = crate::payload::Transform::new(crate::code::TransformType::KE, method.0);
     Proposal { transforms: [transform].into(), ..like.clone() }
 }
 
-/// The first key exchange method of an initiator, in its own order, that a connection takes.
+/// Returns the first key exchange method, in the initiator's order, that a connection accepts.
 fn first_acceptable(
     connection: &IkeConnection,
     asked: &[Proposal],
@@ -507,7 +508,7 @@ fn first_acceptable(
     methods.find(takes).map(|(_, method)| method)
 }
 
-/// A proposal whose key exchange methods are those of another alone.
+/// Returns a proposal with only the key exchange methods of another.
 fn with_only(proposal: &Proposal, other: &Proposal) -> Proposal {
     let kind = crate::code::TransformType::KE;
     let mut proposal = proposal.clone();

@@ -1,5 +1,5 @@
-//! IKE_INTERMEDIATE (RFC 9242): further key exchanges before anybody says who it is (RFC 9370), such as one that a quantum
-//! computer does not break.
+//! IKE_INTERMEDIATE (RFC 9242): additional key exchanges before authentication (RFC 9370), for example a post-quantum
+//! one.
 
 use super::authenticate::{self, authentication_state};
 use super::event::EndReason;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 const IKE_INTERMEDIATE: ExchangeType = ExchangeType::IKE_INTERMEDIATE;
 
-/// The next further key exchange of an initiator; without one it proves who it is.
+/// Sends the next additional key exchange of an initiator. After the last, begins authentication.
 pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let Some(method) = authentication_state(sa).and_then(|state| state.additional.front().copied()) else {
         let next = sa.next_request;
@@ -34,7 +34,7 @@ pub(super) fn start_intermediate(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.request_protected(cx, IKE_INTERMEDIATE, &payloads, PendingExchange::Intermediate);
 }
 
-/// What one side has said is authenticated with its proof (RFC 9242 §3.3.2).
+/// Adds a message to the data that AUTH covers (RFC 9242 §3.3.2).
 fn add_intermediate_auth(sa: &mut IkeSa, initiator: bool, said: &[u8]) {
     let Some(session) = &sa.session else { return };
     let prf = session.algorithms.prf;
@@ -46,7 +46,7 @@ fn add_intermediate_auth(sa: &mut IkeSa, initiator: bool, said: &[u8]) {
     prf.with_key(&key).append_code(&[&before, said], all);
 }
 
-/// The keys after a further key exchange.
+/// Updates the keys after an additional key exchange.
 fn update_keys(sa: &mut IkeSa, cx: &mut StepContext<'_>, secret: &[u8]) {
     cx.count_work(work::DERIVE);
     let (spis, initiator) = (sa.spis, sa.initiator);
@@ -77,7 +77,7 @@ fn key_exchange(payloads: &[Payload]) -> Option<(KeyExchangeMethod, &[u8])> {
     })
 }
 
-/// The responder's half.
+/// Handles the responder's half.
 pub(super) fn handle_intermediate_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let said = core::mem::take(&mut sa.received);
     add_intermediate_auth(sa, false, &said);
@@ -94,7 +94,7 @@ pub(super) fn handle_intermediate_response(sa: &mut IkeSa, cx: &mut StepContext<
     start_intermediate(sa, cx);
 }
 
-/// The initiator's half.
+/// Handles the initiator's half.
 pub(super) fn handle_intermediate_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let said = core::mem::take(&mut sa.received);
     let method = authentication_state(sa).and_then(|state| state.additional.front().copied());
@@ -112,7 +112,7 @@ pub(super) fn handle_intermediate_request(sa: &mut IkeSa, cx: &mut StepContext<'
     let payloads = Vec::from([Payload::KeyExchange { method, data: public }]);
     let answer = sa.plain_message(IKE_INTERMEDIATE, true, &payloads);
     add_intermediate_auth(sa, false, &answer);
-    // The answer is still under the keys of the question.
+    // The response is still under the keys of the request.
     sa.respond_protected(cx, IKE_INTERMEDIATE, &payloads);
     update_keys(sa, cx, &secret);
     let next = sa.expected;

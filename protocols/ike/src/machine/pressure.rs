@@ -1,21 +1,22 @@
-//! Who has to show a cookie before anything is done for it (RFC 7296 §2.6), and whose first requests are not even answered.
+//! Decides which first requests need a cookie (RFC 7296 §2.6), and which are dropped.
 //!
-//! All of it is decided by the network that a request says it comes from: whoever floods, or is made to look as if it did, costs
-//! its neighbours a round trip, and nobody else anything.
+//! The decision depends on the network of the request's source. A flood, real or with forged sources, costs the
+//! neighbours of its source one round trip, and other networks nothing.
 
 use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::collections::HashState;
 use usher_core::{Duration, Instant};
 
-/// Networks are told apart by so many places of a table: those that share one share what it bounds.
+/// Slots of the table. Networks in the same slot share its limits.
 const SLOTS: usize = 1024;
-/// What a first request costs that is refused, where so much is had back a second: 100 of a network, 1000 in all.
+/// The costs of a refused first request: 100 a second of one network, 1000 in all.
 const REFUSAL: Duration = Duration::from_millis(10);
 const REFUSAL_OF_ALL: Duration = Duration::from_millis(1);
-/// From such a debt on a network has to show cookies; and from ten times as much on it is not answered though it does.
+/// The debt from which on a network has to return cookies. At ten times as much, its requests are dropped even with
+/// cookies.
 const DEBT: Duration = Duration::from_secs(1);
-/// What asking for a cookie costs, and the debt from which on nobody is asked: 20 000 a second of a network, 5000 at once.
+/// The cost of a cookie request, and the debt at which no more are sent: 20,000 a second to a network, 5000 at once.
 const QUESTION: Duration = Duration::from_micros(50);
 const QUESTIONS: Duration = Duration::from_millis(250);
 
@@ -25,8 +26,8 @@ fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(address) & u128::MAX << (128 - bits)).into()
 }
 
-/// What counts as one network: 24 bits of an IPv4 address, 48 of an IPv6 address, which is what one customer may have at most
-/// (RFC 6177 §1): whoever has so much has 65,536 networks of 64 bits.
+/// Returns the network of an address: an IPv4 /24 or an IPv6 /48. A /48 is the most that one customer may have (RFC
+/// 6177 §1): 65,536 networks of 64 bits.
 pub(super) fn network_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from(u32::from(v4) & u32::MAX << 8).into(),
@@ -34,7 +35,7 @@ pub(super) fn network_prefix(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What counts as one site: 56 bits of an IPv6 address, which is what a household has. IPv4 has nothing between a network and a host.
+/// Returns the site of an address: an IPv6 /56, as a household has. IPv4 has no such level.
 pub(super) fn site_prefix(address: IpAddr) -> Option<IpAddr> {
     match address.to_canonical() {
         IpAddr::V4(_) => None,
@@ -42,7 +43,7 @@ pub(super) fn site_prefix(address: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// What counts as one host: an IPv4 address, 64 bits of an IPv6 address.
+/// Returns the host of an address: an IPv4 address or an IPv6 /64.
 pub(super) fn host_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => first_bits(v6, 64),
@@ -50,7 +51,7 @@ pub(super) fn host_prefix(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A debt that is paid off by time passing.
+/// A debt that decreases as time passes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeakyBucket(Option<Instant>);
 
@@ -61,11 +62,11 @@ impl LeakyBucket {
     pub(super) fn add_cost(&mut self, now: Instant, cost: Duration) {
         self.0 = Some(self.0.map_or(now, |paid| paid.max(now)) + cost);
     }
-    /// Whether there were as many of late as may be a minute, all of them at once or one after another; of 0, any number may.
+    /// True if the limit of a minute is used up, by a burst or one by one. 0: no limit.
     pub(super) fn is_of_a_minute(self, now: Instant, most: u32) -> bool {
         most > 0 && self.level(now) + MINUTE / u64::from(most) > MINUTE
     }
-    /// Adds one of those.
+    /// Adds one of them.
     pub(super) fn add_of_a_minute(&mut self, now: Instant, most: u32) {
         if most > 0 {
             self.add_cost(now, MINUTE / u64::from(most));
@@ -79,12 +80,12 @@ struct NetworkPressure {
     questions: LeakyBucket,
 }
 
-/// What first requests have cost of late.
+/// The recent load of first requests.
 #[derive(Debug)]
 pub(super) struct RequestPressure {
     hash: HashState,
     all: LeakyBucket,
-    /// Empty until something is noted.
+    /// Empty until the first record.
     slots: alloc::vec::Vec<NetworkPressure>,
 }
 
@@ -94,7 +95,7 @@ impl RequestPressure {
     }
 
     fn slot_index(&self, from: IpAddr) -> usize {
-        // It is below the number of places, whatever the hash.
+        // Below the number of slots for any hash.
         (self.hash.hash_one(network_prefix(from)) % SLOTS as u64) as usize
     }
     fn network_pressure(&self, from: IpAddr) -> NetworkPressure {
@@ -108,24 +109,24 @@ impl RequestPressure {
         &mut self.slots[index]
     }
 
-    /// A first request from there has come to nothing, and may have cost a key exchange.
+    /// Records a first request that failed, possibly after a key exchange.
     pub(super) fn record_refusal(&mut self, now: Instant, from: IpAddr) {
         let before = self.network_pressure(from).refusals.level(now);
         self.slot_mut(from).refusals.add_cost(now, REFUSAL);
-        // What one network goes on with is its own affair: it has to show cookies anyway.
+        // A network that already has to return cookies does not burden the others further.
         if before < DEBT {
             self.all.add_cost(now, REFUSAL_OF_ALL);
         }
     }
-    /// Whether so much from there, or from everywhere, came to nothing that cookies are to be shown.
+    /// True if the failures of this network, or of all, require cookies.
     pub(super) fn is_pressed(&self, now: Instant, from: IpAddr) -> bool {
         self.network_pressure(from).refusals.level(now) >= DEBT || self.all.level(now) >= DEBT
     }
-    /// Whether so much from there came to nothing, with cookies, that nothing is answered.
+    /// True if this network failed so often, despite cookies, that its requests are dropped.
     pub(super) fn is_shunned(&self, now: Instant, from: IpAddr) -> bool {
         self.network_pressure(from).refusals.level(now) >= DEBT * 10
     }
-    /// Whether somebody there is to be asked for a cookie: true so often, and no more.
+    /// True if a cookie request may be sent to this network now.
     pub(super) fn allows_cookie_request(&mut self, now: Instant, from: IpAddr) -> bool {
         let place = self.slot_mut(from);
         let asks = place.questions.level(now) < QUESTIONS;

@@ -1,5 +1,4 @@
-//! IKE_SESSION_RESUME (RFC 5723): an IKE_SA that was lost is taken up again by a ticket, without key exchange and without asking
-//! anew who the sides are.
+//! IKE_SESSION_RESUME (RFC 5723): resumes a lost IKE_SA by a ticket, without a key exchange and a new authentication.
 
 use super::authenticate::{self, AuthenticationState};
 use super::config::{IkeConnection, RemoteAuth};
@@ -24,13 +23,13 @@ use core::net::SocketAddr;
 use usher_core::{DatagramPath, Duration};
 use usher_crypto::SecretValue;
 
-/// What a ticket costs that an IKE_SA's client asks for, and the debt from which on it gets none: six a minute, and four at once.
+/// The cost of a requested ticket, and the debt at which the client gets no more: six a minute, with a burst of four.
 const TICKET: Duration = Duration::from_secs(10);
 const MOST_TICKETS: Duration = Duration::from_secs(30);
 
 const IKE_SESSION_RESUME: ExchangeType = ExchangeType::IKE_SESSION_RESUME;
 
-/// An initiator that waits for the answer to its ticket.
+/// An initiator that awaits the response to its ticket.
 #[derive(Debug)]
 pub(super) struct PendingResumption {
     ticket: StoredTicket,
@@ -40,7 +39,7 @@ pub(super) struct PendingResumption {
     octets: Vec<u8>,
 }
 
-/// Takes up an IKE_SA by a ticket.
+/// Resumes an IKE_SA by a ticket.
 pub(super) fn start_resumption(
     cx: &mut StepContext<'_>,
     connection: Arc<IkeConnection>,
@@ -74,7 +73,7 @@ fn send_resume_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, resuming: &mut 
     resuming.octets = sa.request_plain(cx, IKE_SESSION_RESUME, payloads);
 }
 
-/// The nonce of a first message.
+/// Returns the nonce of a first message.
 pub(super) fn find_resume_nonce(message: &IkeMessage) -> Option<&[u8]> {
     message.payloads.iter().find_map(|payload| match payload {
         Payload::Nonce(nonce) => Some(&nonce[..]),
@@ -82,7 +81,7 @@ pub(super) fn find_resume_nonce(message: &IkeMessage) -> Option<&[u8]> {
     })
 }
 
-/// Takes the response to a ticket. What it says is not authenticated yet.
+/// Handles the response to a ticket. It is not authenticated yet.
 pub(super) fn handle_resume_response(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -112,7 +111,7 @@ pub(super) fn handle_resume_response(
         sa.phase = SaPhase::Resuming(resuming);
         return;
     }
-    // The ticket is refused, or whoever is there does not know what it is: all is done anew (§4.3.2).
+    // The responder rejects or does not know the ticket: begin with IKE_SA_INIT (§4.3.2).
     if message.notifications().any(|notify| notify.kind == NotifyType::TICKET_NACK || notify.kind.is_error())
     {
         return fall_back(sa, cx);
@@ -144,7 +143,7 @@ pub(super) fn handle_resume_response(
     authenticate::initiator::start_authentication(sa, cx);
 }
 
-/// The ticket is of no use: an IKE_SA is made from the beginning.
+/// Begins with IKE_SA_INIT, because the ticket is of no use.
 pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     cx.counters.tickets_refused += 1;
     sa.outstanding = None;
@@ -154,7 +153,7 @@ pub(super) fn fall_back(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     }
 }
 
-/// The keys of an IKE_SA that is taken up (§5.1).
+/// Derives the keys of a resumed IKE_SA (§5.1).
 fn derive_resumed_keys(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -176,7 +175,7 @@ fn derive_resumed_keys(
     sa.session.is_some()
 }
 
-/// Takes a first request with a ticket.
+/// Handles a first request with a ticket.
 pub(super) fn handle_resume_request(
     cx: &mut StepContext<'_>,
     path: DatagramPath,
@@ -198,7 +197,7 @@ pub(super) fn handle_resume_request(
     };
     let wall = cx.now.to_wall_time(cx.epoch);
     let opened = cx.config.tickets.and_then(|_| cx.tickets.open_ticket(wall, &ticket.data));
-    // What this side is configured for may have changed since.
+    // The configuration may have changed since the ticket was issued.
     let found = opened.and_then(|(state, expires)| {
         let fits = |connection: &&Arc<IkeConnection>| {
             connection.name == state.connection
@@ -237,9 +236,9 @@ pub(super) fn handle_resume_request(
     FirstRequestOutcome::Accepted(sa)
 }
 
-/// The answer to who asks for a ticket; `None`: this side does not know tickets.
+/// Answers a ticket request; `None` if this side does not support tickets.
 ///
-/// Whom an AAA server lets in by EAP it lets in each time anew: it could not refuse who comes by a ticket.
+/// Users who log in by EAP get no ticket: the AAA server could not reject them when they resume.
 pub(super) fn answer_ticket_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> Option<Payload> {
     let lifetime = cx.config.tickets?;
     let given = issue_ticket(sa, cx, lifetime);
@@ -251,13 +250,13 @@ fn issue_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>, lifetime: Duration) ->
     if sa.client || matches!(sa.connection.remote_auth, RemoteAuth::Eap { .. }) {
         return None;
     }
-    // What it was proved by may not be so any more: it is to be proved anew.
+    // The proofs may no longer hold, so a new authentication is needed first.
     if sa.era != cx.tickets.era() || sa.ticket_debt.level(cx.now) >= MOST_TICKETS {
         return None;
     }
     sa.ticket_debt.add_cost(cx.now, TICKET);
     let identity = sa.remote.clone()?;
-    // Who has but a key that is for anybody may call himself what he likes.
+    // With a group key and no required identity, the claimed identity proves nothing.
     let alone = matches!(sa.connection.remote_auth, RemoteAuth::Psk(_)) && sa.connection.remote.is_none();
     let state = TicketState {
         id: cx.tickets.next_ticket_id(ticket_owner(&sa.connection.name, Some(&identity).filter(|_| !alone))),
@@ -282,8 +281,8 @@ fn issue_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>, lifetime: Duration) ->
     ))
 }
 
-/// An IKE_SA is taken up by its ticket, which is used now (§4.3.1). False: since its first message the ticket has expired, was used
-/// by another, or what it stands for has changed.
+/// Redeems the ticket of a resumed IKE_SA (§4.3.1). False if it has expired, was used by another, or its state has
+/// changed since the first message.
 pub(super) fn redeem_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     let Some(id) = sa.ticket.take() else { return false };
     let wall = cx.now.to_wall_time(cx.epoch);
@@ -292,14 +291,14 @@ pub(super) fn redeem_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) -> bool {
     redeemed
 }
 
-/// The ticket of an IKE_SA goes with it (§6.2).
+/// Voids the ticket of an IKE_SA that ends (§6.2).
 fn spend_ticket(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     if let Some(id) = sa.ticket.take() {
         cx.tickets.mark_spent(cx.now.to_wall_time(cx.epoch), cx.config, id);
     }
 }
 
-/// Keeps a ticket that the responder gave.
+/// Stores a ticket from the responder.
 pub(super) fn store_ticket(sa: &IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let given = notify_payloads(payloads).find(|notify| notify.kind == NotifyType::TICKET_LT_OPAQUE);
     let (Some(given), Some(_)) = (given, cx.config.tickets) else { return };
@@ -315,14 +314,14 @@ pub(super) fn store_ticket(sa: &IkeSa, cx: &mut StepContext<'_>, payloads: &[Pay
     let held =
         StoredTicket::new(ticket.to_vec(), suite.clone(), session.keys.sk_d.clone(), identities, proof);
     let lifetime = Duration::from_secs(u32::from_be_bytes(*seconds).into());
-    // Nor is the responder believed for longer than its own certificate holds.
+    // The ticket lives no longer than the responder's certificate.
     let now = cx.now.to_wall_time(cx.epoch).unix_secs();
     let proved = sa.proof_until.map(|until| Duration::from_secs(until.unix_secs().saturating_sub(now)));
     let lifetime = proved.map_or(lifetime, |proved| proved.min(lifetime));
     cx.tickets.store_ticket(&sa.connection.name, cx.now, lifetime, held);
 }
 
-/// An IKE_SA has ended: unless the other side is merely out of reach, nobody takes it up again (§6.2).
+/// Discards the tickets of an ended IKE_SA (§6.2), unless the peer is merely unreachable.
 pub(super) fn discard_tickets(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
     if matches!(reason, EndReason::Unreachable | EndReason::HalfOpen) || sa.is_half_open() {
         return;
@@ -333,7 +332,7 @@ pub(super) fn discard_tickets(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: 
     spend_ticket(sa, cx);
 }
 
-/// An IKE_SA has taken the place of another: its client asks for a ticket of it (§6.2).
+/// Requests a ticket for a rekeyed IKE_SA (§6.2).
 pub(super) fn plan_ticket_request(sa: &mut IkeSa, cx: &StepContext<'_>) {
     if sa.client && cx.config.tickets.is_some() {
         sa.plan_task(SaTask::RequestTicket);

@@ -1,4 +1,4 @@
-//! One IKE_SA: its keys, its window of one message in each direction, and what it still has to do.
+//! One IKE_SA: its keys, its window of one message in each direction, and its pending tasks.
 
 mod transmission;
 
@@ -28,74 +28,77 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::{CommandError, DatagramPath, Duration, Instant, WallTime};
 
-/// How often a request by a ticket is sent again before all is done anew: whoever does not know tickets does not answer.
+/// Retransmissions of a ticket request before the IKE_SA begins anew. A responder without support for tickets does
+/// not respond.
 const RESUMES: u32 = 1;
-/// How long one that is to be deleted stays at most, whatever the other side answers: no longer has who has been put out.
+/// The longest time that a deleted IKE_SA waits for the peer's response. It also limits how long a revoked user
+/// stays.
 const LEAVE: Duration = Duration::from_secs(30);
 
-/// The keys of an IKE_SA as they are used.
+/// The keys of an IKE_SA, ready for use.
 #[derive(Debug)]
 pub(super) struct SaKeyState {
     pub(super) algorithms: IkeAlgorithms,
     pub(super) keys: IkeKeys,
     pub(super) outbound: MessageProtection,
     inbound: MessageProtection,
-    /// Of the keys before the last further key exchange: a request under them may come again (RFC 9242 §3.3.1).
+    /// The keys before the last additional key exchange: its request may be retransmitted under them (RFC 9242
+    /// §3.3.1).
     previous: Option<MessageProtection>,
 }
 
 impl SaKeyState {
-    /// `None`: a key does not fit, which a chosen proposal never leads to.
+    /// Prepares the keys. `None` if a key does not fit its algorithm, which a chosen proposal rules out.
     pub(super) fn new(algorithms: IkeAlgorithms, keys: IkeKeys, initiator: bool) -> Option<Self> {
         let of = |cipher, mac| MessageProtection::new(&algorithms.packets, cipher, mac);
         let (ours, theirs) = (of(&keys.sk_ei, &keys.sk_ai)?, of(&keys.sk_er, &keys.sk_ar)?);
         let (outbound, inbound) = if initiator { (ours, theirs) } else { (theirs, ours) };
         Some(Self { algorithms, keys, outbound, inbound, previous: None })
     }
-    /// With the keys after a further key exchange.
+    /// Returns the keys after an additional key exchange.
     pub(super) fn with_updated_keys(self, keys: IkeKeys, initiator: bool) -> Option<Self> {
         Some(Self { previous: Some(self.inbound), ..Self::new(self.algorithms, keys, initiator)? })
     }
 }
 
-/// Where an IKE_SA stands.
+/// The phase of an IKE_SA.
 #[derive(Debug)]
 pub(super) enum SaPhase {
-    /// Its IKE_SA_INIT request is out.
+    /// The IKE_SA_INIT request awaits its response.
     InitSent(Box<initial::PendingInit>),
-    /// Its IKE_SESSION_RESUME request is out.
+    /// The IKE_SESSION_RESUME request awaits its response.
     Resuming(Box<resumption::PendingResumption>),
-    /// Its sides prove who they are.
+    /// The sides authenticate.
     Authenticating(Box<authenticate::AuthenticationState>),
-    /// It is there.
+    /// Both sides have authenticated.
     Established,
-    /// It has ended, and is forgotten after this step, or when it has answered for long enough.
+    /// It has ended. It is removed after this step, or after it has lingered.
     Ended,
 }
 
-/// What is to be done on an IKE_SA, one exchange each.
+/// A pending task of an IKE_SA. Each takes one exchange.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum SaTask {
-    /// Make the CHILD_SA of this number of its connection.
+    /// Create the CHILD_SA with this index in its connection.
     CreateChild(usize),
-    /// Replace the CHILD_SA that receives at this SPI.
+    /// Rekey the CHILD_SA with this inbound SPI.
     RekeyChild(u32),
-    /// End the CHILD_SA that receives at this SPI.
+    /// Delete the CHILD_SA with this inbound SPI.
     DeleteChild(u32),
-    /// End the CHILD_SA that the other side has granted, and this side does not take: that would receive at this SPI.
+    /// Delete a CHILD_SA that the peer created and this side rejects, by its intended inbound SPI.
     Disown(u32),
     Rekey,
     Delete(EndReason),
     Probe,
-    /// Ask for a ticket.
+    /// Request a ticket.
     RequestTicket,
-    /// Tell the responder that the SAs have moved here.
+    /// Report this side's new addresses to the responder (UPDATE_SA_ADDRESSES).
     Update,
-    /// Ask whether the initiator receives where it says it has moved to.
+    /// Do a return routability check of the initiator's new address.
     Check,
 }
 
-/// A request that waits for its response.
+/// A request that awaits its response.
 #[derive(Debug)]
 pub(super) struct OutstandingRequest {
     id: u32,
@@ -105,7 +108,7 @@ pub(super) struct OutstandingRequest {
     pub(super) exchange: PendingExchange,
 }
 
-/// What a request is of.
+/// The exchange of an outstanding request.
 #[derive(Debug)]
 pub(super) enum PendingExchange {
     Init,
@@ -121,12 +124,12 @@ pub(super) enum PendingExchange {
     Check(informational::PathProbe),
 }
 
-/// The last request of the other side.
+/// The state of the peer's last request.
 #[derive(Debug)]
 pub(super) enum ResponseState {
-    /// None came yet, or it is answered: what was sent.
+    /// The response as it was sent; empty before the first request.
     Response(Vec<Vec<u8>>),
-    /// A helper is asked first.
+    /// A job has to finish before the response.
     Pending,
 }
 
@@ -135,21 +138,21 @@ pub(super) enum ResponseState {
 pub(super) struct IkeSa {
     pub(super) id: SaId,
     pub(super) connection: Arc<IkeConnection>,
-    /// This side is its original initiator.
+    /// True if this side is the original initiator.
     pub(super) initiator: bool,
     pub(super) spis: (Spi, Spi),
     pub(super) path: DatagramPath,
-    /// How often that has changed: who is asked on one path, and answers when there was another, has proved nothing.
+    /// Number of address changes. A check that was sent before a change proves nothing about the new path.
     pub(super) moves: u64,
-    /// Where the other side's last request came from, and its response goes to.
+    /// The path of the peer's last request, on which its response goes.
     pub(super) reply: DatagramPath,
-    /// The other side's address as it has been shown to receive there: whoever sends from another may be somebody else's address.
+    /// The peer's proven address. The source of a request may be forged.
     pub(super) proved: IpAddr,
-    /// The last message of IKE_INTERMEDIATE, before it was encrypted.
+    /// The plaintext of the last IKE_INTERMEDIATE message.
     pub(super) received: Vec<u8>,
-    /// Both sides know how SAs move (RFC 4555).
+    /// Both sides support MOBIKE (RFC 4555).
     pub(super) mobike: bool,
-    /// A NAT is before this side, before the other.
+    /// A NAT is in front of this side; in front of the peer.
     pub(super) nat: (bool, bool),
     pub(super) fragmentation: bool,
     pub(super) session: Option<SaKeyState>,
@@ -163,69 +166,71 @@ pub(super) struct IkeSa {
     pub(super) expected: u32,
     pub(super) answered: ResponseState,
     pub(super) reassembly: FragmentReassembly,
-    /// What its fragments take, as the endpoint has counted it.
+    /// Octets of its fragments, as last counted by the endpoint.
     pub(super) counted: usize,
-    /// What another side's rekeying made while ours is out, and the lowest nonce of that exchange.
+    /// The IKE_SA of the peer's rekeying while ours is outstanding, and the lowest nonce of that exchange.
     pub(super) peer_rekeyed_sa: Option<(Box<IkeSa>, Vec<u8>)>,
-    /// The further key exchanges that the other side is to begin.
+    /// The additional key exchanges that the peer has to begin.
     pub(super) expected_keys: Option<Box<followup::ExpectedFollowup>>,
-    /// When it is to be replaced.
+    /// The time of its rekeying.
     pub(super) rekey_at: Option<Instant>,
-    /// Its number among those that are half open.
+    /// Its number among the half-open IKE_SAs.
     pub(super) half_open: u64,
-    /// Its initiator has not proved who it is, and this side is not to blame: that has cost a key exchange and more.
+    /// The initiator failed to authenticate, through no fault of this side. The failure counts as a refused first
+    /// request.
     pub(super) unproved: bool,
-    /// When its initiator must have proved who it is; of one that this side has been told to delete, when it ends without an answer.
+    /// The deadline of the initiator's authentication. For an IKE_SA that this side deletes, the time at which it
+    /// ends without a response.
     pub(super) expiry_deadline: Option<Instant>,
     pub(super) last_received: Instant,
     pub(super) sent: Instant,
-    /// Nothing new is begun before: the other side has said that it cannot now.
+    /// No new exchange begins before this time, because the peer sent TEMPORARY_FAILURE.
     pub(super) rest_until: Option<Instant>,
-    /// It has just been established by its sides' proofs.
+    /// It has just been established by authentication.
     pub(super) announce: bool,
-    /// Its initiator has no other of the same two.
+    /// The initiator sent INITIAL_CONTACT: it has no other IKE_SA of this pair.
     pub(super) initial_contact: bool,
-    /// It has lost against another that was made at the same time, and nothing is said of its end.
+    /// It lost a rekeying collision, and its end is not reported.
     pub(super) silent: bool,
-    /// Which it takes the place of, until that is told.
+    /// The IKE_SA that it replaces, until that is reported.
     pub(super) replaced_sa: Option<SaId>,
-    /// It has ended, and until then answers its last request again.
+    /// It has ended, and answers retransmissions of its last request until this time.
     pub(super) lingers_until: Option<Instant>,
-    /// Its number among those that linger.
+    /// Its number among the lingering IKE_SAs.
     pub(super) linger_number: Option<u64>,
-    /// From where its first request came, of one that another began.
+    /// The source of its first request, if the peer began it.
     pub(super) origin: Option<core::net::SocketAddr>,
-    /// Whom EAP has authenticated.
+    /// The identity that EAP has authenticated.
     pub(super) authenticated: Option<crate::payload::Identification>,
-    /// When the last response went again.
+    /// Time of the last retransmission of the response.
     repeated_at: Option<Instant>,
-    /// When IKE_SAs of this line were last replaced by the other side.
+    /// Times of the peer's recent rekeyings of this IKE_SA and its predecessors.
     pub(super) replaced_at: Vec<Instant>,
-    /// The addresses that its initiator was given.
+    /// The addresses assigned to the initiator.
     pub(super) assigned_addresses: Vec<IpAddr>,
-    /// The addresses that this side would like, since it has them by another.
+    /// The addresses that this side requests, because it has them by another IKE_SA.
     pub(super) requested_addresses: Vec<IpAddr>,
-    /// This side began the first of this line, and may have tickets.
+    /// This side initiated the first IKE_SA of this line, and may have tickets.
     pub(super) client: bool,
-    /// What was agreed on, where there may be tickets.
+    /// The chosen proposal, if there may be tickets.
     pub(super) suite: Option<Box<crate::payload::Proposal>>,
-    /// The ticket that this side gave for it last, or that it is taken up by.
+    /// The last ticket that this side issued for it, or the ticket that it resumes from.
     pub(super) ticket: Option<TicketId>,
-    /// The second since 1970 in which that expires that it is taken up by.
+    /// Expiry of the ticket that it resumes from, in seconds since 1970.
     pub(super) ticket_expires: u64,
-    /// What tickets that were asked for have cost.
+    /// Rate limit of the peer's ticket requests.
     pub(super) ticket_debt: LeakyBucket,
-    /// What the other side's requests have cost, and those of them for other SAs.
+    /// Rate limits of the peer's requests: of all, and of those that create or rekey SAs.
     pub(super) request_debt: LeakyBucket,
     pub(super) create_debt: LeakyBucket,
-    /// In which era of tickets its sides began to prove who they are, and until when what they have proved it by holds.
+    /// The ticket era in which authentication began, and the end of validity of the proofs.
     pub(super) era: u64,
     pub(super) proof_until: Option<WallTime>,
-    /// The certificates that the other side has proved itself by, whichever IKE_SAs of this line there were since.
+    /// The certificates by which the peer authenticated, in this IKE_SA or a predecessor.
     pub(super) certificates: Arc<[CertificateName]>,
-    /// This side's SPI of the IKE_SA that it takes up.
+    /// This side's SPI of the IKE_SA that it resumes.
     pub(super) resumes: Option<Spi>,
-    /// For whom jobs are done; nobody once it has ended.
+    /// The waiter of its jobs; `None` once it has ended.
     pub(super) waiter: Option<usher_core::JobWaiter>,
 }
 
@@ -296,20 +301,20 @@ impl IkeSa {
             waiter: None,
         }
     }
-    /// Who the other side is, once it has proved that.
+    /// Returns the peer's authenticated identity.
     pub(super) fn peer_identity(&self) -> crate::payload::Identification {
         let known = self.authenticated.as_ref().or(self.remote.as_ref());
         known.unwrap_or(&self.connection.local).clone()
     }
-    /// This side's SPI, by which messages find it.
+    /// Returns this side's SPI.
     pub(super) fn own_spi(&self) -> Spi {
         if self.initiator { self.spis.0 } else { self.spis.1 }
     }
-    /// True until the initiator has proved who it is, of an IKE_SA that the other side began.
+    /// True if the peer began it and has not yet authenticated.
     pub(super) fn is_half_open(&self) -> bool {
         !self.initiator && matches!(self.phase, SaPhase::Authenticating(_))
     }
-    /// How far it has come, of one that is half open.
+    /// Returns the stage of a half-open IKE_SA.
     pub(super) fn half_open_stage(&self) -> Option<HalfOpenStage> {
         let stage = match (&self.answered, self.expected) {
             (ResponseState::Pending, _) => HalfOpenStage::AwaitingResponder,
@@ -318,7 +323,7 @@ impl IkeSa {
         };
         self.is_half_open().then_some(stage)
     }
-    /// Where the other side has been shown to receive; the port is that of its newest request, where that comes from there.
+    /// Returns the peer's proven address, with the port of its newest request if that came from the same address.
     pub(super) fn proven_origin(&self) -> core::net::SocketAddr {
         let remote = self.path.remote;
         if remote.ip() == self.proved { remote } else { self.origin.unwrap_or(remote) }
@@ -326,12 +331,12 @@ impl IkeSa {
     pub(super) fn is_established(&self) -> bool {
         matches!(self.phase, SaPhase::Established)
     }
-    /// No other has taken its place, and it is not being deleted.
+    /// True if it is neither replaced nor being deleted.
     pub(super) const fn is_its_own(&self) -> bool {
         matches!(self.state, SaState::Established | SaState::Rekeying | SaState::Collided)
     }
 
-    /// Tells of its keys, where that is wanted.
+    /// Reports its keys if the configuration exports them.
     pub(super) fn report_keys(&self, cx: &mut StepContext<'_>) {
         if let Some(session) = self.session.as_ref().filter(|_| cx.config.export_keys) {
             let (algorithms, keys) = (session.algorithms.packets, Box::new(session.keys.clone()));
@@ -339,7 +344,7 @@ impl IkeSa {
         }
     }
 
-    /// It ends: nothing more is sent.
+    /// Ends it without a message.
     pub(super) fn end_sa(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
         if matches!(self.phase, SaPhase::Ended) {
             return;
@@ -357,16 +362,16 @@ impl IkeSa {
             cx.outputs.push_event(IkeEvent::Ended { sa: self.id, reason });
         }
     }
-    /// It ends by its last response, which goes again where its request does.
+    /// Ends it with its last response, which a retransmitted request gets again.
     pub(super) fn end_lingering(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
         self.end_sa(cx, reason);
         self.lingers_until = Some(cx.now + cx.config.proof_timeout);
-        // What it was is of no use any more.
+        // Frees state that a lingering IKE_SA does not need.
         (self.tasks, self.assigned_addresses, self.suite) = (VecDeque::new(), Vec::new(), None);
         self.received = Vec::new();
     }
 
-    /// The first request comes again, or another with its SPI.
+    /// Handles a retransmitted first request, or another with the same SPI.
     pub(super) fn handle_repeated_init(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -381,7 +386,7 @@ impl IkeSa {
         }
     }
 
-    /// Takes a message under the IKE_SA's keys.
+    /// Handles a message under the IKE_SA's keys.
     pub(super) fn handle_message(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -400,8 +405,8 @@ impl IkeSa {
                 .as_ref()
                 .is_some_and(|o| o.id == id && !matches!(o.exchange, PendingExchange::Init))
         } else {
-            // The window has one request, which may still be with a helper. Until the responder has proved who it is, it has
-            // nothing to ask; what overtakes its proof is sent again.
+            // The window holds one request, and a job may still work on it. Before the responder has authenticated,
+            // it may send no request. A request that overtakes the proof will be retransmitted.
             let open =
                 !matches!(self.phase, SaPhase::Ended) && !matches!(self.answered, ResponseState::Pending);
             id == self.expected && open && (!self.initiator || self.is_established())
@@ -414,7 +419,7 @@ impl IkeSa {
             cx.counters.elsewhere += 1;
             return;
         }
-        // It comes again as long as it is not answered, and is taken when there is time for it (RFC 8019 §5).
+        // A dropped request is retransmitted, and handled when the rate allows it (RFC 8019 §5).
         let asks = awaited && !response && self.is_established();
         let most = cx.config.requests_per_minute;
         if asks && self.request_debt.is_of_a_minute(cx.now, most) {
@@ -426,7 +431,7 @@ impl IkeSa {
             return;
         };
         if repeated && sealed.fragment.is_some_and(|(number, _)| number != 1) {
-            // The first fragment alone has the response sent again (RFC 7383 §2.6.1).
+            // Only the first fragment triggers a retransmission of the response (RFC 7383 §2.6.1).
             cx.counters.duplicates += 1;
             return;
         }
@@ -438,7 +443,7 @@ impl IkeSa {
             return;
         };
         if repeated {
-            // It proves nothing of now: anybody may have sent what was seen before.
+            // A replayed message proves nothing about the present.
             return self.repeat_response(cx, path);
         }
         self.last_received = cx.now;
@@ -476,7 +481,7 @@ impl IkeSa {
         if response {
             self.handle_response(cx, header.exchange, payloads.ok());
         } else {
-            // The IKE_SA must be closed before its message IDs come to their end (RFC 7296 §2.2).
+            // The IKE_SA must close before its message IDs run out (RFC 7296 §2.2).
             let Some(next) = self.expected.checked_add(1) else {
                 return self.end_sa(cx, EndReason::Protocol);
             };
@@ -488,16 +493,16 @@ impl IkeSa {
         self.go_on(cx);
     }
 
-    /// Whether a request of somebody who proves who it is comes from where its first did not. Its port may be another, since it may
-    /// have moved to 4500 (RFC 7296 §2.23). Its address may where a NAT is before it, and nowhere else: otherwise whoever has copied
-    /// the request, or any user, would say by a forged source where packets go, and whose they are.
+    /// True if a request of an initiator that still authenticates comes from a wrong address. The port may change,
+    /// since the initiator may move to port 4500 (RFC 7296 §2.23). The address may change only behind a NAT.
+    /// Otherwise a replayed request with a forged source would redirect packets.
     fn is_from_other_address(&self, path: DatagramPath) -> bool {
         let other = path.remote.ip() != self.proved && !self.nat.1;
         other || path.local.ip() != self.path.local.ip()
     }
 
-    /// Takes the address that the other side's newest request came from: until it has proved who it is, since it may have
-    /// moved to port 4500, and then where a NAT may have given it another (RFC 7296 §2.23).
+    /// Follows the source address of the peer's newest request (RFC 7296 §2.23). Before authentication the peer may
+    /// move to port 4500. Later, its address changes only behind a NAT.
     fn follow_path(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
         self.reply = path;
         if self.is_half_open() {
@@ -510,13 +515,13 @@ impl IkeSa {
         }
     }
 
-    /// Whether the other side is where its authentic packets come from. With MOBIKE the initiator says when it moves
-    /// (RFC 4555 §3.8).
+    /// True if the source of authentic packets becomes the peer's address. With MOBIKE, only the initiator reports
+    /// moves (RFC 4555 §3.8).
     pub(super) const fn follows_peer(&self) -> bool {
         self.nat.1 && !self.nat.0 && !self.mobike
     }
 
-    /// Packets take the path of the IKE_SA from now on.
+    /// Reports that packets take the IKE_SA's path from now on.
     pub(super) fn report_move(&mut self, cx: &mut StepContext<'_>) {
         cx.counters.moved += 1;
         let (path, encapsulated) = (self.path, self.nat.0 || self.nat.1);
@@ -556,7 +561,7 @@ impl IkeSa {
             ExchangeType::INFORMATIONAL if self.is_established() => {
                 informational::handle_informational_request(self, cx, &payloads)
             }
-            // An initiator that does not believe this side says so (RFC 7296 §2.21.2).
+            // An initiator that rejects this side's proof reports it (RFC 7296 §2.21.2).
             ExchangeType::INFORMATIONAL
                 if self.is_half_open() && notify_payloads(&payloads).any(|notify| notify.kind.is_error()) =>
             {
@@ -565,12 +570,12 @@ impl IkeSa {
                 self.respond_protected(cx, exchange, &[]);
                 self.end_lingering(cx, EndReason::Refused);
             }
-            // A message that cannot be now, from whoever has the keys.
+            // A message that has no place in this phase, from a peer with the keys.
             _ => self.reject_request(cx, exchange, NotifyPayload::new(NotifyType::INVALID_SYNTAX)),
         }
     }
 
-    /// Answers what breaks the protocol, after which nothing is believed of the other side (RFC 7296 §2.21).
+    /// Rejects a request that violates the protocol, and ends the IKE_SA (RFC 7296 §2.21).
     pub(super) fn reject_request(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -591,7 +596,7 @@ impl IkeSa {
     ) {
         let Some(outstanding) = self.outstanding.take() else { return };
         let Some(payloads) = payloads.filter(|payloads| unsupported_critical(payloads).is_none()) else {
-            // A response cannot be refused; so the IKE_SA cannot go on (RFC 7296 §2.21.3).
+            // A response cannot be rejected, so the IKE_SA ends (RFC 7296 §2.21.3).
             cx.counters.syntax += 1;
             return self.end_sa(cx, EndReason::Protocol);
         };
@@ -636,10 +641,11 @@ impl IkeSa {
         }
     }
 
-    /// Begins the next exchange, where none is under way.
+    /// Begins the next exchange if none is outstanding.
     pub(super) fn go_on(&mut self, cx: &mut StepContext<'_>) {
         while self.is_established() && self.outstanding.is_none() {
-            // What the other side cannot do now waits, and what would meet what it does, and nothing else.
+            // Tasks wait that the peer has deferred, or that would collide with the peer's exchange. All others go
+            // on.
             let rests = self.rest_until.is_some_and(|until| until > cx.now) || self.expected_keys.is_some();
             let waits = |task: &SaTask| {
                 rests && matches!(task, SaTask::CreateChild(_) | SaTask::RekeyChild(_) | SaTask::Rekey)
@@ -664,12 +670,12 @@ impl IkeSa {
         }
     }
 
-    /// Something is to be done, unless it is to be done already.
+    /// Adds a task unless it is already pending.
     pub(super) fn plan_task(&mut self, task: SaTask) {
         if !self.tasks.contains(&task) {
             match task {
                 SaTask::Delete(_) => self.tasks.push_front(task),
-                // However often the other side moves, it is deleted.
+                // Moves never delay a deletion.
                 SaTask::Update | SaTask::Check => {
                     let deletes =
                         self.tasks.iter().take_while(|task| matches!(task, SaTask::Delete(_))).count();
@@ -745,12 +751,12 @@ impl IkeSa {
         Ok(())
     }
 
-    /// It is deleted, and ends without an answer where none comes.
+    /// Deletes it, and ends it even if the peer does not respond.
     pub(super) fn put_out(&mut self, cx: &mut StepContext<'_>, reason: EndReason) {
         self.expiry_deadline.get_or_insert(cx.now + LEAVE);
         self.plan_task(SaTask::Delete(reason));
     }
-    /// Why it is being deleted, or is to be.
+    /// Returns the reason of its deletion.
     pub(super) fn leaves_for(&self) -> EndReason {
         let under_way = match self.outstanding.as_ref().map(|outstanding| &outstanding.exchange) {
             Some(PendingExchange::Delete(reason)) => Some(*reason),
@@ -763,7 +769,7 @@ impl IkeSa {
         under_way.or(planned).unwrap_or(EndReason::Deleted)
     }
 
-    /// Sends the outstanding request again; false: it has been sent often enough, and the IKE_SA ends.
+    /// Retransmits the outstanding request. False if the retransmissions are used up; the IKE_SA then ends.
     pub(super) fn retransmit_request(&mut self, cx: &mut StepContext<'_>) -> bool {
         let Some(mut outstanding) = self.outstanding.take() else { return true };
         if matches!(self.phase, SaPhase::Resuming(_)) && outstanding.retransmissions >= RESUMES {
@@ -791,16 +797,16 @@ impl IkeSa {
         true
     }
 
-    /// It is there: timers of its life begin.
+    /// Enters the established phase and starts its timers.
     pub(super) fn mark_established(&mut self, cx: &mut StepContext<'_>) {
         self.phase = SaPhase::Established;
         self.expiry_deadline = None;
         self.last_received = cx.now;
-        // Both sides of one configuration should not begin at the same time: one of them waits up to a tenth longer.
+        // Up to a tenth of jitter, so that two sides with one configuration rarely rekey at the same time.
         self.rekey_at = self.connection.rekey_after.map(|after| cx.now + with_jitter(cx, after));
     }
 
-    /// Who this side is, in the payload of its role.
+    /// Returns this side's identification payload, IDi or IDr.
     pub(super) fn own_identification(&self) -> Payload {
         let id = self.connection.local.clone();
         if self.initiator {
@@ -809,13 +815,13 @@ impl IkeSa {
             Payload::IdentificationResponder(id)
         }
     }
-    /// True where this side proves who it is by EAP.
+    /// True if this side authenticates by EAP.
     pub(super) fn is_eap_peer(&self) -> bool {
         matches!(self.connection.local_auth, LocalAuth::Eap { .. })
     }
 }
 
-/// A time, or up to a tenth less.
+/// Shortens a time by up to a tenth.
 pub(super) fn with_jitter(cx: &mut StepContext<'_>, time: Duration) -> Duration {
     let less = (time.as_nanos() / 10).saturating_mul(u64::from(cx.rng.next_u32() >> 16)) >> 16;
     time - Duration::from_nanos(less)

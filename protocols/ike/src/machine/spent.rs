@@ -1,65 +1,65 @@
-//! Tickets that must not come again (RFC 5723 §4.3.1, §6.2), until they would have expired.
+//! Spent tickets (RFC 5723 §4.3.1, §6.2), until they would have expired.
 //!
-//! There is room for so many, which is shared by whose they are: whoever uses up tickets without end has its own oldest ones
-//! given up, which it would have to have used in their order, and nobody else's.
+//! Owners share a bounded table. An owner that spends tickets without end loses its own oldest entries, not those of
+//! others. Its unused tickets up to that age become invalid with them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// So many are remembered.
+/// Most entries.
 pub(super) const CAPACITY: usize = 1 << 16;
 
-/// Whose a ticket is: a hash of who the client has proved to be, and by which connection.
+/// The owner of a ticket: a hash of the client's authenticated identity and its connection.
 pub(super) type TicketOwner = [u8; 16];
 
-/// The name of a ticket.
+/// The id of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct TicketId {
     pub(super) owner: TicketOwner,
-    /// Its number among all that were given, from 1.
+    /// Its number among all issued tickets, from 1.
     pub(super) number: u64,
 }
 
-/// What is remembered of somebody's tickets.
+/// The spent tickets of an owner.
 #[derive(Debug, Default)]
 struct OwnerTickets {
-    /// Those that must not come again, and until which second since 1970.
+    /// Spent numbers, with their expiry in seconds since 1970.
     spent: BTreeMap<u64, u64>,
-    /// None up to this number comes again, and until when that has to be known.
+    /// All numbers up to this one are spent; and the expiry of that entry.
     floor: Option<(u64, u64)>,
 }
 
 impl OwnerTickets {
-    /// How much is remembered.
+    /// Number of entries.
     fn entry_count(&self) -> usize {
         self.spent.len() + usize::from(self.floor.is_some())
     }
 }
 
-/// Tickets that must not come again.
+/// The table of spent tickets.
 #[derive(Debug, Default)]
 pub(super) struct SpentTickets {
     tickets_by_owner: BTreeMap<TicketOwner, OwnerTickets>,
-    /// Owners by how much is remembered of theirs.
+    /// Owners by number of entries.
     ranked: BTreeSet<(usize, TicketOwner)>,
-    /// What is remembered, by when it may be forgotten: a number, or 0 for a floor.
+    /// Entries by expiry: a ticket number, or 0 for a floor.
     until: BTreeSet<(u64, TicketOwner, u64)>,
-    /// None up to this number comes again, whosever it is.
+    /// All numbers up to this one are spent, of any owner.
     floor: u64,
 }
 
 impl SpentTickets {
-    /// How many are remembered.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.until.len()
     }
-    /// Whether a ticket must not come again.
+    /// True if a ticket is spent.
     pub(super) fn is_spent(&self, id: TicketId) -> bool {
         let is = |of: &OwnerTickets| {
             of.spent.contains_key(&id.number) || of.floor.is_some_and(|(floor, _)| id.number <= floor)
         };
         id.number <= self.floor || self.tickets_by_owner.get(&id.owner).is_some_and(is)
     }
-    /// One must not come again from this second since 1970 to that.
+    /// Marks a ticket as spent, from `now` to `until` in seconds since 1970.
     pub(super) fn add_ticket(&mut self, now: u64, id: TicketId, until: u64) {
         while let Some(&(_, owner, number)) = self.until.first().filter(|(until, ..)| *until < now) {
             self.until.pop_first();
@@ -78,7 +78,7 @@ impl SpentTickets {
         }
     }
 
-    /// Takes out what is remembered of somebody's under a number, or the floor.
+    /// Removes an owner's entry of a number, or its floor.
     fn remove_entry(&mut self, owner: TicketOwner, number: u64) {
         let Some(of) = self.tickets_by_owner.get_mut(&owner) else { return };
         let before = of.entry_count();
@@ -89,7 +89,7 @@ impl SpentTickets {
         }
         self.update_rank(owner, before);
     }
-    /// Somebody of whose tickets so much was remembered has another rank.
+    /// Updates the rank of an owner whose number of entries has changed.
     fn update_rank(&mut self, owner: TicketOwner, before: usize) {
         self.ranked.remove(&(before, owner));
         match self.tickets_by_owner.get(&owner).map_or(0, OwnerTickets::entry_count) {
@@ -98,12 +98,12 @@ impl SpentTickets {
         }
     }
 
-    /// Of whom most is remembered has less remembered: none of its tickets comes again up to the oldest of those.
+    /// Evicts entries of the owner with most: raises its floor to its oldest entries.
     fn give_up(&mut self) {
         let Some(&(most, owner)) = self.ranked.last() else { return };
         let Some(of) = self.tickets_by_owner.get_mut(&owner) else { return };
         if most < 2 {
-            // There are as many clients as there is room: none of all the tickets up to the one that expires first.
+            // There are as many owners as entries: raise the floor of all to the entry that expires first.
             let Some((_, owner, number)) = self.until.pop_first() else { return };
             let floor =
                 self.tickets_by_owner.get(&owner).and_then(|of| of.floor).map_or(0, |(floor, _)| floor);
@@ -113,7 +113,7 @@ impl SpentTickets {
         let before = of.entry_count();
         let (mut floor, mut end) = of.floor.take().unwrap_or_default();
         self.until.remove(&(end, owner, 0));
-        // In place of a floor and one, or of two, there is a floor.
+        // A new floor replaces a floor and an entry, or two entries.
         for _ in 0..(if floor == 0 { 2 } else { 1 }) {
             let Some((number, until)) = of.spent.pop_first() else { break };
             self.until.remove(&(until, owner, number));
@@ -134,7 +134,7 @@ mod tests {
         octets[..4].copy_from_slice(&owner.to_be_bytes());
         TicketId { owner: octets, number }
     }
-    /// Each index has what it should.
+    /// Checks that the indexes agree.
     fn check_indexes(spent: &SpentTickets) {
         let takes: usize = spent.tickets_by_owner.values().map(OwnerTickets::entry_count).sum();
         assert_eq!((spent.until.len(), spent.ranked.len()), (takes, spent.tickets_by_owner.len()));
@@ -171,7 +171,7 @@ mod tests {
         check_indexes(&spent);
     }
 
-    /// Every second ticket is another client's, until that one has as many as half of all: its own oldest are given up.
+    /// Every second ticket is another owner's. Once one has half of all, it loses its own oldest.
     #[test]
     fn who_uses_up_tickets_without_end_has_its_own_given_up() {
         let mut spent = SpentTickets::default();
@@ -193,7 +193,7 @@ mod tests {
         );
         assert!(spent.is_spent(owned_ticket_id(7, 9)), "nor do older ones of its own");
         assert!(!spent.is_spent(owned_ticket_id(7, 10 + 3 * room)), "its next one holds");
-        // Another does the same, and has as much room in the end.
+        // Another owner does the same, and ends with as many entries.
         for number in 4 * room..6 * room {
             spent.add_ticket(0, owned_ticket_id(8, number), 100);
         }
@@ -202,7 +202,7 @@ mod tests {
             [7, 8].map(|owner| spent.tickets_by_owner[&owned_ticket_id(owner, 0).owner].entry_count());
         assert!(first.abs_diff(second) <= 1 && first + second == CAPACITY - 1, "{first} {second}");
         assert!(!spent.is_spent(owned_ticket_id(1, 2)));
-        // All of it is forgotten in its time.
+        // All entries expire in time.
         spent.add_ticket(101, owned_ticket_id(9, 7 * room), 200);
         assert_eq!((spent.len(), spent.is_spent(owned_ticket_id(7, 10))), (1, false));
         check_indexes(&spent);

@@ -1,4 +1,4 @@
-//! Endpoints on a network in virtual time.
+//! Endpoints on a test network in virtual time.
 
 mod again;
 mod attacks;
@@ -60,7 +60,7 @@ pub(super) fn network_selectors(text: &str, prefix: u8) -> Vec<TrafficSelector> 
     vec![TrafficSelector::from_network(text.parse().unwrap(), prefix).unwrap()]
 }
 
-/// A connection by one shared key, as one side has it. The initiator's traffic is of 10.1.0.0/16, the responder's of
+/// A connection with one shared key, for either side. The initiator's traffic is of 10.1.0.0/16, the responder's of
 /// 10.2.0.0/16.
 pub(super) fn psk_connection(initiator: bool) -> IkeConnection {
     let (nets, ids) =
@@ -96,7 +96,7 @@ pub(super) fn psk_connection(initiator: bool) -> IkeConnection {
     }
 }
 
-/// Two hosts, and what they have installed.
+/// Two hosts, and the CHILD_SAs that they have installed.
 pub(super) struct IkeTestNetwork {
     pub(super) net: MachineNetwork,
     pub(super) initiator: HostHandle<IkeEndpoint>,
@@ -104,7 +104,7 @@ pub(super) struct IkeTestNetwork {
     pub(super) connection: Arc<IkeConnection>,
 }
 
-/// Who answers the responder's questions about EAP: a server of usher-eap on its host.
+/// The responder's EAP server: one of usher-eap on its host.
 #[derive(Default)]
 struct EapHost {
     conversations: HashMap<SaId, usher_eap::server::EapServer>,
@@ -161,7 +161,7 @@ pub(super) enum TestEapMethod {
     Tls,
 }
 
-/// EAP-TLS 1.3, with certificates that are for tests.
+/// EAP-TLS 1.3 with test certificates.
 fn tls_server() -> ServerMethodTls {
     let config = ServerConfig::new(ServerOptions {
         versions: TlsVersion::Tls13.into(),
@@ -227,7 +227,7 @@ impl IkeTestNetwork {
         world.serve_responder(method, responder);
         world
     }
-    /// The responder's host: it judges EAP, gives the address 10.9.0.7 and the name server 10.9.0.1.
+    /// Sets up the responder's host: it answers EAP, assigns the address 10.9.0.7 and the name server 10.9.0.1.
     fn serve_responder(&mut self, method: TestEapMethod, connection: IkeConnection) {
         let eap = Rc::new(RefCell::new(EapHost::default()));
         self.net.on_event(self.responder, move |event| match event {
@@ -253,7 +253,7 @@ impl IkeTestNetwork {
             .send_command(self.initiator, IkeCommand::Initiate { token: 7, connection, local, remote })
             .unwrap();
     }
-    /// Initiates, and lets so much time pass.
+    /// Initiates, and runs for this time.
     pub(super) fn connect(&mut self) -> (SaId, SaId) {
         self.initiate();
         self.net.run_for(secs(1));
@@ -278,7 +278,7 @@ impl IkeTestNetwork {
         };
         events.iter().filter_map(reason).collect()
     }
-    /// The CHILD_SAs that a host has installed and not removed, by the SPI at which they receive.
+    /// The installed CHILD_SAs of a host, by inbound SPI.
     pub(super) fn installed_children(&self, host: HostHandle<IkeEndpoint>) -> BTreeMap<u32, ChildSa> {
         let mut all = BTreeMap::new();
         for event in self.events(host) {
@@ -295,7 +295,7 @@ impl IkeTestNetwork {
         }
         all
     }
-    /// Each side has so many CHILD_SAs, and each of them fits one of the other side: keys, SPIs, selectors.
+    /// Asserts that each side has this many CHILD_SAs, and that they match: keys, SPIs, selectors.
     pub(super) fn assert_children_match(&self, count: usize) {
         let (ours, theirs) =
             (self.installed_children(self.initiator), self.installed_children(self.responder));
@@ -314,7 +314,7 @@ impl IkeTestNetwork {
                 (other.algorithms, other.mode, other.encapsulated)
             );
             assert_ne!(child.initiator, other.initiator);
-            // As two pairs of ESP: what one side seals the other opens.
+            // As pairs of ESP SAs: each side opens the other's packets.
             let (a, b) = (child.sa_pair(), other.sa_pair());
             let (spi, lifetime) = (a.outbound, a.lifetime);
             let outbound = OutboundSa::new(spi, a.transform, &a.outbound_keys, lifetime, [0; 32]);
@@ -327,7 +327,7 @@ impl IkeTestNetwork {
     pub(super) fn sa_counts(&self) -> (usize, usize) {
         (self.net[self.initiator].sa_count(), self.net[self.responder].sa_count())
     }
-    /// Nothing is held that has ended: after long enough.
+    /// Asserts that no state is left after a long enough time.
     pub(super) fn assert_all_removed(&mut self) {
         self.net.run_for(secs(300));
         assert_eq!((self.sa_counts(), self.net[self.responder].half_open()), ((0, 0), 0));
@@ -338,7 +338,7 @@ impl IkeTestNetwork {
     pub(super) fn counters(&self, host: HostHandle<IkeEndpoint>) -> IkeCounters {
         *self.net[host].counters()
     }
-    /// Gives a host a datagram that somebody sent from an address.
+    /// Gives a host a datagram with a forged source address.
     pub(super) fn forge_datagram(
         &mut self,
         host: HostHandle<IkeEndpoint>,

@@ -1,5 +1,5 @@
-//! Tickets (RFC 5723 §6): what a responder needs to take up an IKE_SA again, sealed with a key that is its own, and what an
-//! initiator keeps beside them.
+//! Resumption tickets (RFC 5723 §6). A responder seals the state of an IKE_SA with a key of its own. An initiator
+//! keeps the ticket with its own state.
 
 use super::IkeEndpointConfig;
 use super::event::CertificateName;
@@ -18,25 +18,25 @@ use usher_crypto::SecretValue;
 use usher_crypto::cipher::{CipherAlgorithm, KeyedCipher};
 use usher_crypto::hmac::hmac_sha256;
 
-/// A key is used for so many lifetimes of a ticket, and holds for as many more: for longer than any ticket (§6.2).
+/// Number of ticket lifetimes for which a key seals. It opens for as many more: longer than any ticket lives (§6.2).
 const KEY_LIFETIMES: u64 = 4;
-/// Octets of a key of AES-256-GCM, with its salt.
+/// Octets of an AES-256-GCM key, with its salt.
 const KEY: usize = 36;
-/// Octets before the ciphertext: the number of the key, and the initialization vector.
+/// Octets before the ciphertext: the key's number and the initialization vector.
 const HEAD: usize = 12;
 const TAG: usize = 16;
-/// Connections of an initiator that have a ticket, at most.
+/// Most connections of an initiator that have a ticket.
 const OWN: usize = 1 << 14;
 
-/// Whose tickets those of a connection and an identity are; `None`: those of whoever has the connection's key, who may say of himself
-/// that he is anybody.
+/// Returns the owner of the tickets of a connection and an identity. `None` means all holders of the connection's
+/// group key, whose claimed identity proves nothing.
 pub(super) fn ticket_owner(connection: &str, identity: Option<&Identification>) -> TicketOwner {
     let (kind, data) = identity.map_or((0, Cow::Borrowed(&[][..])), |id| (id.kind.0, id.comparison_octets()));
     let whole = hmac_sha256(connection.as_bytes(), &[&[u8::from(identity.is_some()), kind], &data]);
     core::array::from_fn(|n| whole[n])
 }
 
-/// What an IKE_SA is taken up again with (§5).
+/// The state from which an IKE_SA resumes (§5).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TicketState {
     pub(super) id: TicketId,
@@ -46,23 +46,23 @@ pub(super) struct TicketState {
     pub(super) sk_d: SecretValue,
     /// IDi and IDr.
     pub(super) identities: (Identification, Identification),
-    /// SPIr of the IKE_SA that the ticket was given on, by which it is found where it is still there.
+    /// SPIr of the ticket's IKE_SA, to find it if it still exists.
     pub(super) spi: Spi,
-    /// Until when the certificates hold that the sides have proved themselves by, whichever IKE_SAs of this line there were since;
-    /// `None`: there are none.
+    /// The end of validity of the certificates by which both sides authenticated, in this IKE_SA or a predecessor.
+    /// `None` without certificates.
     pub(super) proof_until: Option<WallTime>,
-    /// The certificates that its client has proved itself by.
+    /// The client's certificates.
     pub(super) certificates: Arc<[CertificateName]>,
 }
 
-/// A ticket as an initiator keeps it.
+/// A ticket at an initiator.
 #[derive(Clone, Debug)]
 pub(super) struct StoredTicket {
     pub(super) octets: Vec<u8>,
     pub(super) suite: Proposal,
     pub(super) sk_d: SecretValue,
     pub(super) identities: (Identification, Identification),
-    /// Until when what the responder has proved itself by holds, and the certificates, if by some.
+    /// The end of validity of the responder's proof, and its certificates, if any.
     pub(super) proof_until: Option<WallTime>,
     pub(super) certificates: Arc<[CertificateName]>,
     until: Instant,
@@ -74,23 +74,23 @@ struct TicketKey {
     sealed: u64,
 }
 
-/// Tickets of both roles.
+/// The tickets of both roles.
 #[derive(Default)]
 pub(super) struct TicketTable {
     /// The newest first.
     keys: Vec<TicketKey>,
     renew_at: Option<Instant>,
-    /// Those that were used, or whose IKE_SA has been ended, until they expire.
+    /// Used tickets, and tickets of deleted IKE_SAs, until they expire.
     spent: SpentTickets,
-    /// How many were given.
+    /// Number of issued tickets.
     issued_count: u64,
-    /// How often all that were given have become void.
+    /// Number of times that all issued tickets became void.
     era: u64,
     own: BTreeMap<String, StoredTicket>,
 }
 
 impl core::fmt::Debug for TicketTable {
-    /// Without what seals them.
+    /// Omits the keys.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Tickets").field("own", &self.own.len()).field("spent", &self.spent.len()).finish()
     }
@@ -131,7 +131,7 @@ impl TicketState {
         octets
     }
 
-    /// With the second since 1970 in which it expires.
+    /// Returns it with its expiry, in seconds since 1970.
     fn parse(octets: &[u8]) -> Option<(Self, u64)> {
         let mut reader = OctetReader::new(octets);
         let id = TicketId { owner: reader.read_array().ok()?, number: reader.read_u64().ok()? };
@@ -161,11 +161,11 @@ impl TicketTable {
         self.rotate_key(now, lifetime, rng);
     }
 
-    /// Has a new key; the one before still opens.
+    /// Rotates the key. The previous one still opens tickets.
     fn rotate_key(&mut self, now: Instant, lifetime: Duration, rng: &mut SecureRng) {
         let mut key = SecretValue::new([0; KEY]);
         rng.fill_bytes(&mut key[..]);
-        // AES-256-GCM takes such a key.
+        // AES-256-GCM accepts a key of this length.
         let Some(cipher) = CipherAlgorithm::AesGcm.with_key(&key[..]) else { return };
         let number = loop {
             let number = rng.next_u32();
@@ -178,13 +178,14 @@ impl TicketTable {
         self.renew_at = Some(now + lifetime * KEY_LIFETIMES);
     }
 
-    /// The name of a new one.
+    /// Returns the id of a new ticket.
     pub(super) const fn next_ticket_id(&mut self, owner: TicketOwner) -> TicketId {
         self.issued_count += 1;
         TicketId { owner, number: self.issued_count }
     }
 
-    /// A ticket that holds for so long, or until what it stands for ends; and for how many seconds. `None`: that has ended.
+    /// Seals a ticket with this lifetime, or until its proofs expire. Returns it with its lifetime in seconds; `None`
+    /// if the proofs have expired.
     pub(super) fn seal_ticket(
         &mut self,
         (now, wall): (Instant, WallTime),
@@ -211,8 +212,7 @@ impl TicketTable {
         Some((octets, seconds))
     }
 
-    /// What a ticket holds, and the second since 1970 in which it expires; `None`: it is not ours, has expired, or must not come
-    /// again.
+    /// Opens a ticket and returns its expiry, in seconds since 1970. `None` if it is foreign, expired or spent.
     pub(super) fn open_ticket(&self, wall: WallTime, octets: &[u8]) -> Option<(TicketState, u64)> {
         let (head, body) = octets.split_at_checked(HEAD)?;
         let (number, iv) = head.split_at(4);
@@ -223,11 +223,11 @@ impl TicketTable {
         let (state, expires) = TicketState::parse(&plain)?;
         self.is_valid(wall, (state.id, expires)).then_some((state, expires))
     }
-    /// Whether one that was opened may still be used: of its era.
+    /// True if an opened ticket of this era may still be used.
     fn is_valid(&self, wall: WallTime, (id, expires): (TicketId, u64)) -> bool {
         wall.unix_secs() < expires && !self.spent.is_spent(id)
     }
-    /// Uses one that was opened in this era: false where it does not hold any more, or another has used it meanwhile.
+    /// Spends an opened ticket. False if it has expired, is void, or was used meanwhile.
     pub(super) fn redeem(
         &mut self,
         wall: WallTime,
@@ -240,12 +240,13 @@ impl TicketTable {
         }
         holds
     }
-    /// Which era it is: what was proved before this one began gets no ticket, and what was begun by a ticket does not go on.
+    /// The era of tickets. An authentication from before this era gets no ticket, and a resumption from before it
+    /// stops.
     pub(super) const fn era(&self) -> u64 {
         self.era
     }
 
-    /// No ticket holds any more that was given, or that others have given: what they stand for may not be so any more.
+    /// Voids all tickets, issued and received: their state may no longer hold.
     pub(super) fn void_all(&mut self) {
         self.own.clear();
         self.era += 1;
@@ -254,13 +255,13 @@ impl TicketTable {
         self.renew_at = None;
     }
 
-    /// A ticket must not come again: it was used, or its IKE_SA was ended.
+    /// Marks a ticket as spent: it was used, or its IKE_SA was deleted.
     pub(super) fn mark_spent(&mut self, wall: WallTime, config: &IkeEndpointConfig, id: TicketId) {
         let Some(lifetime) = config.tickets else { return };
         self.spent.add_ticket(wall.unix_secs(), id, (wall + lifetime).unix_secs() + 1);
     }
 
-    /// Keeps what a responder gave for a connection.
+    /// Stores a responder's ticket for a connection.
     pub(super) fn store_ticket(
         &mut self,
         connection: &str,
@@ -276,12 +277,12 @@ impl TicketTable {
         }
     }
 
-    /// The ticket of a connection, which is used once (§4.3.1).
+    /// Takes the ticket of a connection, for one use (§4.3.1).
     pub(super) fn take_ticket(&mut self, connection: &str, now: Instant) -> Option<StoredTicket> {
         self.own.remove(connection).filter(|held| held.until > now)
     }
 
-    /// The IKE_SA of a connection has been ended, and its ticket with it (§6.2).
+    /// Removes the ticket of a connection whose IKE_SA was deleted (§6.2).
     pub(super) fn remove_ticket(&mut self, connection: &str) {
         self.own.remove(connection);
     }
@@ -402,7 +403,7 @@ mod tests {
         assert_eq!(tickets.spent.len(), 1);
     }
 
-    /// More in a lifetime than are remembered.
+    /// One client spends more tickets in a lifetime than the table holds.
     #[test]
     fn who_uses_up_tickets_without_end_leaves_others_theirs() {
         let (mut tickets, mut rng) = (TicketTable::default(), SecureRng::from_seed([1; 32]));

@@ -1,4 +1,4 @@
-//! What becomes due for an IKE_SA: requests that go again, proofs that were not made, keys that are old.
+//! Timers of an IKE_SA: retransmissions, authentication deadline, rekeying, keepalives.
 
 use super::authenticate;
 use super::collision::{ChildState, SaState};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use usher_core::{Instant, Transmit};
 
 impl IkeSa {
-    /// When it is to be woken.
+    /// Returns the next timeout.
     pub(super) fn next_timeout(&self, config: &IkeEndpointConfig) -> Option<Instant> {
         if matches!(self.phase, SaPhase::Ended) {
             return self.lingers_until;
@@ -36,9 +36,9 @@ impl IkeSa {
         own.into_iter().flatten().chain(children).min()
     }
 
-    /// Its initiator has not proved who it is as long as it is waited for.
+    /// Ends the IKE_SA because its initiator has not authenticated in time.
     fn not_proved(&mut self, cx: &mut StepContext<'_>) {
-        // Its last request may be with a helper of this side.
+        // A job of this side may still work on the initiator's last request.
         self.unproved = !matches!(self.answered, ResponseState::Pending);
         self.end_sa(cx, EndReason::HalfOpen);
     }
@@ -77,7 +77,7 @@ impl IkeSa {
         }
         if is_due(self.rekey_at) {
             self.rekey_at = None;
-            // What the other side has replaced it should have deleted.
+            // The peer should have deleted the IKE_SA that it has replaced.
             let left_over = self.state == SaState::Replaced;
             self.plan_task(if left_over { SaTask::Delete(EndReason::Rekeyed) } else { SaTask::Rekey });
         }

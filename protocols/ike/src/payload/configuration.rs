@@ -6,22 +6,22 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::{OctetReader, OctetWriter};
 
-/// One value, or the wish for one.
+/// An attribute with a value, or a request for one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigurationAttribute {
-    /// Of what, in 15 bits.
+    /// Its type, in 15 bits.
     pub kind: ConfigurationType,
-    /// The value; empty: none in particular. At most 65535 octets.
+    /// The value, at most 65535 octets. Empty in a request for any value.
     pub value: Vec<u8>,
 }
 
 impl ConfigurationAttribute {
-    /// The wish for a value, whatever it is.
+    /// Creates a request for any value.
     #[must_use]
     pub const fn request_for(kind: ConfigurationType) -> Self {
         Self { kind, value: Vec::new() }
     }
-    /// An internal address. An IPv6 address has the length of its prefix behind it.
+    /// Creates an internal address. An IPv6 address is followed by its prefix length.
     #[must_use]
     pub fn from_address(address: IpAddr, prefix: u8) -> Self {
         match address {
@@ -35,7 +35,7 @@ impl ConfigurationAttribute {
             }
         }
     }
-    /// A name server.
+    /// Creates a name server.
     #[must_use]
     pub fn from_name_server(address: IpAddr) -> Self {
         match address {
@@ -43,20 +43,20 @@ impl ConfigurationAttribute {
             IpAddr::V6(v6) => Self { kind: ConfigurationType::INTERNAL_IP6_DNS, value: v6.octets().to_vec() },
         }
     }
-    /// The internal address that it gives to whoever asked; `None`: it is of something else, or gives none.
+    /// Returns the internal address, if it is such an attribute with a value.
     #[must_use]
     pub fn internal_address(&self) -> Option<IpAddr> {
         let internal = [ConfigurationType::INTERNAL_IP4_ADDRESS, ConfigurationType::INTERNAL_IP6_ADDRESS]
             .contains(&self.kind);
         self.as_address().filter(|_| internal)
     }
-    /// The name server that it tells of; `None`: it is of something else.
+    /// Returns the name server, if it is such an attribute with a value.
     #[must_use]
     pub fn name_server(&self) -> Option<IpAddr> {
         let servers = [ConfigurationType::INTERNAL_IP4_DNS, ConfigurationType::INTERNAL_IP6_DNS];
         self.as_address().filter(|_| servers.contains(&self.kind))
     }
-    /// The address that stands first in the value, where its length lets it be one.
+    /// Returns the address at the start of the value, if the length fits.
     #[must_use]
     pub fn as_address(&self) -> Option<IpAddr> {
         match (self.value.len(), &self.value[..]) {
@@ -67,17 +67,17 @@ impl ConfigurationAttribute {
     }
 }
 
-/// A request for configuration, or the answer.
+/// A Configuration payload: a request or its reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigurationPayload {
-    /// Whether it asks or tells.
+    /// Request, reply, set or acknowledgement.
     pub kind: CfgType,
-    /// What.
+    /// The attributes.
     pub attributes: Vec<ConfigurationAttribute>,
 }
 
 impl ConfigurationPayload {
-    /// Those of a kind.
+    /// The attributes of a type.
     pub fn attributes_of_kind(
         &self,
         kind: ConfigurationType,

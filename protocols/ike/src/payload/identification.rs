@@ -1,4 +1,4 @@
-//! Who somebody is (RFC 7296 §3.5).
+//! Identification payloads (RFC 7296 §3.5).
 
 use crate::code::IdType;
 use alloc::borrow::Cow;
@@ -8,28 +8,28 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An identity. Two are equal where they name the same: letter case means nothing in a domain name (RFC 4343), nor in the domain of a mail
-/// address (RFC 5321 §2.4).
+/// An identity. Comparison ignores the letter case of a domain name (RFC 4343), also in a mail address (RFC 5321
+/// §2.4).
 #[derive(Clone, Debug)]
 pub struct Identification {
     /// Its kind.
     pub kind: IdType,
-    /// Its octets, in the form that its kind has.
+    /// Its octets, in the format of its kind.
     pub data: Vec<u8>,
 }
 
 impl Identification {
-    /// A domain name.
+    /// Creates a domain name.
     #[must_use]
     pub fn from_fqdn(name: &str) -> Self {
         Self { kind: IdType::ID_FQDN, data: name.as_bytes().to_vec() }
     }
-    /// A mail address.
+    /// Creates a mail address.
     #[must_use]
     pub fn from_mail_address(address: &str) -> Self {
         Self { kind: IdType::ID_RFC822_ADDR, data: address.as_bytes().to_vec() }
     }
-    /// An address.
+    /// Creates an address.
     #[must_use]
     pub fn from_address(address: IpAddr) -> Self {
         match address {
@@ -37,7 +37,7 @@ impl Identification {
             IpAddr::V6(v6) => Self { kind: IdType::ID_IPV6_ADDR, data: v6.octets().to_vec() },
         }
     }
-    /// The identity that a text most likely means: an address, a mail address (with an `@`), or else a domain name.
+    /// Guesses the kind of a text: an address, a mail address (with an `@`), or else a domain name.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
         match text.parse() {
@@ -46,7 +46,7 @@ impl Identification {
             Err(_) => Self::from_fqdn(text),
         }
     }
-    /// The address, where it is one.
+    /// Returns the address, if it is of that kind.
     #[must_use]
     pub fn as_address(&self) -> Option<IpAddr> {
         match self.kind {
@@ -59,7 +59,7 @@ impl Identification {
             _ => None,
         }
     }
-    /// The octets by which identities of a kind are compared: a domain without capitals.
+    /// Returns the octets for comparison: a domain in lower case.
     #[must_use]
     pub fn comparison_octets(&self) -> Cow<'_, [u8]> {
         let domain = match self.kind {
@@ -76,12 +76,12 @@ impl Identification {
         }
         data
     }
-    /// The same identity, its domain without capitals.
+    /// Returns it with its domain in lower case.
     #[must_use]
     pub fn to_canonical(&self) -> Self {
         Self { kind: self.kind, data: self.comparison_octets().into_owned() }
     }
-    /// The name, where it is a domain name or a mail address.
+    /// Returns the text of a domain name or a mail address.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self.kind {
@@ -119,7 +119,7 @@ impl Hash for Identification {
 }
 
 impl fmt::Display for Identification {
-    /// A name or address as it is usually written; of other kinds the octets in hexadecimal.
+    /// The usual notation of a name or an address; hexadecimal for other kinds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(address) = self.as_address() {
             return address.fmt(f);

@@ -6,41 +6,41 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
 
-/// A notification.
+/// A Notify payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotifyPayload {
-    /// The protocol of the SA that it is about.
+    /// The protocol of the SA that it concerns.
     pub protocol: ProtocolId,
-    /// The SPI of that SA; empty where it is about none or about the IKE_SA. At most 255 octets.
+    /// The SPI of that SA, at most 255 octets. Empty if it concerns no SA or the IKE_SA.
     pub spi: Vec<u8>,
-    /// What is said.
+    /// The notify message type.
     pub kind: NotifyType,
-    /// What is said besides.
+    /// The notification data.
     pub data: Vec<u8>,
 }
 
 impl NotifyPayload {
-    /// One that is about no SA in particular, and says no more.
+    /// Creates one that concerns no SA, without data.
     #[must_use]
     pub const fn new(kind: NotifyType) -> Self {
         Self { protocol: ProtocolId::NONE, spi: Vec::new(), kind, data: Vec::new() }
     }
-    /// One that is about no SA in particular.
+    /// Creates one that concerns no SA.
     #[must_use]
     pub fn with_data(kind: NotifyType, data: impl Into<Vec<u8>>) -> Self {
         Self { data: data.into(), ..Self::new(kind) }
     }
-    /// One about an SA of ESP, or of AH.
+    /// Creates one that concerns an ESP or AH SA.
     #[must_use]
     pub fn for_child_sa(kind: NotifyType, protocol: ProtocolId, spi: u32) -> Self {
         Self { protocol, spi: spi.to_be_bytes().to_vec(), ..Self::new(kind) }
     }
-    /// The SPI of a CHILD_SA, where it is about one.
+    /// Returns the SPI of the CHILD_SA that it concerns, if any.
     #[must_use]
     pub fn child_spi(&self) -> Option<u32> {
         Some(u32::from_be_bytes(self.spi[..].try_into().ok()?))
     }
-    /// The number that stands with it, where it has two octets: of INVALID_KE_PAYLOAD the method that is wanted.
+    /// Returns its data as a number, if it has two octets: for INVALID_KE_PAYLOAD, the wanted method.
     #[must_use]
     pub fn numeric_data(&self) -> Option<u16> {
         Some(u16::from_be_bytes(self.data[..].try_into().ok()?))
@@ -59,19 +59,19 @@ impl NotifyPayload {
 }
 
 impl fmt::Display for NotifyPayload {
-    /// Its kind, and of a CHILD_SA the SPI.
+    /// Its type, and the SPI of a CHILD_SA.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind.fmt(f)?;
         self.child_spi().map_or(Ok(()), |spi| write!(f, " {spi:08x}"))
     }
 }
 
-/// Which SAs the sender has deleted.
+/// A Delete payload: the SAs that the sender has deleted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DeletePayload {
-    /// The IKE_SA that the message is of, and with it all its CHILD_SAs.
+    /// The IKE_SA of the message, with all its CHILD_SAs.
     Ike,
-    /// SAs of ESP or AH, by the SPIs at which the sender received. At most 65535.
+    /// ESP or AH SAs, by the sender's inbound SPIs, at most 65535.
     Child {
         /// The protocol.
         protocol: ProtocolId,

@@ -1,4 +1,4 @@
-//! Security Association payloads (RFC 7296 §3.3): proposals, their transforms, and the attributes of these.
+//! Security Association payloads (RFC 7296 §3.3): proposals, their transforms and attributes.
 
 use crate::ParseError;
 use crate::code::{EncryptionId, IntegrityId, KeyExchangeMethod, PrfId, ProtocolId, TransformType};
@@ -6,22 +6,22 @@ use alloc::vec::Vec;
 use core::fmt;
 use usher_core::{OctetReader, OctetWriter};
 
-/// The attribute of a transform that says how long its key is, in bits (§3.3.5).
+/// The Key Length attribute of a transform, in bits (§3.3.5).
 pub const KEY_LENGTH: u16 = 14;
-/// Proposals of a payload, and transforms of a proposal, at most: the latter are counted in an octet.
+/// Most proposals of a payload, and most transforms of a proposal (counted in one octet).
 pub const MAX_PROPOSALS: usize = 255;
 
 /// A transform attribute (§3.3.5).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TransformAttribute {
-    /// Of two octets, written without a length.
+    /// Type/Value format: a value of two octets without a length.
     Short {
         /// Its type, of 15 bits.
         kind: u16,
         /// Its value.
         value: u16,
     },
-    /// Of any length.
+    /// Type/Length/Value format.
     Long {
         /// Its type, of 15 bits.
         kind: u16,
@@ -31,7 +31,7 @@ pub enum TransformAttribute {
 }
 
 impl Transform {
-    /// Octets of memory that it takes: of its shortest form eight times as many as on the wire.
+    /// Octets of memory that it takes. The shortest form takes eight times its size on the wire.
     fn memory_octets(&self) -> usize {
         let long = self.attributes.iter().map(|attribute| match attribute {
             TransformAttribute::Short { .. } => 0,
@@ -41,27 +41,27 @@ impl Transform {
     }
 }
 
-/// The highest bit of an attribute's type: its value has two octets.
+/// The AF bit, the highest of an attribute's type: Type/Value format.
 const SHORT: u16 = 1 << 15;
 
-/// One algorithm that is proposed or chosen.
+/// A transform: one algorithm, proposed or chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transform {
-    /// What it is of.
+    /// Its transform type.
     pub kind: TransformType,
-    /// Which of its kind.
+    /// Its transform ID.
     pub id: u16,
-    /// What is said of it besides.
+    /// Its attributes.
     pub attributes: Vec<TransformAttribute>,
 }
 
 impl Transform {
-    /// One without attributes.
+    /// Creates one without attributes.
     #[must_use]
     pub const fn new(kind: TransformType, id: u16) -> Self {
         Self { kind, id, attributes: Vec::new() }
     }
-    /// One with a key of so many bits.
+    /// Creates one with a key length in bits.
     #[must_use]
     pub fn with_key_length(kind: TransformType, id: u16, bits: u16) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Transform {
             ..Self::new(kind, id)
         }
     }
-    /// The length of its key in bits, where that is said.
+    /// Returns its key length in bits, if it has one.
     #[must_use]
     pub fn key_length(&self) -> Option<u16> {
         self.attributes.iter().find_map(|attribute| match attribute {
@@ -77,7 +77,7 @@ impl Transform {
             _ => None,
         })
     }
-    /// True where an attribute stands with it that nobody knows here: such a transform is not to be chosen (§3.3.6).
+    /// True if it has an unknown attribute. Such a transform must not be chosen (§3.3.6).
     #[must_use]
     pub fn has_unknown_attribute(&self) -> bool {
         !self.attributes.iter().all(|a| matches!(a, TransformAttribute::Short { kind: KEY_LENGTH, .. }))
@@ -139,8 +139,8 @@ impl fmt::Display for Transform {
     }
 }
 
-/// Reads the header that proposals and transforms share: whether another follows (`more` says how), and the length. Gives
-/// what it holds, and whether it is the last.
+/// Parses the common header of proposals and transforms; `more` is the field's value if another follows. Returns the
+/// contents, and true for the last one.
 fn read_substructure<'a>(
     reader: &mut OctetReader<'a>,
     more: u8,
@@ -155,21 +155,21 @@ fn read_substructure<'a>(
     Ok((reader.sub_reader(content)?, last))
 }
 
-/// One way to protect what is to be protected: of each kind of transform one is to be chosen.
+/// A proposal, of which a responder chooses one transform of each type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proposal {
-    /// Its number: 1 for the first, one more for each that follows; of a chosen one that of the proposal.
+    /// Its number, counted from 1. A chosen proposal has the number of the one that was offered.
     pub number: u8,
-    /// Of which protocol the SA would be.
+    /// The protocol of the SA.
     pub protocol: ProtocolId,
-    /// The SPI that the sender chose for it; empty in the first exchange of an IKE_SA, and of at most 255 octets.
+    /// The sender's SPI, at most 255 octets. Empty in IKE_SA_INIT.
     pub spi: Vec<u8>,
-    /// The algorithms, 255 at most.
+    /// The transforms, at most 255.
     pub transforms: Vec<Transform>,
 }
 
 impl Proposal {
-    /// Those of a kind.
+    /// The transforms of a type.
     pub fn transforms_of_kind(&self, kind: TransformType) -> impl Iterator<Item = &Transform> {
         self.transforms.iter().filter(move |transform| transform.kind == kind)
     }

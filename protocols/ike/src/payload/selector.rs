@@ -8,26 +8,26 @@ pub use usher_esp::TrafficSelector;
 
 const TS_IPV4_ADDR_RANGE: u8 = 7;
 const TS_IPV6_ADDR_RANGE: u8 = 8;
-/// Octets of a selector before its addresses.
+/// Octets of a selector in front of its addresses.
 const BEFORE: usize = 8;
 
-/// A selector of a type that is not known here: it selects nothing.
+/// A selector of an unknown type. It matches no traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownSelector {
     /// Its type.
     pub kind: u8,
-    /// The octet in which others have their protocol.
+    /// The octet at the place of the protocol.
     pub protocol: u8,
-    /// The rest of it.
+    /// The remaining octets.
     pub data: Vec<u8>,
 }
 
-/// What traffic one side has, or would have. It is written with at most 255 selectors.
+/// The traffic selectors of one side, at most 255 when written.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TrafficSelectors {
-    /// Those of addresses.
+    /// Selectors by address.
     pub selectors: Vec<TrafficSelector>,
-    /// Those of types that are not known here, which are written after the others.
+    /// Selectors of unknown types, written after the others.
     pub unknown_selectors: Vec<UnknownSelector>,
 }
 

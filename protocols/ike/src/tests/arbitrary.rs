@@ -1,4 +1,4 @@
-//! Any message.
+//! Strategies for arbitrary messages.
 
 use crate::code::*;
 use crate::payload::*;

@@ -1,4 +1,4 @@
-//! What strongSwan says, in `vectors/ike`: deciphered, read, and written again octet for octet.
+//! strongSwan's messages in `vectors/ike`: decrypted, parsed, and written again octet for octet.
 
 use crate::code::*;
 use crate::payload::*;
@@ -7,7 +7,7 @@ use crate::suite::{IkeAlgorithms, PacketAlgorithms};
 use crate::*;
 use usher_core::SecureRng;
 
-/// Octets of hexadecimal digits.
+/// Parses hexadecimal digits.
 pub(crate) fn octets_from_hex(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
@@ -24,7 +24,7 @@ fn packet_algorithms() -> PacketAlgorithms {
     IkeAlgorithms::from_proposal(&Proposal::parse_ike("aes128-sha256-modp2048").unwrap()).unwrap().packets
 }
 
-/// The messages of a file, deciphered and put together from their fragments, each with who sent it and its octets.
+/// The messages of a file, decrypted and reassembled, each with its sender and its octets.
 fn read_messages(text: &str) -> Vec<(bool, IkeMessage)> {
     let mut lines = text.lines();
     let keys: Vec<_> = lines.next().unwrap().split(' ').skip(1).map(octets_from_hex).collect();
@@ -44,7 +44,7 @@ fn read_messages(text: &str) -> Vec<(bool, IkeMessage)> {
             all.push((initiator, message));
             continue;
         };
-        // The outer message is read and written too.
+        // The outer message is parsed and written too.
         let outer = IkeMessage::parse(&whole).unwrap();
         let mut again = Vec::new();
         outer.emit(&mut again);

@@ -1,4 +1,4 @@
-//! Messages as they are written and read.
+//! Writing and parsing of messages.
 
 use super::arbitrary;
 use crate::code::*;
@@ -25,7 +25,7 @@ fn test_header() -> IkeHeader {
     }
 }
 
-/// Octets of a message whose payloads these are.
+/// Octets of a message with these payloads.
 fn octets_with_payloads(first: u8, payloads: &[u8]) -> Vec<u8> {
     let mut octets = emit_message(&IkeMessage { header: test_header(), payloads: Vec::new() });
     octets[16] = first;
@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-/// A first request that is served, with an SPI of its own.
+/// A valid first request with its own SPI.
 fn first_request(spi: u8) -> IkeMessage {
     let proposal = Proposal::parse_ike("aes128-sha256-modp1024").unwrap();
     let payloads = vec![
@@ -93,7 +93,7 @@ proptest! {
         }
         for mut message in others {
             datagrams.push(emit_message(&message));
-            // The same as a response to whom the endpoint has begun with, whose SPI it cannot know.
+            // The same as a response to an initiating endpoint, with an SPI that it cannot know.
             (message.header.response, message.header.initiator) = (true, false);
             message.header.exchange = ExchangeType::IKE_SA_INIT;
             datagrams.push(emit_message(&message));
@@ -138,7 +138,7 @@ fn lengths_that_lie_are_refused() {
         ParseError::Fragment { number: 3, total: 2 },
         "the third of two"
     );
-    // A traffic selector of an address that is as long as one of IPv6.
+    // A traffic selector for IPv4 with the length of one for IPv6.
     let long = [[0, 0, 0, 48, 1, 0, 0, 0, 7, 0, 0, 40].as_slice(), &[0; 36]].concat();
     assert_eq!(parse_error(44, &long), ParseError::Length);
 }
@@ -148,7 +148,7 @@ fn lengths_that_lie_are_refused() {
 /// EN.R.1.2.5.4, EN.R.1.2.6.5, EN.R.1.2.6.6.
 #[test]
 fn proposals_say_rightly_whether_others_follow() {
-    // One proposal of one transform: PRF_HMAC_SHA1.
+    // One proposal with one transform: PRF_HMAC_SHA1.
     let right = [0, 0, 0, 20, 0, 0, 0, 16, 1, 1, 0, 1, 0, 0, 0, 8, 2, 0, 0, 2];
     let message = IkeMessage::parse(&octets_with_payloads(33, &right)).unwrap();
     assert_eq!(message.to_string(), "IKE_SA_INIT request 0 [ SA ]");
@@ -169,7 +169,7 @@ fn a_payload_that_must_be_understood_is_found() {
     let critical = IkeMessage::parse(&octets_with_payloads(100, &[43, 0x80, 0, 4, 0, 0, 0, 4])).unwrap();
     assert_eq!(critical.unsupported_critical(), Some(PayloadType(100)));
     assert_eq!(critical.payloads[0].to_string(), "payload 100");
-    // Of a type that is known the bit means nothing (§3.2).
+    // For a known type, the bit has no meaning (§3.2).
     let known = IkeMessage::parse(&octets_with_payloads(43, &[0, 0x80, 0, 4])).unwrap();
     assert_eq!(known.unsupported_critical(), None);
 }

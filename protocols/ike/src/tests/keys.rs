@@ -1,4 +1,4 @@
-//! Keys, worked out a second time by their formulas.
+//! Keys, computed a second time by their formulas.
 
 use crate::Spi;
 use crate::keys::*;
@@ -67,7 +67,7 @@ fn a_rekeyed_ike_sa_uses_the_old_prf_and_the_new_algorithms() {
     let of = |words| IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap();
     let (old, new) = (of("aes128-sha256-modp2048"), of("aes128-sha1-modp2048"));
     let keys = IkeKeys::from_key_exchange(&old, b"secret", &SEEDS);
-    // With the secrets of further key exchanges behind the nonces (RFC 9370 §2.2.4).
+    // With the secrets of additional key exchanges after the nonces (RFC 9370 §2.2.4).
     for further in [&b""[..], b"second and third"] {
         let next = keys.derive_rekeyed(old.prf, &new, (b"another", further), &SEEDS);
         let seed = reference_prf(MacAlgorithm::HmacSha256, &keys.sk_d, &[b"another", &NI, &NR, further]);

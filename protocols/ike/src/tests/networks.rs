@@ -1,4 +1,4 @@
-//! Networks as selectors of traffic, and the vectors that ciphers begin with.
+//! Networks as traffic selectors, and initialization vectors of ciphers.
 
 use crate::header::IkeHeader;
 use crate::payload::{Proposal, TrafficSelector};
@@ -44,7 +44,7 @@ fn vectors_count_for_aead_ciphers_and_are_random_for_cbc() {
         let vectors: Vec<Vec<u8>> = (0..3)
             .map(|_| {
                 let datagram = ours.seal(&header, &[], None, &mut rng).remove(0);
-                // After the header of the message and that of its one payload.
+                // After the headers of the message and of its one payload.
                 datagram[32..32 + octets].to_vec()
             })
             .collect();

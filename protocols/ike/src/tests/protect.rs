@@ -18,7 +18,7 @@ const SUITES: [&str; 5] = [
 
 fn test_protection(words: &str, fill: u8) -> MessageProtection {
     let packets = IkeAlgorithms::from_proposal(&Proposal::parse_ike(words).unwrap()).unwrap().packets;
-    // 3DES needs keys that differ, or it is DES.
+    // 3DES needs distinct keys, or it is DES.
     let cipher: Vec<u8> = (0..packets.cipher_key as u8).map(|n| n ^ fill).collect();
     MessageProtection::new(&packets, &cipher, &vec![fill; packets.integrity_key()]).unwrap()
 }
@@ -67,7 +67,7 @@ proptest! {
     }
 }
 
-/// As RFC 9242 §3.3.2 draws it: header and Encrypted payload with the lengths of what is not encrypted.
+/// As the figure of RFC 9242 §3.3.2: header and Encrypted payload with the lengths of the plaintext.
 #[test]
 fn a_message_has_a_plain_form() {
     let header = crate::IkeHeader {

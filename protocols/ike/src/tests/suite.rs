@@ -1,4 +1,4 @@
-//! Proposals in words, and what is chosen of them.
+//! Proposals as text, and the choice among them.
 
 use crate::code::*;
 use crate::payload::*;
@@ -134,7 +134,7 @@ fn a_chosen_proposal_means_algorithms() {
     assert_eq!(gcm.exchange, ExchangeAlgorithm::Ecp384);
     let old = of("3des-aesxcbc-modp1024");
     assert_eq!((old.packets.cipher_key, old.packets.integrity_key(), old.prf.output_len()), (24, 16, 16));
-    // An encryption that authenticates with integrity besides, or neither.
+    // An AEAD cipher with an integrity algorithm, or a cipher with neither.
     let mut both = Proposal::parse_esp("aes128gcm16").unwrap();
     both.transforms.push(Transform::new(TransformType::INTEG, IntegrityId::AUTH_HMAC_SHA1_96.0));
     assert_eq!(PacketAlgorithms::from_proposal(&both), None);

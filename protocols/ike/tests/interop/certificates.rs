@@ -1,4 +1,4 @@
-//! Certificates with chains, RSA and ECDSA, in fragments; EAP beside a gateway's certificate.
+//! Certificates with chains, RSA and ECDSA, in fragments; EAP with a gateway's certificate.
 
 use super::host::InteropHost;
 use super::place::CharonNamespace;
@@ -11,7 +11,7 @@ use usher_crypto::tls::{TrustRoots, WallClock};
 use usher_eap::method::{PeerOffer, mschapv2};
 use usher_ike::machine::{IkeCommand, IkeConnection, IkeEvent, LocalAuth, RemoteAuth};
 
-/// An authority with another below it.
+/// A root authority with an intermediate one.
 struct TestAuthority {
     root: Vec<u8>,
     intermediate: Vec<u8>,
@@ -32,7 +32,7 @@ impl TestAuthority {
         let intermediate = below.signed_by(&below_key, &issuer).unwrap().der().to_vec();
         Self { root: root_der, intermediate, issuer: Issuer::new(below, below_key) }
     }
-    /// A certificate, and its key (DER).
+    /// Issues a certificate, and returns its key (DER).
     fn issue_certificate(
         &self,
         name: &str,
@@ -44,7 +44,7 @@ impl TestAuthority {
         params.subject_alt_names.push(SanType::DnsName(name.try_into().unwrap()));
         (params.signed_by(&key, &self.issuer).unwrap().der().to_vec(), key.serialize_der())
     }
-    /// charon with a certificate.
+    /// Starts charon with a certificate.
     fn start_charon(
         &self,
         algorithm: &'static rcgen::SignatureAlgorithm,
@@ -59,7 +59,7 @@ impl TestAuthority {
         ];
         CharonNamespace::with_files(connections, &files)
     }
-    /// A connection that trusts it.
+    /// A connection that trusts this authority.
     fn trusting_connection(&self, host: &mut InteropHost<'_>, traffic: &str, own: &str) -> IkeConnection {
         let clock = WallClock::from_time(WallTime::from_unix_secs(1_800_000_000));
         host.credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();

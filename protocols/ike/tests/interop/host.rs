@@ -1,4 +1,4 @@
-//! A small host of an endpoint: two sockets, the clock, nothing else.
+//! A small host of an endpoint: its sockets and a clock.
 
 use super::place::CharonNamespace;
 use super::{OURS, THEIRS};
@@ -15,28 +15,29 @@ use usher_ike::machine::{
     ChildSa, IkeCommand, IkeConnection, IkeCounters, IkeEndpointConfig, IkeEvent, NAT_SOCKET, SOCKET, SaId,
 };
 
-/// Longer than anything here takes on a busy machine. Only a failing test waits so long.
+/// Longer than any test step on a busy machine. Only a failing test waits so long.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How much slower the endpoint's clock goes than the machine's: a busy charon is late, and no request goes twice for that.
+/// The factor by which the endpoint's clock is slower than the machine's. A busy charon is late, and this avoids
+/// retransmissions.
 const SLOWER: u128 = 100;
 
 pub(crate) struct InteropHost<'a> {
     namespace: &'a CharonNamespace,
     endpoint: IkeEndpoint,
-    /// Of port 500 and of port 4500, and of port 4500 at another address.
+    /// Of port 500, of port 4500, and of port 4500 at another address.
     sockets: [UdpSocket; 3],
     started_at: Clock,
     events: Vec<IkeEvent>,
     pub(crate) credentials: IkeCredentials,
 }
 
-/// Our other address.
+/// Our second address.
 pub(crate) fn secondary_address() -> SocketAddr {
     SocketAddr::new("127.0.0.3".parse().expect("an address"), 14500)
 }
 
-/// A socket at an address, of which a former host's may be held for a moment: by a program that another test is about to start.
+/// Binds a socket. A program that another test starts may hold the address of a former host for a moment.
 fn bind_socket(address: SocketAddr) -> UdpSocket {
     let begun = Clock::now();
     loop {
@@ -50,7 +51,7 @@ fn bind_socket(address: SocketAddr) -> UdpSocket {
 }
 
 impl<'a> InteropHost<'a> {
-    /// One in charon's namespace. Its sockets are made by a thread that goes there.
+    /// Creates a host in charon's namespace. A thread enters it to create the sockets.
     pub(crate) fn new(place: &'a CharonNamespace, n: u16) -> Self {
         let namespace = std::fs::File::open(format!("/run/netns/{}", place.name())).expect("it is there");
         let bind = move || {
@@ -110,7 +111,7 @@ impl<'a> InteropHost<'a> {
             self.drain_outputs();
         }
     }
-    /// Waits until the events are as wanted.
+    /// Waits until the events meet a condition.
     #[track_caller]
     pub(crate) fn wait_until(&mut self, what: &str, until: impl Fn(&[IkeEvent]) -> bool) {
         let begun = Clock::now();
@@ -126,7 +127,7 @@ impl<'a> InteropHost<'a> {
         assert_eq!(done, Ok(()));
         self.drain_outputs();
     }
-    /// Begins an IKE_SA. What was said before is forgotten.
+    /// Initiates an IKE_SA, and drops earlier events.
     #[track_caller]
     pub(crate) fn initiate(&mut self, connection: IkeConnection) {
         self.events.clear();
@@ -134,7 +135,7 @@ impl<'a> InteropHost<'a> {
         let remote: SocketAddr = format!("{THEIRS}:500").parse().expect("an address");
         self.send_command(IkeCommand::Initiate { token: 1, connection: Arc::new(connection), local, remote });
     }
-    /// Begins an IKE_SA, and waits for its CHILD_SA.
+    /// Initiates an IKE_SA, and waits for its CHILD_SA.
     #[track_caller]
     pub(crate) fn connect(&mut self, connection: IkeConnection) -> SaId {
         self.initiate(connection);
@@ -149,7 +150,7 @@ impl<'a> InteropHost<'a> {
             _ => None,
         })
     }
-    /// The newest IKE_SA that took the place of another.
+    /// The newest IKE_SA that replaced another.
     pub(crate) fn rekeyed_sa(&self) -> Option<SaId> {
         self.events.iter().rev().find_map(|event| match event {
             IkeEvent::Rekeyed { new, .. } => Some(*new),

@@ -1,7 +1,7 @@
-//! The endpoint held against strongSwan's charon, in a network namespace of its own. Root may make one.
+//! The endpoint against strongSwan's charon in a network namespace, which needs root.
 //!
-//! charon protects packets in user space (kernel-libipsec), so that the kernel needs no ESP. With that it always takes a NAT to be
-//! between the two, and IKE_AUTH comes on port 4500.
+//! charon protects packets in user space (kernel-libipsec), so the kernel needs no ESP. It then always assumes a NAT,
+//! and IKE_AUTH uses port 4500.
 
 mod certificates;
 mod host;
@@ -22,7 +22,7 @@ use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 pub(crate) const THEIRS: &str = "127.0.0.1";
 pub(crate) const OURS: &str = "127.0.0.2";
 
-/// What charon is told: it serves logins by a shared key and by EAP.
+/// charon's configuration: logins by a shared key and by EAP.
 const CONNECTIONS: &str = r#"
 connections {
   psk {
@@ -63,7 +63,7 @@ secrets {
 }
 "#;
 
-/// The login that charon begins.
+/// The connection that charon initiates.
 const OUT: &str = r#"
 connections {
   out {
@@ -136,14 +136,14 @@ fn we_and_charon_authenticate_by_shared_key_with_each_suite() {
         let sa = host.connect(test_connection(suite, "ini.test", "10.1.0.0/16"));
         let child = host.installed_children().pop().expect("a CHILD_SA is installed");
         assert!(child.encapsulated, "charon takes a NAT to be there");
-        // The same algorithms, SPIs and traffic as charon's.
+        // The same algorithms, SPIs and traffic selectors as charon's.
         let listed = place.run_swanctl(&["--list-sas"]);
         for part in
             [format!("{:08x}", child.inbound), format!("{:08x}", child.outbound), "AES_GCM_16-128".into()]
         {
             assert!(listed.contains(&part), "{part} is not in:\n{listed}");
         }
-        // Both kinds are replaced from our side, and each new one works.
+        // Our side rekeys both kinds of SA, and each new one works.
         host.send_command(IkeCommand::RekeyChild { sa, spi: child.inbound });
         host.wait_until("the CHILD_SA is replaced", |events| {
             count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 1
@@ -157,7 +157,7 @@ fn we_and_charon_authenticate_by_shared_key_with_each_suite() {
         host.wait_until("charon lives", |events| {
             count_events(events, |e| matches!(e, IkeEvent::Alive { .. })) == 1
         });
-        // And from charon's.
+        // And charon's side.
         place.run_swanctl(&["--rekey", "--child", "net"]);
         host.wait_until("charon replaces the CHILD_SA", |events| {
             count_events(events, |e| matches!(e, IkeEvent::Remove { .. })) == 2

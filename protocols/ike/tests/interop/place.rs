@@ -1,4 +1,4 @@
-//! A namespace with charon in it, and a folder of its own for what it keeps.
+//! A namespace with charon in it, and a folder for its files.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -11,10 +11,10 @@ const CHARON: &str = "/usr/lib/ipsec/charon";
 const PLUGINS: &str = "random nonce openssl aes sha1 sha2 md5 hmac kdf gcm chapoly pem pkcs1 pkcs8 x509 revocation constraints pubkey curve25519 gmp \
                        kernel-libipsec kernel-netlink socket-default vici eap-identity eap-md5 eap-mschapv2 eap-tls";
 
-/// How long charon may take to come up on a busy machine.
+/// The longest start of charon on a busy machine.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// It ends with whoever holds it.
+/// Removed on drop.
 pub(crate) struct CharonNamespace {
     name: String,
     folder: PathBuf,
@@ -32,12 +32,12 @@ impl CharonNamespace {
     pub(crate) fn new(connections: &str) -> Self {
         Self::with_files(connections, &[])
     }
-    /// With these files in its folder, such as `x509/gw.der`.
+    /// Creates it with these files in its folder, such as `x509/gw.der`.
     #[track_caller]
     pub(crate) fn with_files(connections: &str, files: &[(&str, &[u8])]) -> Self {
         Self::with_settings(connections, files, "")
     }
-    /// With settings of its strongswan.conf besides, such as `make_before_break = yes`.
+    /// Creates it with additional settings of strongswan.conf, such as `make_before_break = yes`.
     #[track_caller]
     pub(crate) fn with_settings(connections: &str, files: &[(&str, &[u8])], more: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -61,9 +61,9 @@ impl CharonNamespace {
         }
         run_ip(&["netns", "add", &name]);
         run_ip(&["-n", &name, "link", "set", "lo", "up"]);
-        // An address of the traffic that charon protects, without which it installs nothing.
+        // An address of the protected traffic, without which charon installs nothing.
         run_ip(&["-n", &name, "addr", "add", "10.2.0.1/32", "dev", "lo"]);
-        // Its process number and sockets are below /run, which it has for itself.
+        // charon's pid file and sockets are below /run, which is its own here.
         let script = format!("mount --bind {} /run && exec {CHARON}", path("run"));
         let charon = Command::new("ip")
             .args(["netns", "exec", &name, "sh", "-c", &script])
@@ -87,16 +87,16 @@ impl CharonNamespace {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
-    /// What charon has logged.
+    /// charon's log.
     pub(crate) fn charon_log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
-    /// Asks charon something, and gives what it says.
+    /// Runs swanctl and returns its output.
     #[track_caller]
     pub(crate) fn run_swanctl(&self, arguments: &[&str]) -> String {
         self.start_swanctl(arguments).wait_for_output()
     }
-    /// Asks charon something that takes its time.
+    /// Starts a swanctl command that takes its time.
     #[track_caller]
     pub(crate) fn start_swanctl(&self, arguments: &[&str]) -> RunningSwanctl {
         let socket = format!("unix://{}", self.folder.join("vici").display());
@@ -110,11 +110,11 @@ impl CharonNamespace {
     }
 }
 
-/// A question to charon.
+/// A running swanctl command.
 pub(crate) struct RunningSwanctl(Child);
 
 impl RunningSwanctl {
-    /// What it says.
+    /// Returns its output.
     pub(crate) fn wait_for_output(self) -> String {
         let done = self.0.wait_with_output().expect("swanctl ends");
         [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
@@ -123,7 +123,7 @@ impl RunningSwanctl {
 
 impl Drop for CharonNamespace {
     fn drop(&mut self) {
-        // `ip` has become `sh`, and that charon.
+        // `ip` has become `sh`, and `sh` has become charon.
         let _ = self.charon.kill();
         let _ = self.charon.wait();
         let _ = Command::new("ip").args(["netns", "del", &self.name]).status();

@@ -1,21 +1,24 @@
-//! Which address may speak under an identifier.
+//! Address proofs: which address may use an identifier.
 //!
-//! An identifier in a message proves nothing. With [`Config::proofs`](super::MihfConfig::proofs) a function is known by its
-//! identifier and its address. A request or an indication is taken up where one of these holds:
+//! An identifier in a message proves nothing. With [`MihfConfig::proofs`](super::MihfConfig::proofs), a function is
+//! known by its identifier and its address. A request or an indication is accepted in these cases:
 //!
-//! - The user named the function, and the message comes from the address of its route.
-//! - The user named the function, and the message comes from one of its [places](AddressProofs::allowed_networks), which has proved itself.
-//! - Nobody named the function, it is not registered at another address, and this one has proved itself.
+//! - The function is configured, and the message comes from the address of its route.
+//! - The function is configured, and the message comes from one of its [networks](AddressProofs::allowed_networks)
+//!   and an
+//!   address that has proved itself.
+//! - The function is not configured and not registered at another address, and this address has proved itself.
 //!
-//! A connection proves its address. A datagram's address proves itself by a round trip: it answers two
-//! Capability_Discover requests in turn, whose transaction identifiers are drawn at random, 24 bits together. Probes leave
-//! only in answer to messages, one for each, so that a forged address brings nobody more packets than were sent.
+//! A connection proves its address. The address of a datagram proves itself by answering two Capability_Discover
+//! requests in turn. Their transaction identifiers are random, 24 bits in all. A probe leaves only in reply to a
+//! message, one for each, so a forged source address does not multiply packets.
 //!
-//! Where the identifier is registered at another address, that address is asked first. If it answers, the newcomer is refused;
-//! if it does not, or its connection is over, the newcomer takes its place and the registration of the old one ends.
+//! If the identifier is registered at another address, that holder is probed first. If the holder answers, the claim
+//! is refused. If it does not answer, or its connection is closed, the claimant replaces it and the old registration
+//! ends.
 //!
-//! Capability_Discover is answered for everybody and leaves nothing behind, so that two such functions can prove themselves
-//! to each other.
+//! Capability_Discover is answered for any sender and stores no state, so two such functions can prove themselves to
+//! each other.
 
 use super::receive::ReceivedMessage;
 use super::{Mihf, MihfEvent};
@@ -27,52 +30,52 @@ use core::net::{IpAddr, SocketAddr};
 use usher_core::address::{host_of, is_within};
 use usher_core::{Duration, Instant, SecureRng};
 
-/// What decides which address may speak under an identifier.
+/// The settings of address proofs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressProofs {
-    /// From where named functions come beside the address of their route: networks with their prefix lengths.
+    /// Networks of configured functions, besides the address of their route, with prefix lengths.
     pub allowed_networks: BTreeMap<MihfId, Vec<(IpAddr, u8)>>,
-    /// Claims at a time: addresses that are to prove themselves, or were refused a moment ago. The oldest gives way.
+    /// Maximum claims: addresses that have yet to prove themselves, or were refused recently. The oldest is evicted.
     pub claims: usize,
-    /// Of them, those from one network: an IPv4 address, or 64 bits of an IPv6 address.
+    /// Maximum claims of one network: an IPv4 address, or 64 bits of an IPv6 address.
     pub claims_per_network: usize,
 }
 
 impl AddressProofs {
-    /// Whether any named function comes from this address beside its own.
+    /// True if a configured function may use this address besides its route's.
     #[must_use]
     pub fn is_place(&self, address: IpAddr) -> bool {
         self.allowed_networks.values().flatten().any(|place| is_within(address, *place))
     }
 }
 
-/// The probes that an address answers in turn.
+/// Number of probes that an address answers in turn.
 const ROUNDS: u8 = 2;
-/// Wrong answers that a claim may have, in all rounds together: whoever guesses has both identifiers right once in
-/// 2^24 / 28 claims.
+/// Wrong answers that a claim may have, over all rounds. A forger guesses both identifiers in one of 2^24 / 28
+/// claims.
 const MISSES: u8 = 8;
-/// How long a claim is remembered: the newcomer's patience, and how long a refused one is not looked at again.
+/// Lifetime of a claim: how long a claimant can prove itself, and how long a refused one is ignored.
 const CLAIM: Duration = Duration::from_secs(15);
-/// How long an address that proved itself need not do so again for another identifier.
+/// How long a proof also counts for other identifiers of the address.
 const PROVEN: Duration = Duration::from_secs(60);
-/// Messages of one claim that wait for its outcome.
+/// Maximum messages of one claim that wait for its result.
 const MAX_QUEUED_MESSAGES: usize = 4;
-/// How long a known address has for an answer, and how often it is asked.
+/// How long the holder has for its answer, and the interval of its probes.
 const HOLDER_WAIT: Duration = Duration::from_secs(1);
 const HOLDER_TRIES: u8 = 3;
-/// How long the answer of a known address counts, so that newcomers cannot have it asked without end.
+/// How long the holder's answer counts. It limits the probes that claimants can cause.
 const CONFIRMED: Duration = Duration::from_secs(10);
-/// How soon after one refused claim the user hears of another: anybody can cause them without end.
+/// Minimum interval between reports of refused claims, because anybody can cause them.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Somebody speaks under an identifier from an address.
+/// An identifier and the address that claims it.
 type AddressClaimant = (MihfId, SocketAddr);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ClaimStage {
-    /// The newcomer is to answer the probe with this identifier. It has answered `answered` in turn, last `before`.
+    /// The claimant must answer this probe. It has answered `answered` in turn, the last one `before`.
     Reach { probe: TransactionId, before: Option<TransactionId>, answered: u8, misses: u8 },
-    /// The address at which the identifier is known is to answer this one, sent so often.
+    /// The current holder of the identifier must answer this probe, sent `sent` times.
     Holder { probe: TransactionId, sent: u8 },
     /// Refused.
     Refused,
@@ -87,16 +90,16 @@ struct AddressClaim {
     due: Instant,
 }
 
-/// The claims that are under way, and the addresses that have proved themselves.
+/// Pending claims and proved addresses.
 #[derive(Debug, Default)]
 pub(super) struct ClaimTable {
     open: BTreeMap<AddressClaimant, AddressClaim>,
     due: BTreeSet<(Instant, AddressClaimant)>,
     proven: BTreeMap<SocketAddr, Instant>,
-    /// In the order in which they proved themselves.
+    /// Proved addresses in the order of their proofs.
     order: BTreeSet<(Instant, SocketAddr)>,
     rng: Option<SecureRng>,
-    /// When the user last heard of a refused claim.
+    /// When a refused claim was last reported.
     last_reported_at: Option<Instant>,
 }
 
@@ -104,7 +107,7 @@ impl ClaimTable {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
-    /// Claims under way, and those refused a moment ago.
+    /// Returns the number of claims, pending and recently refused.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
@@ -135,7 +138,7 @@ impl ClaimTable {
             self.due.insert((at, who.clone()));
         }
     }
-    /// Begins a claim, where need be in place of the oldest, of its own network if that has too many.
+    /// Adds a claim. If there are too many, it evicts the oldest, of its own network if that has too many.
     fn insert_claim(
         &mut self,
         now: Instant,
@@ -174,8 +177,7 @@ impl Mihf {
         TransactionId::new(secure.next_u32() as u16)
     }
 
-    /// What may be taken up of what came: the message, unless its sender has yet to prove that it may speak for its
-    /// identifier.
+    /// Returns the message if its sender may use its identifier. Otherwise the message waits for the proof.
     pub(super) fn screen_message(
         &mut self,
         now: Instant,
@@ -222,7 +224,7 @@ impl Mihf {
         None
     }
 
-    /// A request or an indication came under an identifier for which its address has not spoken yet.
+    /// Handles a request or an indication whose address has not yet proved its identifier.
     fn handle_claim(
         &mut self,
         now: Instant,
@@ -270,7 +272,7 @@ impl Mihf {
         }
     }
 
-    /// Sends a newcomer its probe.
+    /// Sends a probe to a claimant.
     fn send_probe(&mut self, who: &AddressClaimant) {
         let Some(claim) = self.claims.open.get(who) else { return };
         if let ClaimStage::Reach { probe, .. } = claim.stage {
@@ -283,7 +285,7 @@ impl Mihf {
         self.send_without_transaction(way, &message, HeaderFlags::default(), probe, to);
     }
 
-    /// Answers a message without a transaction; indications have no answer.
+    /// Answers a message without a transaction. Indications have no answer.
     fn respond_without_transaction(&mut self, to: &ReceivedMessage, params: Vec<Tlv>) {
         let (header, way, source) = (to.header, to.reply_path, to.source.clone());
         if header.id.opcode == Opcode::Request {
@@ -293,7 +295,7 @@ impl Mihf {
         }
     }
 
-    /// Sends a message of which no transaction is kept.
+    /// Sends a message without storing a transaction.
     fn send_without_transaction(
         &mut self,
         way: ReplyPath,
@@ -304,14 +306,14 @@ impl Mihf {
     ) {
         let streamed = matches!(way, ReplyPath::Connection(_));
         let Some(pdu) = self.encode_message(message, bits, tid, to, streamed) else { return };
-        // No transaction has this token: nobody hears of a connection that is over.
+        // No transaction has this token, so the loss of a connection is not reported.
         let (to, service, transaction) = (MessageTarget::Path(way), message.id.service, u64::MAX);
         let request =
             TransportRequest { to, reliable: false, watched: false, service, pdu: &pdu, transaction };
         self.net.send_request(request, &mut self.counters);
     }
 
-    /// An answer to Capability_Discover came; true where it is to a probe.
+    /// Handles a response to Capability_Discover. True if it answers a probe.
     fn probe_answered(&mut self, now: Instant, remote: SocketAddr, arrival: &ReceivedMessage) -> bool {
         let tid = arrival.header.transaction;
         let who = (arrival.source.clone(), remote);
@@ -324,7 +326,7 @@ impl Mihf {
                 return true;
             }
             if probe != tid {
-                // Whoever forges the newcomer's address guesses: the probe stays, or a single guess would spend it.
+                // A forger guesses identifiers. A wrong guess keeps the probe valid, or one guess would cancel it.
                 let misses = misses + 1;
                 claim.stage = ClaimStage::Reach { probe, before, answered, misses };
                 if misses >= MISSES {
@@ -369,7 +371,7 @@ impl Mihf {
         }
     }
 
-    /// A newcomer has proved its address.
+    /// Handles the proof of a claimant's address.
     fn handle_address_proven(&mut self, now: Instant, who: &AddressClaimant) {
         self.counters.addresses_proven += 1;
         let most = self.config.proofs.as_ref().map_or(0, |proofs| proofs.claims);
@@ -383,7 +385,7 @@ impl Mihf {
         }
     }
 
-    /// Asks the address at which an identifier is known whether it is still there.
+    /// Probes the current holder of an identifier.
     fn probe_holder(&mut self, now: Instant, who: &AddressClaimant) {
         let entry = self.peers.find(&who.0).and_then(|peer| self.peers.get(peer));
         if entry.and_then(|entry| entry.confirmed).is_some_and(|at| now.duration_since(at) < CONFIRMED) {
@@ -425,7 +427,7 @@ impl Mihf {
         }
     }
 
-    /// A newcomer speaks for its identifier from now on; what is known of another address ends.
+    /// Gives the identifier to the claimant and drops the state of the old address.
     fn admit_claimant(&mut self, now: Instant, who: &AddressClaimant) {
         let Some(claim) = self.claims.remove(who) else { return };
         if let Some(peer) = self.peers.find(&who.0)
@@ -442,14 +444,13 @@ impl Mihf {
         for arrival in claim.queued_messages {
             self.take_up(now, arrival);
         }
-        // Of a function that was displaced nothing may be left but what its messages have begun: a malformed one begins
-        // nothing.
+        // A replaced function keeps no state but the transactions of its messages. A malformed message begins none.
         if let Some(peer) = self.peers.find(&who.0) {
             self.peers.remove_if_unused(peer);
         }
     }
 
-    /// Looks after the claims whose time has come.
+    /// Handles the claims that are due.
     pub(super) fn expire_claims(&mut self, now: Instant) {
         while let Some((at, who)) = self.claims.due.first().cloned()
             && at <= now

@@ -1,4 +1,4 @@
-//! The settings of an MIH function and of its peers.
+//! Configuration of an MIH function and of its peers.
 
 use super::claims::AddressProofs;
 use crate::information::InformationStore;
@@ -11,61 +11,63 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use usher_core::{Duration, TransportProtocol};
 
-/// The port of the MIH protocol over UDP and TCP (RFC 5677 §5.3); over SCTP it is ours.
+/// The port of the MIH protocol over UDP and TCP (RFC 5677 §5.3). Its use over SCTP is an extension of this crate.
 pub const PORT: u16 = 4551;
 
-/// How a peer is reached.
+/// The route to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PeerRoute {
-    /// By what: one message or fragment a UDP datagram; over TCP, and TLS, one after another, cut by the length in their
-    /// headers (RFC 5677 §5.2). Over SCTP, one a user message and one stream for each service; no standard has that, it is
-    /// our extension.
+    /// The transport. UDP carries one message or fragment a datagram. TCP and TLS carry them one after another,
+    /// delimited by the length in their headers (RFC 5677 §5.2). SCTP carries one a user message, with a stream for
+    /// each service. The use of SCTP is an extension of this crate.
     pub transport: TransportProtocol,
-    /// From which of our addresses; none leaves it to the host.
+    /// The local address; `None` leaves the choice to the host.
     pub local: Option<IpAddr>,
-    /// To which address and port.
+    /// The peer's address and port.
     pub remote: SocketAddr,
 }
 
-/// Another MIH function.
+/// A configured peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MihfPeer {
     /// Its identifier.
     pub id: MihfId,
-    /// How it is reached.
+    /// The route to the peer.
     pub route: PeerRoute,
-    /// Ask it for MIH acknowledgements, unless [`MihfConfig::by_transport`] decides.
+    /// True if messages to this peer request MIH acknowledgements. [`MihfConfig::by_transport`] overrides it.
     pub ack: bool,
 }
 
-/// What to do when a request was acknowledged and its response does not come in time.
+/// Reaction to an acknowledged request without a response in time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum UnansweredPolicy {
-    /// Wait on, until the transaction's lifetime ends it.
+    /// Waits until the transaction's lifetime ends.
     Wait,
-    /// Send the request again with its transaction identifier, as often as [`TransactionTiming::retransmissions`] says, then fail.
+    /// Sends the request again with its transaction identifier, up to [`TransactionTiming::retransmissions`] times,
+    /// then fails.
     Retransmit,
-    /// Fail with [`Failure::NoResponse`](crate::TransactionError::NoResponse); the user may try another interface.
+    /// Fails with [`TransactionError::NoResponse`](crate::TransactionError::NoResponse).
+    /// The user can try another interface.
     Abort,
 }
 
 /// The timers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransactionTiming {
-    /// RetransmissionInterval: how long an acknowledgement is waited for.
+    /// RetransmissionInterval: how long the sender waits for an acknowledgement.
     pub retransmission: Duration,
-    /// How often a message is sent again for want of an acknowledgement, and again for want of a response.
+    /// Maximum retransmissions for a missing acknowledgement, and again for a missing response.
     pub retransmissions: u8,
-    /// How long a response is waited for after the acknowledgement, or after the request where none is asked for;
-    /// none waits until the transaction's lifetime ends it.
+    /// How long the sender waits for a response, from the acknowledgement, or from the request if none is requested.
+    /// `None`: until the transaction's lifetime ends.
     pub response: Option<Duration>,
-    /// What to do then.
+    /// Reaction to the expiry of [`Self::response`].
     pub unanswered: UnansweredPolicy,
 }
 
 impl Default for TransactionTiming {
-    /// An acknowledgement within a second, two retransmissions, a response whenever it comes. The standard
-    /// leaves the interval open.
+    /// One second for an acknowledgement, two retransmissions, no limit for a response. The standard leaves the
+    /// interval open.
     fn default() -> Self {
         Self {
             retransmission: Duration::from_secs(1),
@@ -76,70 +78,71 @@ impl Default for TransactionTiming {
     }
 }
 
-/// The settings of an MIH function.
+/// The configuration of an MIH function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MihfConfig {
-    /// Who it is.
+    /// The function's identifier.
     pub id: MihfId,
-    /// The timers of messages that have none of their own.
+    /// The default timers.
     pub timing: TransactionTiming,
     /// Timers of a service's messages, by [`ServiceId::index`].
     pub by_service: [Option<TransactionTiming>; 4],
     /// Timers of single messages, by service and action; a request and its response share them.
     pub by_message: BTreeMap<(ServiceId, u16), TransactionTiming>,
-    /// TransactionLifeTime of transactions that are under way; with none they wait for ever.
+    /// TransactionLifeTime of pending transactions; `None`: no limit.
     pub transaction: Option<Duration>,
-    /// A request that is not acknowledged after its last retransmission goes on waiting for its response, until
-    /// [`Self::transaction`] ends it. Without, it has failed, and its response is dropped and not acknowledged.
+    /// True if a request waits for its response even after its last unacknowledged retransmission, until
+    /// [`Self::transaction`] ends it. Otherwise the request fails, and a later response is dropped without an
+    /// acknowledgement.
     pub accepts_late_responses: bool,
-    /// How long an ended transaction is remembered, so that duplicates are known.
+    /// How long an ended transaction is remembered to detect duplicates.
     pub lifetime: Duration,
-    /// How long a request waits for its answer before it is acknowledged without payload. With zero an answer
-    /// given before the host's next timer still carries the acknowledgement.
+    /// How long a request waits for its response before a bare acknowledgement goes out. With zero, a response given
+    /// before the host's next timer still carries the acknowledgement.
     pub ack_delay: Duration,
-    /// Transactions in memory, under way and ended ones together. When all are under way, messages from others are
-    /// dropped and commands refused; else the one that ended first is forgotten early.
+    /// Maximum transactions in memory, pending and ended together. At the limit, the oldest ended one is evicted. If
+    /// all are pending, messages from peers are dropped and commands refused.
     pub max_transactions: usize,
-    /// Octets of a packet, header included; longer messages are cut into fragments.
+    /// Maximum octets of a packet, header included. Longer messages are fragmented.
     pub max_message: usize,
-    /// Octets of a message that is put together of fragments.
+    /// Maximum octets of a reassembled message.
     pub max_reassembled: usize,
-    /// Messages of which some fragments have come and not all.
+    /// Maximum incomplete messages in reassembly.
     pub max_incomplete: usize,
-    /// How long the rest of a message's fragments is waited for after the first of them.
+    /// How long reassembly waits after a message's first fragment.
     pub reassembly_timeout: Duration,
-    /// Octets of the messages that wait for connections which are not up yet, with those that are sent again meanwhile;
-    /// a message for which there is no room is dropped and its transaction, if it wants no acknowledgement, fails.
+    /// Maximum octets of the messages that wait for a connection, retransmissions included. A message beyond it is
+    /// dropped. Its transaction fails if it requests no acknowledgement.
     pub max_queue: usize,
-    /// Functions that are registered here and not configured as peers.
+    /// Maximum registered functions that are not configured as peers.
     pub max_registered: usize,
-    /// For how long a registration is valid, in whole seconds; then the function is registered no more unless it has
-    /// registered again. The user hears of that, the function does not.
+    /// Lifetime of a registration, in whole seconds. It ends unless the function registers again. The user receives
+    /// an event; the function is not notified.
     pub registration: Duration,
-    /// Over SCTP: messages of one service keep their order.
+    /// Over SCTP: true if messages of one service are delivered in order.
     pub ordered: bool,
-    /// What Capability_Discover is answered with.
+    /// The content of Capability_Discover responses.
     pub capabilities: MihfCapabilities,
-    /// What Get_Information is answered from; without one the user is asked.
+    /// The store that answers Get_Information; `None`: the user answers.
     pub information: Option<InformationStore>,
-    /// Our addresses in the order of their sockets, which is then known before any peer is.
+    /// Local addresses in the order of their sockets. They fix the order before any peer is configured.
     pub locals: Vec<IpAddr>,
-    /// The port that datagrams leave from; 0 leaves it to the host.
+    /// The source port of datagrams; 0 leaves the choice to the host.
     pub port: u16,
-    /// Event_Subscribe and Event_Unsubscribe are for the user to answer, who knows which links there are; otherwise they are
-    /// answered here.
+    /// True if the user, who knows the links, answers Event_Subscribe and Event_Unsubscribe. Otherwise the function
+    /// does.
     pub user_answers_subscriptions: bool,
-    /// What carries a message decides what it is like, as RFC 5677 has it: on a stream no acknowledgement is asked for and
-    /// nothing is cut into fragments (§6, §6.1), by datagrams one is always asked for (§6.3). Otherwise each [`MihfPeer`] says
-    /// whether it is asked, and what is longer than [`Self::max_message`] is cut, whatever carries it.
+    /// True if the transport decides on acknowledgements and fragmentation, as in RFC 5677. A stream then uses
+    /// neither (§6, §6.1), and datagrams always request acknowledgements (§6.3). Otherwise each [`MihfPeer`] decides
+    /// on acknowledgements, and any message longer than [`Self::max_message`] is fragmented.
     pub by_transport: bool,
-    /// Which address may speak under an identifier. None: whoever uses it, wherever it is.
+    /// Proofs of addresses that use an identifier. `None`: any address may use any identifier.
     pub proofs: Option<AddressProofs>,
 }
 
 impl MihfConfig {
-    /// The settings of this function with everything else at its default. Lifetimes are those of the standard's open
-    /// implementation (ODTONE), 15 s; packets are what fits the smallest IPv6 packet over UDP (RFC 8200 §5).
+    /// Returns the default configuration of a function. Lifetimes are 15 s, as in ODTONE, the standard's open
+    /// implementation. Packets fit the smallest IPv6 packet over UDP (RFC 8200 §5).
     #[must_use]
     pub fn new(id: MihfId) -> Self {
         Self {
@@ -169,7 +172,7 @@ impl MihfConfig {
             proofs: None,
         }
     }
-    /// The timers of a message: its own, else its service's, else the default.
+    /// Returns the timers of a message: its own, else its service's, else the default.
     #[must_use]
     pub fn message_timing(&self, id: MessageId) -> TransactionTiming {
         let own = self.by_message.get(&(id.service, id.action)).copied();
@@ -177,25 +180,25 @@ impl MihfConfig {
     }
 }
 
-/// What an MIH function can do, as it says in answer to Capability_Discover. Empty parts are not said.
+/// The capabilities of an MIH function, as its Capability_Discover response lists them. Empty parts are omitted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MihfCapabilities {
     /// Its interfaces.
     pub links: Vec<NetTypeAddr>,
     /// The events that it reports.
     pub events: EventList,
-    /// The commands that it follows.
+    /// The commands that it accepts.
     pub commands: CommandList,
     /// The queries that it answers.
     pub queries: QueryTypeList,
-    /// The transports that it speaks.
+    /// The transports that it supports.
     pub transports: TransportList,
-    /// Between which networks it can make before it breaks.
+    /// The network pairs of its make-before-break handovers.
     pub make_before_break: Vec<MbbHandover>,
 }
 
 impl MihfCapabilities {
-    /// As the parameters of a message.
+    /// Returns the capabilities as parameters of a message.
     #[must_use]
     pub fn to_parameters(&self) -> Vec<Tlv> {
         let mut params = Vec::new();

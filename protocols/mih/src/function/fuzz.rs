@@ -127,7 +127,7 @@ impl FuzzedMihf {
                 return after;
             }
             7 => {
-                // A message of which a few octets say all, so that replies fit what is under way.
+                // A message built from a few octets, so that replies match pending transactions.
                 let [id, tid, flags] = *rest.first_chunk::<3>().unwrap_or(&[0; 3]);
                 let id = MessageId::ALL[usize::from(id) % MessageId::ALL.len()];
                 let bits = HeaderFlags { ack_req: flags & 1 != 0, ack_rsp: flags & 2 != 0, uir: false };

@@ -1,4 +1,4 @@
-//! What an MIH function answers by itself: the management service, and Get_Information where it has a store.
+//! Requests that an MIH function answers itself: the management service, and Get_Information if it has a store.
 
 use super::{Mihf, MihfEvent};
 use crate::{MessageId, MihfId, MihfMessage, Status, Tlv, kind};
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 
 impl Mihf {
-    /// The parameters of the response, if the request is not for the user.
+    /// Returns the parameters of the response, or `None` if the request is for the user.
     pub(super) fn response_parameters(
         &mut self,
         now: Instant,
@@ -53,7 +53,7 @@ impl Mihf {
         alloc::vec![Tlv::Status(Status::Success), Tlv::ValidTimeInterval(seconds)]
     }
 
-    /// Subscribes to events or ends that; the events of which there are none here are not granted.
+    /// Begins or ends a subscription. Events that this function does not have are not granted.
     fn update_subscription(&mut self, from: &MihfId, message: &MihfMessage, on: bool) -> Vec<Tlv> {
         let (Some(Tlv::LinkIdentifier(link)), Some(Tlv::EventList(asked))) =
             (message.get(kind::LINK_IDENTIFIER), message.get(kind::EVENT_LIST))

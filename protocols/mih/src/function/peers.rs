@@ -1,4 +1,4 @@
-//! The other MIH functions: those that the user named, and those that have sent something that is remembered.
+//! The peers: configured MIH functions, and others that have sent a remembered message.
 
 use super::config::{MihfPeer, PeerRoute};
 use crate::net::ReplyPath;
@@ -12,27 +12,27 @@ use usher_core::collections::{HashMap, HashState};
 
 const WORDS: usize = TransactionId::COUNT as usize / 64;
 
-/// What is known of another MIH function.
+/// The state of a peer.
 #[derive(Debug)]
 pub(crate) struct PeerEntry {
     pub(crate) id: MihfId,
-    /// Route and ACK-Req, where the user named it.
+    /// Route and ACK-Req, if the peer is configured.
     pub(crate) configured: Option<(PeerRoute, bool)>,
-    /// The address that may speak for it: its route's, else the one that proved itself.
+    /// The peer's valid address: its route's, else the one that proved itself.
     pub(crate) address: Option<IpAddr>,
     /// When that address last answered a probe.
     pub(crate) confirmed: Option<Instant>,
-    /// By which way something last came from it.
+    /// The path of the peer's latest message.
     pub(crate) last_reply_path: Option<ReplyPath>,
-    /// Counts the user's changes of the route.
+    /// Counts changes of the route.
     pub(crate) changes: u32,
-    /// Until when it is registered.
+    /// End of the registration.
     registered: Option<Instant>,
-    /// Transactions and connections that refer to it.
+    /// Number of transactions and connections that refer to the peer.
     uses: u32,
-    /// The identifier that the next transaction to it gets, if it is free.
+    /// The next transaction identifier to use, if it is free.
     next: TransactionId,
-    /// Which identifiers are open, one bit each.
+    /// Transaction identifiers in use, one bit each.
     open: Option<Box<[u64; WORDS]>>,
 }
 
@@ -40,13 +40,13 @@ impl PeerEntry {
     pub(crate) const fn is_registered(&self) -> bool {
         self.registered.is_some()
     }
-    /// An identifier that no open transaction has, the next in turn; none if all are open.
+    /// Returns the next free transaction identifier; `None` if all are in use.
     pub(crate) fn allocate_id(&mut self) -> Option<TransactionId> {
         let open = self.open.get_or_insert_with(|| Box::new([0; WORDS]));
         let start = usize::from(self.next.get());
         for i in 0..=WORDS {
             let word = (start / 64 + i) % WORDS;
-            // The first word is looked at twice: from the start on, and up to it at the end.
+            // The scan visits the first word twice: from the start bit on, and up to it at the end.
             let mask = match i {
                 0 => u64::MAX << (start % 64),
                 WORDS => !(u64::MAX << (start % 64)),
@@ -63,11 +63,11 @@ impl PeerEntry {
         }
         None
     }
-    /// The identifier that was given longest ago, if none is free.
+    /// Returns the identifier allocated longest ago, if none is free.
     pub(crate) const fn oldest_id(&self) -> TransactionId {
         self.next
     }
-    /// A transaction with this identifier has ended.
+    /// Frees a transaction identifier.
     pub(crate) fn release_id(&mut self, id: TransactionId) {
         if let Some(open) = &mut self.open {
             open[usize::from(id.get()) / 64] &= !(1 << (id.get() % 64));
@@ -75,15 +75,15 @@ impl PeerEntry {
     }
 }
 
-/// All that are known, by identifier and by a number of ours.
+/// All peers, by identifier and by index.
 #[derive(Debug)]
 pub(crate) struct PeerTable {
     entries: Vec<Option<PeerEntry>>,
     free: Vec<u32>,
     by_id: HashMap<MihfId, u32>,
-    /// When registrations end.
+    /// Ends of registrations.
     registrations: BTreeSet<(Instant, u32)>,
-    /// How many of them are of functions that nobody named.
+    /// Number of registrations of unconfigured functions.
     strangers: usize,
 }
 
@@ -97,7 +97,7 @@ impl PeerTable {
             strangers: 0,
         }
     }
-    /// How many are known.
+    /// Returns the number of peers.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
@@ -111,7 +111,7 @@ impl PeerTable {
     pub(crate) fn get_mut(&mut self, peer: u32) -> Option<&mut PeerEntry> {
         self.entries.get_mut(peer as usize)?.as_mut()
     }
-    /// The number of a function; a new one begins its identifiers with `first`.
+    /// Returns the index of a peer and creates the peer if necessary. `first` draws its first transaction identifier.
     pub(crate) fn intern_peer(&mut self, id: &MihfId, first: impl FnOnce() -> u64) -> u32 {
         if let Some(peer) = self.find(id) {
             return peer;
@@ -141,8 +141,8 @@ impl PeerTable {
         self.by_id.insert(id.clone(), peer);
         peer
     }
-    /// The user names a function, or changes its route. True where that ends its registration: it was registered from
-    /// another address, unnamed.
+    /// Configures a peer or changes its route. True if that ends its registration: an unconfigured function had
+    /// registered from another address.
     pub(crate) fn configure_peer(&mut self, peer: u32, settings: &MihfPeer) -> bool {
         let Some(entry) = self.get_mut(peer) else { return false };
         let stranger = entry.configured.is_none() && entry.registered.is_some();
@@ -153,7 +153,7 @@ impl PeerTable {
         self.strangers -= usize::from(stranger);
         other && stranger && self.deregister(peer)
     }
-    /// The user names a function no more.
+    /// Removes a peer's configuration.
     pub(crate) fn unconfigure_peer(&mut self, peer: u32) {
         let Some(entry) = self.get_mut(peer) else { return };
         if entry.configured.take().is_some() {
@@ -163,8 +163,7 @@ impl PeerTable {
         }
         self.remove_if_unused(peer);
     }
-    /// Registers a function until then, anew if it is registered already. False where no more may register that
-    /// nobody named.
+    /// Registers a peer or renews its registration. False if the limit of unconfigured registrations is reached.
     pub(crate) fn register(&mut self, peer: u32, until: Instant, most: usize) -> bool {
         let room = self.strangers < most;
         let Some(entry) = self.get_mut(peer) else { return false };
@@ -180,7 +179,7 @@ impl PeerTable {
         self.registrations.insert((until, peer));
         true
     }
-    /// Ends a function's registration; false where there was none.
+    /// Ends a registration; false if there was none.
     pub(crate) fn deregister(&mut self, peer: u32) -> bool {
         let Some(entry) = self.get_mut(peer) else { return false };
         let stranger = entry.configured.is_none();
@@ -189,8 +188,8 @@ impl PeerTable {
         self.registrations.remove(&(until, peer));
         true
     }
-    /// Ends what is known of a function at its address. The answers to a registered one go there no more. True where it
-    /// was registered. The entry stays for the function's next message: [`Self::remove_if_unused`] it after that.
+    /// Drops a peer's address and registration, so that no reply uses the old address. True if it was registered. The
+    /// entry stays for the peer's next message; [`Self::remove_if_unused`] removes it after that.
     pub(crate) fn clear_address(&mut self, peer: u32) -> bool {
         if let Some(entry) = self.get_mut(peer) {
             (entry.address, entry.confirmed, entry.last_reply_path) = (None, None, None);
@@ -198,12 +197,11 @@ impl PeerTable {
         }
         self.deregister(peer)
     }
-    /// When the next registration ends.
+    /// Returns when the next registration expires.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.registrations.first().map(|(until, _)| *until)
     }
-    /// Ends a registration whose time is over and names its function, which is forgotten unless something else refers
-    /// to it.
+    /// Ends an expired registration and returns its peer. The peer is removed unless something else refers to it.
     pub(crate) fn expire_registration(&mut self, now: Instant) -> Option<MihfId> {
         let &(_, peer) = self.registrations.first().filter(|(until, _)| *until <= now)?;
         let id = self.get(peer)?.id.clone();
@@ -211,19 +209,19 @@ impl PeerTable {
         self.remove_if_unused(peer);
         Some(id)
     }
-    /// One more transaction or connection refers to it.
+    /// Adds a reference of a transaction or connection.
     pub(crate) fn add_reference(&mut self, peer: u32) {
         if let Some(entry) = self.get_mut(peer) {
             entry.uses += 1;
         }
     }
-    /// One less does; with the last of them a function that nobody named is forgotten.
+    /// Drops a reference. An unconfigured peer without references is removed.
     pub(crate) fn drop_reference(&mut self, peer: u32) {
         let Some(entry) = self.get_mut(peer) else { return };
         entry.uses = entry.uses.saturating_sub(1);
         self.remove_if_unused(peer);
     }
-    /// Forgets a function if nothing refers to it.
+    /// Removes a peer without references.
     pub(crate) fn remove_if_unused(&mut self, peer: u32) {
         let Some(entry) = self.get_mut(peer) else { return };
         let idle = entry.uses == 0 && entry.configured.is_none() && entry.registered.is_none();

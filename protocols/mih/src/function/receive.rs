@@ -1,4 +1,4 @@
-//! What comes in: from packets to transactions.
+//! Receiving: from packets to transactions.
 
 use super::table::{Transaction, TransactionKey};
 use super::{IncomingRequestId, Mihf, MihfEvent};
@@ -10,7 +10,7 @@ use crate::{
 };
 use usher_core::{ConnId, Instant};
 
-/// A message that came, with what is known of its coming.
+/// A received message with its path and decoding result.
 #[derive(Debug)]
 pub(super) struct ReceivedMessage {
     pub(super) reply_path: ReplyPath,
@@ -18,12 +18,12 @@ pub(super) struct ReceivedMessage {
     pub(super) source: MihfId,
     destination: MihfId,
     pub(super) message: MihfMessage,
-    /// The status that answers it, where it could not be read.
+    /// The status of the response if the request could not be decoded.
     refusal: Option<Status>,
 }
 
 impl Mihf {
-    /// A packet came.
+    /// Handles a received packet.
     pub(super) fn receive_packet(&mut self, now: Instant, way: ReplyPath, octets: &[u8]) {
         self.counters.received += 1;
         self.work.decoded += 1;
@@ -33,14 +33,14 @@ impl Mihf {
         self.count_fragments();
     }
 
-    /// What became of fragments, in the function's counters.
+    /// Copies the reassembly's counters to the function's.
     pub(super) fn count_fragments(&mut self) {
         let fragments = self.reassembly.counters();
         self.counters.oversize = fragments.oversize;
         self.counters.fragments_dropped = fragments.malformed + fragments.refused + fragments.timeouts;
     }
 
-    /// A whole message came.
+    /// Handles a whole message.
     fn receive_message(&mut self, now: Instant, way: ReplyPath, octets: &[u8]) {
         match MihfMessage::decode(octets) {
             Ok(DecodedMessage { header, source, destination, message }) => {
@@ -85,7 +85,7 @@ impl Mihf {
         }
     }
 
-    /// Takes up a message whose sender may speak for its identifier.
+    /// Handles a message whose sender may use its identifier.
     pub(super) fn take_up(&mut self, now: Instant, arrival: ReceivedMessage) {
         let ReceivedMessage { reply_path: way, header, source, message, .. } = &arrival;
         self.record_reply_path(*way, source);
@@ -106,7 +106,7 @@ impl Mihf {
         }
     }
 
-    /// Takes note of by which way a function was heard, where anything is known of it.
+    /// Records a function's latest path, if the function is known.
     fn record_reply_path(&mut self, way: ReplyPath, source: &MihfId) {
         let Some(peer) = self.peers.find(source) else { return };
         if let Some(entry) = self.peers.get_mut(peer) {
@@ -123,7 +123,7 @@ impl Mihf {
         }
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     pub(super) fn release_connection(&mut self, conn: ConnId) {
         if let Some(peer) = self.net.handle_closed(conn, &mut self.counters)
             && conn.is_accepted()
@@ -132,7 +132,7 @@ impl Mihf {
         }
     }
 
-    /// An acknowledgement without payload came.
+    /// Handles an acknowledgement without payload.
     fn receive_acknowledgement(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl Mihf {
         }
     }
 
-    /// A response came.
+    /// Handles a response.
     fn receive_response(&mut self, now: Instant, arrival: ReceivedMessage) {
         let ReceivedMessage { reply_path: way, header, source, message, .. } = arrival;
         let peer = self.peers.find(&source);
@@ -165,7 +165,7 @@ impl Mihf {
             peer.and_then(|peer| self.table.find(TransactionKey::for_source(peer, header.transaction)));
         let mut discovered = None;
         if token.is_none() && header.id == MessageId::CAPABILITY_DISCOVER_RESPONSE {
-            // Who answers what went to all is none of those that are known.
+            // The sender of a response to a multicast request need not be a known peer.
             let all = self.peers.find(&MihfId::multicast());
             token = all.and_then(|all| self.table.find(TransactionKey::for_source(all, header.transaction)));
             discovered = token;
@@ -201,7 +201,7 @@ impl Mihf {
         });
     }
 
-    /// A request or an indication came.
+    /// Handles a request or an indication.
     fn accept_transaction(&mut self, now: Instant, arrival: ReceivedMessage) {
         let ReceivedMessage { reply_path: way, header, source, destination, message, refusal } = arrival;
         let (id, tid) = (header.id, header.transaction);
@@ -214,7 +214,7 @@ impl Mihf {
                 self.peers.get(peer).map_or((0, false), |entry| (entry.changes, entry.configured.is_some()));
             let address = |way| self.net.remote_address(way).map(|remote| remote.ip().to_canonical());
             if let Some(transaction) = self.table.get_mut(token) {
-                // Two that use one identifier without a registration may draw the same number.
+                // Two unregistered functions with one identifier can choose the same transaction number.
                 let before = transaction.last_reply_path.and_then(|(before, _)| address(before));
                 let other = before.is_some() && before != address(way);
                 if self.config.proofs.is_none() || named || !other {
@@ -258,7 +258,7 @@ impl Mihf {
         self.step_transaction(now, token, |machines, effects| machines.start(effects));
     }
 
-    /// Gives what came to whom it is for: the user, or the function itself.
+    /// Passes a message to the user or to the function itself.
     pub(super) fn deliver_message(&mut self, now: Instant, token: u64) {
         let Some(transaction) = self.table.get_mut(token) else { return };
         if transaction.user.is_some() {
@@ -281,7 +281,7 @@ impl Mihf {
             Some(params) => {
                 let response = MihfMessage { id: message.id.to_response(), params };
                 if self.send_response(now, transaction, &response).is_err() {
-                    // An answer of ours that cannot be sent is one that is too long.
+                    // An own response fails to encode only if it is too long.
                     let failed = Tlv::Status(Status::UnspecifiedFailure);
                     let response = MihfMessage { id: message.id.to_response(), params: alloc::vec![failed] };
                     let sent = self.send_response(now, transaction, &response);

@@ -1,4 +1,4 @@
-//! What goes out: the user's messages, responses, acknowledgements.
+//! Sending: the user's messages, responses and acknowledgements.
 
 use super::table::{Transaction, TransactionKey};
 use super::{IncomingRequestId, Mihf, MihfEvent, MihfPeer, TransactionError, UnansweredPolicy};
@@ -12,7 +12,7 @@ use usher_core::{CommandError, Instant, TransportProtocol};
 const TOO_LONG: CommandError = CommandError::Invalid("the message does not fit its fragments");
 
 impl Mihf {
-    /// The user names a peer or changes its route.
+    /// Configures a peer or changes its route.
     pub(super) fn configure_peer(&mut self, peer: &MihfPeer) {
         self.net.add_local_address(peer.route.local);
         let rng = &mut self.rng;
@@ -23,14 +23,14 @@ impl Mihf {
         self.net.reroute_peer(number, &peer.route, &mut self.counters);
     }
 
-    /// The user names a peer no more.
+    /// Removes a peer's configuration.
     pub(super) fn unconfigure_peer(&mut self, id: &MihfId) {
         if let Some(peer) = self.peers.find(id) {
             self.peers.unconfigure_peer(peer);
         }
     }
 
-    /// The user sends a request or an indication.
+    /// Sends a request or an indication of the user.
     pub(super) fn send_message(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Mihf {
         Ok(())
     }
 
-    /// A peer to which there is a way, and whether it is asked for acknowledgements.
+    /// Returns a reachable peer, and whether its messages request acknowledgements.
     fn find_reachable(&self, to: &MihfId) -> Option<(u32, bool)> {
         let peer = self.peers.find(to)?;
         let entry = self.peers.get(peer)?;
@@ -102,7 +102,7 @@ impl Mihf {
         }
     }
 
-    /// A transaction identifier for a peer that no open transaction has.
+    /// Returns a transaction identifier that is free for this peer.
     fn allocate_transaction_id(&mut self, now: Instant, peer: u32) -> Result<TransactionId, CommandError> {
         let Some(entry) = self.peers.get_mut(peer) else {
             return Err(CommandError::WrongState("the peer is not known"));
@@ -129,7 +129,7 @@ impl Mihf {
         Ok(tid)
     }
 
-    /// The user answers a request.
+    /// Sends the user's response to a request.
     pub(super) fn send_response(
         &mut self,
         now: Instant,
@@ -142,7 +142,7 @@ impl Mihf {
             return Err(CommandError::Invalid("the message does not answer this request"));
         }
         if message.params.is_empty() {
-            // With the mark of an acknowledgement it would be nothing else to the peer.
+            // With ACK-Rsp set, the peer would take an empty response for a bare acknowledgement.
             return Err(CommandError::Invalid("a response says something"));
         }
         if !transaction.machines.is_open() || transaction.out.is_some() {
@@ -174,7 +174,7 @@ impl Mihf {
         Ok(())
     }
 
-    /// Whether what goes back by this way, or else to a peer, goes on a stream.
+    /// True if the path, or else the route to the peer, is a stream.
     fn is_streamed(&self, peer: u32, way: Option<ReplyPath>) -> bool {
         let entry = self.peers.get(peer);
         let route = entry.and_then(|entry| entry.configured).map(|(route, _)| route.transport);
@@ -203,7 +203,7 @@ impl Mihf {
         Some(Pdu::new(&out))
     }
 
-    /// Hands MsgOut to the transport.
+    /// Passes MsgOut to the transport.
     pub(super) fn transmit_message(&mut self, token: u64) {
         let Some(transaction) = self.table.get(token) else { return };
         let Some(pdu) = transaction.out.clone() else { return };
@@ -214,7 +214,7 @@ impl Mihf {
         self.hand_to_transport(token, target, reliable, watched, service, &pdu);
     }
 
-    /// Sends an acknowledgement without payload: it bears the name of the message that it acknowledges.
+    /// Sends an acknowledgement without payload, with the identifier of the message that it acknowledges.
     pub(super) fn send_acknowledgement(&mut self, token: u64) {
         let Some(transaction) = self.table.get(token) else { return };
         let id = if transaction.user.is_some() { transaction.id.to_response() } else { transaction.id };
@@ -249,7 +249,7 @@ impl Mihf {
         }
     }
 
-    /// Whither a transaction's next message goes.
+    /// Returns the destination of a transaction's next message.
     fn next_target(&self, transaction: &Transaction) -> Option<MessageTarget> {
         let entry = self.peers.get(transaction.peer)?;
         let route = entry.configured.map(|(route, _)| MessageTarget::Route(transaction.peer, route));

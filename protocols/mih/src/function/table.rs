@@ -1,4 +1,4 @@
-//! The transactions in memory: those under way and those that have ended and are remembered.
+//! The transactions in memory: pending ones, and ended ones that are remembered.
 
 use super::{TransactionError, TransactionTiming};
 use crate::net::{Pdu, ReplyPath};
@@ -10,16 +10,16 @@ use usher_core::table::SessionTable;
 use usher_core::timer::{TimerQueue, TimerTable};
 use usher_core::{Duration, Instant};
 
-/// The timers of a transaction; what is due at one time is done in this order.
+/// The timers of a transaction. Timers due at the same time run in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TransactionTimer {
     /// RetransmissionWhen.
     Retransmission,
-    /// How long a response is waited for.
+    /// The wait for a response.
     Response,
     /// TransactionStopWhen.
     Stop,
-    /// How long an answer is waited for that could carry the acknowledgement.
+    /// The wait for a response that can carry the acknowledgement.
     Ack,
 }
 
@@ -30,16 +30,16 @@ const TIMERS: [TransactionTimer; 4] = [
     TransactionTimer::Ack,
 ];
 
-/// Names a transaction by what messages say of it.
+/// Identifies a transaction by the fields of its messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct TransactionKey(u64);
 
 impl TransactionKey {
-    /// One that we began.
+    /// Returns the key of an own transaction.
     pub(super) fn for_source(peer: u32, tid: TransactionId) -> Self {
         Self(u64::from(peer) << 32 | u64::from(tid.get()) << 16)
     }
-    /// One that a peer began with this message.
+    /// Returns the key of a transaction that a peer began with this message.
     pub(super) fn for_destination(peer: u32, tid: TransactionId, id: MessageId) -> Self {
         Self(u64::from(peer) << 32 | u64::from(tid.get()) << 16 | u64::from(id.to_bits()))
     }
@@ -51,21 +51,21 @@ pub(super) struct Transaction {
     pub(super) machines: TransactionMachines,
     pub(super) key: TransactionKey,
     pub(super) peer: u32,
-    /// The message that began it.
+    /// The identifier of its first message.
     pub(super) id: MessageId,
     pub(super) tid: TransactionId,
     pub(super) timing: TransactionTiming,
-    /// The user's token, where we are the source.
+    /// The user's token, if this MIHF is the source.
     pub(super) user: Option<u64>,
-    /// By which way its last message came, and the peer's changes of route by then.
+    /// The path of the latest message, and the peer's count of route changes at that time.
     pub(super) last_reply_path: Option<(ReplyPath, u32)>,
     /// MsgOut, and DUP.
     pub(super) out: Option<Pdu>,
     /// MsgIn.
     pub(super) inbox: Option<MihfMessage>,
-    /// The status that answers a request which could not be read.
+    /// The status of the response if the request could not be decoded.
     pub(super) refusal: Option<Status>,
-    /// Why it failed, where its variables do not say.
+    /// Why it failed, if the variables do not tell.
     pub(super) failure: Option<TransactionError>,
     pub(super) timers: TimerTable<4>,
     armed: Option<Instant>,
@@ -98,13 +98,13 @@ impl Transaction {
     }
 }
 
-/// All of them.
+/// All transactions.
 #[derive(Debug)]
 pub(super) struct TransactionTable {
     transactions: SessionTable<Transaction>,
     by_key: HashMap<TransactionKey, u64>,
     timers: TimerQueue<u64>,
-    /// Those that have ended, in that order; some may be gone.
+    /// Ended transactions in the order of their ends. It can contain removed ones.
     ended_transactions: VecDeque<(Instant, u64)>,
     lifetime: Duration,
     limit: usize,
@@ -156,20 +156,20 @@ impl TransactionTable {
         }
         Some(gone)
     }
-    /// Begins the memory of a transaction that has ended.
+    /// Starts the memory time of an ended transaction.
     pub(super) fn retain_ended(&mut self, now: Instant, token: u64) {
-        // Those that went before their time leave their places, which a long lifetime would keep.
+        // Early evictions leave stale entries, which a long lifetime would keep.
         if self.ended_transactions.len() >= 2 * self.limit.saturating_add(32) {
             self.ended_transactions.retain(|(_, token)| self.transactions.get(*token).is_some());
         }
         self.ended_transactions.push_back((now, token));
     }
-    /// Places in the queue of those that have ended.
+    /// Returns the length of the queue of ended transactions.
     #[cfg(test)]
     pub(super) fn ended_count(&self) -> usize {
         self.ended_transactions.len()
     }
-    /// One whose memory is over.
+    /// Removes and returns a transaction whose memory time is over.
     pub(super) fn pop_expired(&mut self, now: Instant) -> Option<u64> {
         loop {
             let &(at, token) = self.ended_transactions.front()?;
@@ -182,7 +182,7 @@ impl TransactionTable {
             }
         }
     }
-    /// The one that ended first.
+    /// Returns the transaction that ended first.
     pub(super) fn oldest_ended(&mut self) -> Option<u64> {
         loop {
             let (_, token) = self.ended_transactions.pop_front()?;
@@ -191,7 +191,7 @@ impl TransactionTable {
             }
         }
     }
-    /// After a change of a transaction's timers.
+    /// Updates the deadline after a change of a transaction's timers.
     pub(super) fn rearm_timers(&mut self, token: u64) {
         let Some(transaction) = self.transactions.get_mut(token) else { return };
         let next = transaction.timers.next_deadline();
@@ -205,11 +205,11 @@ impl TransactionTable {
             transaction.armed = next;
         }
     }
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.timers.next_deadline()
     }
-    /// Stops and names a timer that is due.
+    /// Stops and returns a timer that is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(u64, TransactionTimer)> {
         loop {
             let (_, token) = self.timers.pop_due(now)?;

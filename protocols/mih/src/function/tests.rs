@@ -40,12 +40,12 @@ pub(super) fn route_to(transport: TransportProtocol, to: usize) -> PeerRoute {
 
 const LISTENER: ListenerId = ListenerId::from_number(0);
 
-/// Somebody begins a connection.
+/// A peer opens a connection.
 pub(super) fn accepted_event(remote: SocketAddr) -> StreamEvent<'static> {
     StreamEvent::Accepted { listener: LISTENER, remote, local: None, certificate: None }
 }
 
-/// The two of them, the network between them, and what they said.
+/// Two functions, their network, and a log of their messages.
 pub(super) struct MihfPair {
     pub(super) net: MachineNetwork,
     pub(super) sides: [HostHandle<Mihf>; 2],
@@ -76,12 +76,12 @@ impl MihfPair {
         }
         pair
     }
-    /// Packets by their number in the order in which they are sent, from 0: these are lost.
+    /// Drops these packets, numbered from 0 in the order of sending.
     pub(super) fn lose_packets(mut self, lost: &'static [usize]) -> Self {
         self.net.drop_transmits(lost);
         self
     }
-    /// What becomes of each datagram that is a message: how much later than after [`DELAY`] its copies arrive.
+    /// Sets the fate of each datagram with a message: the extra delay of its copies beyond [`DELAY`].
     pub(super) fn set_datagram_fate(
         &mut self,
         mut fate: impl FnMut(usize, &DecodedMessage) -> Vec<Duration> + 'static,
@@ -107,7 +107,7 @@ impl MihfPair {
     pub(super) fn send_message(&mut self, side: usize, token: u64, message: MihfMessage) {
         self.issue_command(side, MihfCommand::Send { token, to: mihf_id(1 - side), message }).unwrap();
     }
-    /// Gives a datagram to a side as if it had come from the other.
+    /// Delivers a datagram to a side as if the other had sent it.
     pub(super) fn inject_datagram(&mut self, side: usize, octets: &[u8]) {
         let path = DatagramPath {
             socket: SocketId::from_number(0),
@@ -116,7 +116,7 @@ impl MihfPair {
         };
         self.feed_input(side, MachineInput::Datagram { path, data: octets });
     }
-    /// Gives octets of a connection to a side that somebody else has opened.
+    /// Delivers octets of an accepted connection to a side.
     pub(super) fn inject_stream_event(&mut self, side: usize, n: u32, event: StreamEvent<'_>) {
         self.feed_input(side, MachineInput::Stream { conn: ConnId::new_accepted(n), event });
     }
@@ -134,7 +134,7 @@ impl MihfPair {
     pub(super) fn reset_connections(&mut self) {
         self.net.reset_connections(self.sides[STATION]);
     }
-    /// Who sent what when, in short.
+    /// Returns a short log of sent messages.
     pub(super) fn sent_log(&self) -> Vec<String> {
         let short = |sent: &SentTransmit| {
             let what = match sent.transmit {
@@ -151,7 +151,7 @@ impl MihfPair {
         };
         self.net.sent_transmits().iter().map(short).collect()
     }
-    /// The streams of associations on which something was sent.
+    /// Returns the association streams that carried messages.
     pub(super) fn used_streams(&self) -> Vec<u16> {
         let stream = |sent: &SentTransmit| match sent.transmit {
             Transmit::Message { op: MessageOp::Data { stream, unordered, .. }, .. } => {
@@ -162,7 +162,7 @@ impl MihfPair {
         };
         self.net.sent_transmits().iter().filter_map(stream).collect()
     }
-    /// By which sockets, from and to which addresses datagrams were sent.
+    /// Returns the sockets and addresses of the sent datagrams.
     pub(super) fn used_paths(&self) -> Vec<DatagramPath> {
         let path = |sent: &SentTransmit| match sent.transmit {
             Transmit::Datagram { path } => Some(path),
@@ -170,12 +170,12 @@ impl MihfPair {
         };
         self.net.sent_transmits().iter().filter_map(path).collect()
     }
-    /// Lets time pass until this moment, and all that happens by then.
+    /// Runs the network until this time.
     pub(super) fn run_until(&mut self, until: Instant) {
         self.net.run_until(until);
         self.collect_events();
     }
-    /// Lets time pass; the point of service answers what it is asked after this time.
+    /// Runs the network; the point of service answers requests after this time.
     pub(super) fn serve_until(&mut self, processing: Duration, until: Instant) {
         loop {
             while let Some((ms, side, event)) = self.events.get(self.served) {
@@ -205,7 +205,7 @@ impl MihfPair {
         });
         results.collect()
     }
-    /// How often a side was given an indication or a request.
+    /// Returns the number of indications and requests delivered to a side.
     pub(super) fn delivered_count(&self, side: usize) -> usize {
         let given =
             |event: &MihfEvent| matches!(event, MihfEvent::Indication { .. } | MihfEvent::Request { .. });
@@ -244,7 +244,7 @@ pub(super) fn test_indication() -> MihfMessage {
     MihfMessage::new(MessageId::PUSH_INFORMATION_INDICATION, [])
 }
 
-/// A request that a function without a store gives to its user.
+/// A request that a function without a store passes to its user.
 pub(super) fn test_request() -> MihfMessage {
     MihfMessage::new(MessageId::GET_INFORMATION_REQUEST, [])
 }

@@ -9,7 +9,7 @@ usher_core::work_labels! {
     ENCODE = "mih.encode" per "message";
 }
 
-/// Messages written and read since the host last asked.
+/// Messages encoded and decoded since the host last read these numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkMeter {
     pub(crate) encoded: u32,

@@ -1,8 +1,8 @@
-//! The acknowledgement requestor: of whoever sent a message with ACK-Req (IEEE 802.21-2008 clause 8.2.3, the
-//! ACK requestor state machine).
+//! The acknowledgement requestor, which runs at the sender of a message with ACK-Req (IEEE 802.21-2008 clause 8.2.3,
+//! the ACK requestor state machine).
 //!
-//! Boxes and arrows are those of the standard's open implementation (ODTONE), which sends a message again twice
-//! at most.
+//! States and transitions are those of ODTONE, the open implementation of the standard, which retransmits a message
+//! at most twice.
 
 use super::diagram::{Action, Condition};
 use usher_core::{automaton, names};

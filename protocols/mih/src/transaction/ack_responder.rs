@@ -1,11 +1,12 @@
-//! The acknowledgement responder: of whoever a message with ACK-Req came to (IEEE 802.21-2008 clause 8.2.3, the
-//! ACK responder state machine).
+//! The acknowledgement responder, which runs at the receiver of a message with ACK-Req (IEEE 802.21-2008 clause
+//! 8.2.3, the ACK responder state machine).
 //!
-//! Boxes and arrows are those of the standard's open implementation (ODTONE): an answer that is ready carries
-//! the acknowledgement, else it goes out without payload, and an answer that comes later carries it once more.
-//! A duplicate gets what the original got. *NoAnswerInTime* is ours: the implementation acknowledges
-//! without payload unless the answer is there as the message is, and how long to wait for it is a setting here.
-//! A duplicate ends that wait, since whoever sent it has waited long enough.
+//! States and transitions are those of ODTONE, the open implementation of the standard. A response that is ready
+//! carries the acknowledgement. Otherwise the acknowledgement goes out without payload, and a later response carries
+//! it once more. A duplicate gets the same reply as the original.
+//!
+//! *NoAnswerInTime* is an addition: ODTONE acknowledges without payload unless the response is ready at once. Here a
+//! setting says how long to wait for it. A duplicate ends the wait, because its sender's timer has expired.
 
 use super::diagram::{Action, Condition};
 use usher_core::{automaton, names};

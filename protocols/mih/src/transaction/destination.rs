@@ -1,9 +1,10 @@
-//! The destination transaction machine: of whoever a request or an indication comes to (IEEE 802.21-2008
+//! The destination transaction machine, which runs at the receiver of a request or an indication (IEEE 802.21-2008
 //! clause 8.2.3, the transaction destination state machine).
 //!
-//! Boxes and arrows are those of the standard's open implementation (ODTONE). Ours are ANSWER_AGAIN (a request
-//! without ACK-Req that comes again gets the response again: without it, sending a request again for want
-//! of a response could not help) and the arrow *TransactionStop* out of SEND_RESPONSE.
+//! States and transitions are those of ODTONE, the open implementation of the standard. Two are additions: the
+//! transition *TransactionStop* out of SEND_RESPONSE, and ANSWER_AGAIN. ANSWER_AGAIN sends the response again when a
+//! request without ACK-Req is retransmitted. Otherwise the retransmission of a request could not replace a lost
+//! response.
 
 use super::diagram::{Action, Condition};
 use usher_core::{automaton, names};

@@ -1,7 +1,7 @@
-//! What the diagrams of the four machines of a transaction share: variables, and what is asked of them and done.
+//! The variables, conditions and actions that the four state machines of a transaction share.
 //!
-//! Entering a box does what is written in it, in its order; then the first arrow whose condition holds is taken, and so
-//! on until none does.
+//! A machine that enters a state performs the state's actions in order. It then takes the first transition whose
+//! condition holds, until none does.
 
 use crate::Opcode;
 use usher_core::names;
@@ -70,7 +70,7 @@ names! {
     }
 }
 
-/// What a machine wants its MIHF to do, in the order of the boxes that say so.
+/// An effect that a machine requests from its MIHF, in the order of the actions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TransactionEffect {
     /// Arm TransactionStopWhen.
@@ -79,21 +79,21 @@ pub(crate) enum TransactionEffect {
     StartRetransmissionTimer,
     /// Arm the wait for the response.
     StartResponseTimer,
-    /// Arm the wait for an answer that carries the acknowledgement.
+    /// Arm the timer that waits for a response to carry the acknowledgement.
     StartAckTimer,
     /// Send MsgOut for the first time.
     TransmitMsgOut,
-    /// Send MsgOut once more.
+    /// Retransmit MsgOut.
     RetransmitMsgOut,
     /// Send an acknowledgement without payload.
     TransmitAck,
-    /// Send the response once more, to a duplicate.
+    /// Send the response again, for a duplicate request.
     TransmitDup,
-    /// Give the message to its user.
+    /// Pass the message to its user.
     ProcessMsgIn,
-    /// The acknowledgement came, or will not come any more.
+    /// The acknowledgement has arrived, or is no longer awaited.
     StopRetransmissionTimer,
-    /// The transaction has come to this end; it only acknowledges duplicates from now on.
+    /// The transaction has ended with this status. From now on it only acknowledges duplicates.
     Ended(TransactionStatus),
 }
 
@@ -107,11 +107,11 @@ pub(crate) struct TransactionVariables {
     pub(crate) start_ack_requestor: bool,
     pub(crate) start_ack_responder: bool,
     pub(crate) is_multicast: bool,
-    /// A message that carries something has come and nobody has taken it yet.
+    /// A message with payload has arrived and is not yet consumed.
     pub(crate) msg_in_avail: bool,
     /// MsgIn.ACK-Req.
     pub(crate) msg_in_ack_req: bool,
-    /// MsgIn.ACK-Rsp of what has just come, with or without payload.
+    /// MsgIn.ACK-Rsp of the latest message, with or without payload.
     pub(crate) msg_in_ack_rsp: bool,
     pub(crate) msg_out_avail: bool,
     /// MsgOut.ACK-Req.
@@ -124,17 +124,17 @@ pub(crate) struct TransactionVariables {
     /// RetransmissionWhen == 0.
     pub(crate) retransmission_due: bool,
     pub(crate) rtx_ctr: u8,
-    /// RtxCtrMax: how often a message is sent again.
+    /// RtxCtrMax: maximum retransmissions of a message.
     pub(crate) rtx_ctr_max: u8,
-    /// A request that is not acknowledged after all goes on waiting for its response.
+    /// True if a request waits for its response even when it is never acknowledged.
     pub(crate) late_response_wanted: bool,
-    /// The acknowledgement may go out without payload.
+    /// True if the acknowledgement may go out without payload.
     pub(crate) ack_due: bool,
-    /// The response is waited for, by a timer or for ever.
+    /// True if the transaction waits for the response, with or without a timer.
     pub(crate) response_awaited: bool,
-    /// The response has not come in its time.
+    /// True if the response timer has expired.
     pub(crate) response_due: bool,
-    /// How often the request was sent again for want of a response, and how often that may be.
+    /// Retransmissions of the request because the response is missing, and their maximum.
     pub(crate) resends: u8,
     pub(crate) resends_max: u8,
     pub(crate) abandoned: bool,
@@ -142,7 +142,7 @@ pub(crate) struct TransactionVariables {
 }
 
 impl TransactionVariables {
-    /// A transaction that begins with a message of this opcode.
+    /// Returns the variables of a transaction that begins with this opcode.
     pub(crate) const fn new(opcode: Opcode) -> Self {
         Self {
             opcode,
@@ -173,7 +173,7 @@ impl TransactionVariables {
         }
     }
 
-    /// Whether a condition holds now.
+    /// True if the condition holds now.
     #[inline]
     pub(crate) fn meets_condition(&self, condition: Condition) -> bool {
         let (indication, request) = (self.opcode == Opcode::Indication, self.opcode == Opcode::Request);

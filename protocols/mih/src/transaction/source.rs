@@ -1,21 +1,21 @@
-//! The source transaction machine: of whoever sends a request or an indication (IEEE 802.21-2008 clause
+//! The source transaction machine, which runs at the sender of a request or an indication (IEEE 802.21-2008 clause
 //! 8.2.3, the transaction source state machine).
 //!
-//! The standard's text is not public. Boxes and arrows are those of its open implementation (ODTONE), whose
-//! variables bear the standard's names. Where that has no arrow and one is needed, the arrow is ours:
+//! The standard's text is not public. States and transitions are those of ODTONE, its open implementation, whose
+//! variables have the standard's names. These differ from ODTONE:
 //!
-//! - *AckFailedForGood* out of WAIT_RESPONSE_MSG is the give-up rule as the performance study of the standard's
-//!   transport has it: a request that is never acknowledged fails, and a response that comes later is ignored; unless
-//!   late responses are wanted, which is a setting, since a response tells as much as an acknowledgement does.
-//! - START_RESPONSE_TIMER and RESEND are the answers to what the same study leaves open, what to do
-//!   when an acknowledgement comes and no response. The wait begins with the acknowledgement, or with the
-//!   request where none is asked for. The request is sent again with its transaction identifier, and not
-//!   acknowledged anew: the acknowledgement requestor has done its work.
+//! - *AckFailedForGood* out of WAIT_RESPONSE_MSG is the give-up rule of the performance study of the standard's
+//!   transport.
+//!   A request that is never acknowledged fails, and a later response is ignored. A setting accepts late responses
+//! instead,   since a response also proves that the request arrived.
+//! - START_RESPONSE_TIMER and RESEND handle a case that the study leaves open: an acknowledgement arrives but no
+//!   response.
+//!   The timer starts with the acknowledgement, or with the request if none is requested. The request is sent again
+//! with   its transaction identifier. It asks for no new acknowledgement, because the requestor has ended.
 //! - *TransactionStop* out of WAIT_ACK, *Abandoned* and *TransportFailed* end a transaction early.
-//! - A directed response that begins a transaction, which the diagram has as well, does not exist here:
-//!   responses are sent by the destination machine.
-//! - The arrow of a multicast request back from PROCESS_MSG is left out: the only multicast request that the MIHF takes from
-//!   its user is Capability_Discover, and the first answer to it is enough.
+//! - A directed response cannot begin a transaction here: the destination machine sends responses.
+//! - The transition of a multicast request back from PROCESS_MSG is absent. The only multicast request that the MIHF
+//!   accepts from its user is Capability_Discover, and its first response suffices.
 
 use super::diagram::{Action, Condition};
 use usher_core::{automaton, names};

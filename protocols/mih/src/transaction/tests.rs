@@ -3,7 +3,7 @@
 use super::*;
 use crate::Opcode;
 
-/// What happens to a transaction in a test.
+/// An input of a transaction in a test.
 #[derive(Clone, Copy, Debug)]
 enum TransactionInput {
     /// The acknowledgement without payload.
@@ -75,7 +75,7 @@ impl TransactionCase {
     }
 }
 
-/// Plays what happens; the effects of the last of it, and the transaction's status.
+/// Applies inputs. Returns the effects of the last one and the transaction's status.
 fn play_inputs(
     mut case: TransactionCase,
     happens: &[TransactionInput],
@@ -87,7 +87,7 @@ fn play_inputs(
     (last, case.status())
 }
 
-/// Opcode, ACK-Req, what happens; the effects of the last of it, and the transaction's status.
+/// Opcode, ACK-Req and inputs; the effects of the last input and the transaction's status.
 type CaseRow = (Opcode, bool, &'static [TransactionInput], &'static [TransactionEffect], TransactionStatus);
 
 const SENT: [TransactionEffect; 2] =

@@ -12,7 +12,7 @@ use crate::message::PkmMessage;
 use alloc::vec::Vec;
 use usher_core::{Instant, SecureRng, WorkRecord, automaton, names};
 
-/// Error code of a Key-Reject: this association is not the station's.
+/// Error code of a Key-Reject: the association does not belong to the station.
 const UNAUTHORIZED_SAID: u8 = 2;
 
 names! {
@@ -63,8 +63,8 @@ names! {
 }
 
 automaton! {
-    /// The base station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6); what is not confirmed by the standard's text
-    /// stands in the [module](super).
+    /// The base station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6). The [module](super) lists the details that
+    /// the standard's text does not confirm.
     pub(super) BaseTable("pkm-base", "IEEE 802.16e-2005, 7.2.2.5, 7.2.2.6"):
         State from Challenging, on On if Guard, do Action;
     Challenging {
@@ -91,13 +91,13 @@ automaton! {
     }
 }
 
-/// A base station's automaton for one station; see the [module](super).
+/// The base station's state machine for one station; see the [module](super).
 #[derive(Clone, Debug)]
 pub struct BaseStationKeying {
     config: KeyingConfig,
     side: KeyingSide,
     state: State,
-    /// How often it has challenged beyond the first time.
+    /// Retransmissions of the challenge.
     repeated: u32,
     random: [u8; 8],
     teks: [Tek; 2],
@@ -105,7 +105,7 @@ pub struct BaseStationKeying {
 }
 
 impl BaseStationKeying {
-    /// Begins a handshake under a new authorization key. Random number and traffic keys are drawn at once.
+    /// Starts a handshake under a new authorization key, and draws its random number and traffic keys.
     #[must_use]
     pub fn new(config: KeyingConfig, key: AuthKey, rng: &mut SecureRng, now: Instant) -> Self {
         let lifetime = config.tek_lifetime;
@@ -121,7 +121,7 @@ impl BaseStationKeying {
         base.send_challenge(now, false);
         base
     }
-    /// What it did so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &KeyingCounters {
         &self.side.counters
@@ -137,7 +137,7 @@ impl BaseStationKeying {
         self.deadline = Some(now + self.config.challenge.after);
     }
 
-    /// Feeds a message of the station.
+    /// Handles a message of the station.
     pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.state == State::Over {
             self.side.counters.out_of_place += 1;
@@ -160,7 +160,7 @@ impl BaseStationKeying {
         }
     }
 
-    /// Whether a message has all that it needs and is of this handshake.
+    /// True if a message is complete and belongs to this handshake.
     fn accepts_message(&mut self, on: On, message: &PkmMessage<'_>) -> bool {
         if on == On::KeyRequest {
             return message.get(AttributeType::SAID).is_some_and(|said| said.len() == 2)
@@ -192,7 +192,7 @@ impl BaseStationKeying {
                     self.send_challenge(now, true);
                 }
                 (Action::Wait, _) => {
-                    // As long as a station that hears the answer goes on asking for keys.
+                    // Wait as long as a station that received the answer retransmits its Key-Request.
                     let RetransmissionPolicy { after, times } = self.config.key_request;
                     self.deadline = Some(now + after * (u64::from(times) + 1));
                 }
@@ -207,7 +207,7 @@ impl BaseStationKeying {
                 }
                 (Action::MissRequest, _) => self.give_up(Code::SaTekRequest),
                 (Action::MissKeyRequest, _) => self.give_up(Code::Pkm2KeyRequest),
-                // The others answer a message, and there is one.
+                // The other actions answer a message, and there is one.
                 _ => {}
             }
         }
@@ -250,7 +250,7 @@ impl BaseStationKeying {
         self.side.send_message(&reject, false);
     }
 
-    /// Does what is due.
+    /// Handles the timeout.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_none_or(|at| at > now) {
             return;
@@ -259,25 +259,25 @@ impl BaseStationKeying {
         self.apply_event(now, On::Timeout, None);
     }
 
-    /// What it waited for has not come.
+    /// Fails because the awaited message has not arrived.
     fn give_up(&mut self, waited: Code) {
         self.side.events.push_back(KeyingEvent::Failed(KeyingFailure::Silence(waited)));
     }
 
-    /// When it wants to be called for what is due.
+    /// Returns when [`Self::handle_timeout`] is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
     }
-    /// Fills a buffer with the next message; false where there is none.
+    /// Fills a buffer with the next message; false if there is none.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         self.side.poll_transmit(out)
     }
-    /// What it has to say.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<KeyingEvent> {
         self.side.events.pop_front()
     }
-    /// What it did that takes time: digests and keys, of [`work`](crate::work).
+    /// Returns work that takes time: digests and keys, of [`work`](crate::work).
     pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.side.poll_work()
     }

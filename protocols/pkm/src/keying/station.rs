@@ -60,8 +60,8 @@ names! {
 }
 
 automaton! {
-    /// The station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6); what is not confirmed by the standard's text stands
-    /// in the [module](super).
+    /// The station's side (IEEE 802.16e-2005, 7.2.2.5 and 7.2.2.6). The [module](super) lists the details that the
+    /// standard's text does not confirm.
     pub(super) StationTable("pkm-station", "IEEE 802.16e-2005, 7.2.2.5, 7.2.2.6"):
         State from Waiting, on On if Guard, do Action;
     Waiting {
@@ -90,17 +90,17 @@ automaton! {
     }
 }
 
-/// A station's automaton; see the [module](super).
+/// The station's state machine; see the [module](super).
 #[derive(Clone, Debug)]
 pub struct StationKeying {
     config: KeyingConfig,
     side: KeyingSide,
     state: State,
-    /// How often it has said its request beyond the first time.
+    /// Retransmissions of the request.
     repeated: u32,
-    /// Of the challenge that it answers.
+    /// The random number of the answered challenge.
     base: [u8; 8],
-    /// Of its latest PKM-REQ.
+    /// Identifier of the latest PKM-REQ.
     identifier: u8,
     random: [u8; 8],
     nonce: [u8; 8],
@@ -108,8 +108,8 @@ pub struct StationKeying {
 }
 
 impl StationKeying {
-    /// Waits for the base station to begin: as long as that repeats its challenge. `identifier` is that of the station's
-    /// latest PKM-REQ, from which it counts on.
+    /// Waits for the base station's challenge, as long as that is retransmitted. `identifier` is that of the
+    /// station's latest PKM-REQ, from which it continues.
     #[must_use]
     pub fn new(
         config: KeyingConfig,
@@ -131,12 +131,12 @@ impl StationKeying {
             deadline: Some(now + patience),
         }
     }
-    /// What it did so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &KeyingCounters {
         &self.side.counters
     }
-    /// Of its latest PKM-REQ, from which whoever comes next counts on.
+    /// Returns the identifier of the latest PKM-REQ, from which the next exchange continues.
     #[must_use]
     pub const fn identifier(&self) -> u8 {
         self.identifier
@@ -168,7 +168,7 @@ impl StationKeying {
         self.deadline = Some(now + self.config.key_request.after);
     }
 
-    /// Feeds a message of the base station.
+    /// Handles a message of the base station.
     pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.state == State::Over {
             self.side.counters.out_of_place += 1;
@@ -190,7 +190,7 @@ impl StationKeying {
             return;
         }
         let (same, end) = match on {
-            // A challenge that comes again has not heard our request.
+            // A repeated challenge means that our request was lost.
             On::Challenge => {
                 let Some(base) = message.get_array(AttributeType::BS_RANDOM) else { return };
                 let same = self.base == base;
@@ -212,7 +212,7 @@ impl StationKeying {
         self.apply_event(now, on, same, end);
     }
 
-    /// `same`: a challenge is that which it has answered; `end`: what to tell the host.
+    /// Applies an event. `same`: the challenge is the one already answered; `end`: the final event.
     fn apply_event(&mut self, now: Instant, on: On, same: bool, end: Option<KeyingEvent>) {
         let times = match self.state {
             State::Fetching => self.config.key_request.times,
@@ -249,7 +249,7 @@ impl StationKeying {
         }
     }
 
-    /// Whether a SA-TEK-Response is to our request, and offers what we can use.
+    /// True if a SA-TEK-Response answers our request and offers a supported suite.
     fn accepts_response(&mut self, message: &PkmMessage<'_>) -> bool {
         let ours = message.get_array(AttributeType::SS_RANDOM) == Some(self.random)
             && message.get_array(AttributeType::BS_RANDOM) == Some(self.base)
@@ -267,7 +267,7 @@ impl StationKeying {
         primary
     }
 
-    /// What a Key-Reply or Key-Reject to our request says.
+    /// Returns the event of a Key-Reply or Key-Reject to our request.
     fn reply_event(&mut self, message: &PkmMessage<'_>) -> Option<KeyingEvent> {
         let ours = message.get_array(AttributeType::NONCE) == Some(self.nonce)
             && message.get_array(AttributeType::SAID) == Some(PRIMARY.to_be_bytes())
@@ -303,26 +303,26 @@ impl StationKeying {
         self.side.events.extend(event);
     }
 
-    /// Does what is due.
+    /// Handles the timeout.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|at| at <= now) {
             self.apply_event(now, On::Timeout, true, None);
         }
     }
-    /// When it wants to be called for what is due.
+    /// Returns when [`Self::handle_timeout`] is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.deadline
     }
-    /// Fills a buffer with the next message; false where there is none.
+    /// Fills a buffer with the next message; false if there is none.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> bool {
         self.side.poll_transmit(out)
     }
-    /// What it has to say.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<KeyingEvent> {
         self.side.events.pop_front()
     }
-    /// What it did that takes time: digests and keys, of [`work`](crate::work).
+    /// Returns work that takes time: digests and keys, of [`work`](crate::work).
     pub fn poll_work(&mut self) -> Option<WorkRecord> {
         self.side.poll_work()
     }

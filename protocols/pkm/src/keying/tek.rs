@@ -1,4 +1,4 @@
-//! Traffic keys and how they travel.
+//! Traffic keys and their encoding.
 
 use super::encode_compound;
 use crate::attribute::{AttributeType, PkmAttribute};
@@ -12,7 +12,7 @@ use usher_crypto::{SecretValue, aes};
 pub struct Tek {
     /// The key.
     pub key: SecretValue<[u8; aes::LEN]>,
-    /// How long it lives from when it was sent, in whole seconds.
+    /// Its lifetime from its transmission, in whole seconds.
     pub lifetime: Duration,
     /// Its number, of two bits.
     pub sequence: u8,
@@ -24,7 +24,7 @@ impl Tek {
         rng.fill_bytes(&mut *key);
         Self { key, lifetime, sequence }
     }
-    /// The value of TEK-Parameters.
+    /// Returns the value of TEK-Parameters.
     pub(super) fn emit_parameters(&self, under: &AuthKey) -> Vec<u8> {
         let seconds = u32::try_from(self.lifetime.as_secs()).unwrap_or(u32::MAX);
         encode_compound(&[
@@ -33,7 +33,7 @@ impl Tek {
             (AttributeType::KEY_SEQUENCE_NUMBER, &[self.sequence]),
         ])
     }
-    /// The key in TEK-Parameters; `None` where something is missing or not under this key.
+    /// Returns the key in TEK-Parameters; `None` if something is missing or the key does not unwrap.
     pub(super) fn read_parameters(parameters: PkmAttribute<'_>, under: &AuthKey) -> Option<Self> {
         let get = |kind| parameters.nested_attributes().find(|a| a.kind == kind).map(|a| a.value);
         let wrapped = get(AttributeType::TEK)?.try_into().ok()?;

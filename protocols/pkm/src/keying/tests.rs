@@ -7,11 +7,11 @@ fn test_key(msk: u8) -> AuthKey {
     AuthKey::new(&[msk; 64], [2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1], 0)
 }
 
-/// Both sides, each with its key, and what is under way between them.
+/// Both sides with their keys and the messages in flight.
 struct KeyingPair {
     base: BaseStationKeying,
     station: StationKeying,
-    /// Times and codes of all that was said.
+    /// Times and codes of all sent messages.
     sent_log: Vec<(u64, Code)>,
     events: [Vec<(u64, KeyingEvent)>; 2],
 }
@@ -181,7 +181,7 @@ fn a_base_station_awaits_a_key_request_for_all_its_retries() {
             Instant::ZERO,
         )
     };
-    // The station says nothing after the handshake.
+    // The station is silent after the handshake.
     let mut silent = base();
     silent.handle_message(ms(200), &heard[1]);
     assert_eq!(silent.poll_timeout(), Some(ms(4200)));
@@ -192,7 +192,7 @@ fn a_base_station_awaits_a_key_request_for_all_its_retries() {
     assert_eq!(silent.poll_timeout(), None);
     silent.handle_message(ms(4201), &heard[3]);
     assert_eq!((silent.poll_event(), silent.counters().out_of_place), (None, 1));
-    // With keys given nothing is waited for, and no end comes after them.
+    // After the keys, nothing is pending and no further event follows.
     let mut asked = base();
     asked.handle_message(ms(200), &heard[1]);
     asked.handle_message(ms(4100), &heard[3]);
@@ -256,7 +256,7 @@ fn what_was_heard_once_is_not_heard_again() {
     other.handle_message(Instant::ZERO, &heard[3]);
     let KeyingCounters { foreign, out_of_place, .. } = *other.counters();
     assert_eq!((foreign, out_of_place), (1, 1));
-    // Its own words, thrown back at it, are no station's.
+    // Its own messages, reflected, are not a station's.
     other.handle_message(Instant::ZERO, &heard[0]);
     assert_eq!(other.counters().out_of_place, 2);
 }

@@ -80,7 +80,7 @@ fn what_is_no_message_says_why() {
     assert!(PkmMessage::parse(&many[..many.len() - 3]).is_ok());
 }
 
-/// The three messages of the SA-TEK handshake and the exchange of a traffic key, with what they must carry.
+/// The three messages of the SA-TEK handshake and the traffic key exchange, with their mandatory attributes.
 fn keying_messages() -> [OwnedMessage; 5] {
     use Direction::{Request, Response};
     let handshake = |m: OwnedMessage| {

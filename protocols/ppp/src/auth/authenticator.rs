@@ -1,4 +1,4 @@
-//! The side that asks the peer who it is. Whether the proof holds, somebody else says.
+//! The side that authenticates the peer. The owner of the machine verifies the proof.
 
 use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, pap};
 use super::{AuthenticationProof, AuthenticationProtocol};
@@ -14,38 +14,39 @@ use usher_eap::packet::{EapPacket, EapType};
 
 /// ERROR_AUTHENTICATION_FAILURE, and no retry (RFC 2759 §6); `C` follows, which must be there.
 const MS_CHAP_V2_REFUSAL: &[u8] = b"E=691 R=0 C=00000000000000000000000000000000 V=3 M=Authentication failed";
-/// Octets of a PAP message: its length is one octet.
+/// Maximum octets of a PAP message: its length field has one octet.
 const PAP_MESSAGE: usize = 255;
 
-/// What is answered to a proof.
+/// The verdict on a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ProofVerdict {
     /// A further EAP request.
     Continue(Vec<u8>),
-    /// It holds; with what the peer is told: EAP-Success, or a message. MS-CHAPv2's begins with the authenticator response.
+    /// The proof is valid. The data is EAP-Success or a message. MS-CHAPv2's message begins with the authenticator
+    /// response.
     Accept(Vec<u8>),
-    /// It does not; likewise.
+    /// The proof is invalid. The data is EAP-Failure or a message.
     Reject(Vec<u8>),
-    /// Nobody answers.
+    /// No reply came.
     Unanswered,
 }
 
-/// What the authenticator has to say.
+/// An output of the authenticator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum AuthenticatorOutput {
-    /// Send this.
+    /// Send this packet.
     Send(Vec<u8>),
-    /// Somebody is to judge this.
+    /// Verify this proof.
     VerifyProof { name: Vec<u8>, proof: AuthenticationProof },
-    /// The peer is let in.
+    /// The peer is authenticated.
     Accepted,
-    /// The peer is turned away.
+    /// The peer is rejected.
     Rejected,
-    /// The peer, or whoever judges, fell silent.
+    /// The peer does not answer (`peer`), or no verdict came.
     Silent { peer: bool },
 }
 
-/// How a conversation has ended, for the peer who asks again (RFC 1334 §2.2.1, RFC 1994 §4.1).
+/// The final reply, repeated for retransmissions of the peer (RFC 1334 §2.2.1, RFC 1994 §4.1).
 #[derive(Debug)]
 struct FinalReply {
     accepted: bool,
@@ -59,7 +60,7 @@ enum AuthenticatorState {
     Eap { automaton: PassThrough, name: Vec<u8> },
 }
 
-/// One authentication of a peer.
+/// The authentication of a peer.
 #[derive(Debug)]
 pub(crate) struct PppAuthenticator {
     kind: AuthenticatorState,
@@ -68,16 +69,16 @@ pub(crate) struct PppAuthenticator {
     /// Octets of the longest packet that the peer takes.
     longest: usize,
     due: Option<Instant>,
-    /// The identifier of a request of PAP or response of CHAP that is being judged.
+    /// The identifier of the PAP request or CHAP response whose verdict is pending.
     pending_identifier: Option<u8>,
     final_reply: Option<FinalReply>,
-    /// Digests that were computed and challenges made.
+    /// Work records of digests and challenges.
     pub(crate) worked: Vec<WorkLabel>,
 }
 
 impl PppAuthenticator {
-    /// Begins one: `name` is what this side calls itself, each packet is sent `count` times at most, and none should
-    /// be longer than `longest`.
+    /// Starts an authentication. `name` is this side's name, `count` the maximum transmissions of a packet, `longest`
+    /// the octets of the longest packet.
     pub(crate) fn new(
         protocol: AuthenticationProtocol,
         name: &[u8],
@@ -122,7 +123,7 @@ impl PppAuthenticator {
         (this, out)
     }
 
-    /// The next challenge; each has an identifier and a value of its own (RFC 1994 §4.1).
+    /// Sends a challenge with a new identifier and a new value (RFC 1994 §4.1).
     fn send_challenge(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<AuthenticatorOutput>) {
         let AuthenticatorState::Chap { identifier, challenge, left, .. } = &mut self.kind else { return };
         if *left == 0 {
@@ -170,7 +171,7 @@ impl PppAuthenticator {
         }
     }
 
-    /// Takes the peer's packet, or says why it is dropped.
+    /// Handles a packet of the peer, or returns the reason why it is dropped.
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
@@ -201,7 +202,7 @@ impl PppAuthenticator {
             )));
             return Ok(());
         }
-        // Sent again while somebody judges the first: the answer is to the last.
+        // A retransmission while the verdict is pending: the reply takes the last identifier.
         if self.pending_identifier.replace(packet.identifier).is_some() {
             return Err(DropReason::Pending);
         }
@@ -270,7 +271,7 @@ impl PppAuthenticator {
         taken.then_some(()).ok_or(DropReason::Unsolicited)
     }
 
-    /// Takes what somebody says to the proof; false: nobody was asked.
+    /// Applies the verdict on the proof; false if none is pending.
     pub(crate) fn apply_verdict(
         &mut self,
         now: Instant,
@@ -298,7 +299,7 @@ impl PppAuthenticator {
                 out.push(AuthenticatorOutput::Silent { peer: false });
                 return true;
             }
-            // A round more is EAP's alone.
+            // Only EAP has further rounds.
             ProofVerdict::Continue(_) => return false,
         };
         self.pending_identifier = None;
@@ -317,7 +318,7 @@ impl PppAuthenticator {
         true
     }
 
-    /// What EAP's automaton has decided.
+    /// Applies the outputs of EAP's automaton.
     fn drain_eap(&mut self, out: &mut Vec<AuthenticatorOutput>) {
         let AuthenticatorState::Eap { automaton, name } = &mut self.kind else { return };
         if let Some(packet) = automaton.poll_transmit() {
@@ -351,5 +352,5 @@ fn chap_reply(identifier: u8, accepted: bool, message: &[u8], longest: usize) ->
     ControlPacket { code, identifier, data }.to_vec()
 }
 
-/// Octets of a CHAP message: more fits no packet that each link takes.
+/// Maximum octets of a CHAP message, so that the packet fits every link.
 const MESSAGE: usize = 512 - HEADER;

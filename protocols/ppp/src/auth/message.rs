@@ -7,24 +7,24 @@ use usher_core::{OctetReader, OctetWriter, TruncatedError};
 /// Codes of PAP.
 pub mod pap {
     use crate::packet::ControlCode;
-    /// A name and a password.
+    /// Authenticate-Request: a name and a password.
     pub const REQUEST: ControlCode = ControlCode(1);
-    /// They are right.
+    /// Authenticate-Ack: they are valid.
     pub const ACK: ControlCode = ControlCode(2);
-    /// They are not.
+    /// Authenticate-Nak: they are invalid.
     pub const NAK: ControlCode = ControlCode(3);
 }
 
 /// Codes of CHAP.
 pub mod chap {
     use crate::packet::ControlCode;
-    /// A challenge.
+    /// Challenge.
     pub const CHALLENGE: ControlCode = ControlCode(1);
-    /// The response to it.
+    /// Response to a challenge.
     pub const RESPONSE: ControlCode = ControlCode(2);
-    /// It is right.
+    /// Success: the response is valid.
     pub const SUCCESS: ControlCode = ControlCode(3);
-    /// It is not.
+    /// Failure: the response is invalid.
     pub const FAILURE: ControlCode = ControlCode(4);
 }
 
@@ -44,10 +44,10 @@ impl fmt::Debug for PapRequest<'_> {
 }
 
 impl<'a> PapRequest<'a> {
-    /// Reads it.
+    /// Parses the data of an Authenticate-Request.
     ///
     /// # Errors
-    /// A length leads beyond the data.
+    /// A length exceeds the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
         let mut r = OctetReader::new(data);
         let mut part = || {
@@ -56,12 +56,13 @@ impl<'a> PapRequest<'a> {
         };
         Ok(Self { name: part()?, password: part()? })
     }
-    /// Whether both parts are of 255 octets at most, which are all that their lengths can say.
+    /// True if name and password have at most 255 octets each, the maximum of their length fields.
     #[must_use]
     pub fn fits_length_fields(&self) -> bool {
         [self.name, self.password].iter().all(|part| part.len() <= u8::MAX.into())
     }
-    /// Appends it. Of each part, 255 octets are written at most: one that does not [fit](Self::fits_length_fields) says something else.
+    /// Appends the data. Truncates name and password to 255 octets: check
+    /// [`fits_length_fields`](Self::fits_length_fields) first.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut w = OctetWriter::new(out);
         for part in [self.name, self.password] {
@@ -71,7 +72,7 @@ impl<'a> PapRequest<'a> {
     }
 }
 
-/// The message of PAP's Authenticate-Ack and -Nak; without one, or with a wrong length, it is what there is.
+/// Returns the message of PAP's Authenticate-Ack or -Nak. Tolerates a missing or wrong length field.
 #[must_use]
 pub fn pap_message(data: &[u8]) -> &[u8] {
     match data.split_first() {
@@ -85,28 +86,28 @@ pub fn pap_message(data: &[u8]) -> &[u8] {
 pub struct ChapValue<'a> {
     /// The challenge, or the response to it.
     pub value: &'a [u8],
-    /// Who sends it.
+    /// The sender's name.
     pub name: &'a [u8],
 }
 
 impl<'a> ChapValue<'a> {
-    /// Reads it.
+    /// Parses the data of a Challenge or Response.
     ///
     /// # Errors
-    /// The value's size leads beyond the data.
+    /// The value's size exceeds the data.
     pub fn parse(data: &'a [u8]) -> Result<Self, TruncatedError> {
         let mut r = OctetReader::new(data);
         let size = r.read_u8()?;
         Ok(Self { value: r.read_bytes(size.into())?, name: r.take_rest() })
     }
-    /// Appends it. Of the value, 255 octets are written at most.
+    /// Appends the data. Truncates the value to 255 octets.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let value = &self.value[..self.value.len().min(u8::MAX.into())];
         OctetWriter::new(out).write_u8(value.len() as u8).write_bytes(value).write_bytes(self.name);
     }
 }
 
-/// Octets of the value of MS-CHAPv2's Response: peer challenge, eight zeros, NT response, flags (RFC 2759 §4).
+/// Octets of the value of MS-CHAPv2's Response (RFC 2759 §4): peer challenge, eight zeros, NT response, flags.
 const MS_CHAP_V2_VALUE: usize = 49;
 
 /// The value of MS-CHAPv2's Response.
@@ -119,13 +120,13 @@ pub struct MsChapV2Value {
 }
 
 impl MsChapV2Value {
-    /// Reads it; `None`: it has another size. What is reserved is not looked at.
+    /// Parses the value; `None`: wrong size. Reserved octets are ignored.
     #[must_use]
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value: &[u8; MS_CHAP_V2_VALUE] = value.try_into().ok()?;
         Some(Self { peer_challenge: *value.first_chunk()?, response: *value.get(24..)?.first_chunk()? })
     }
-    /// It as octets.
+    /// Returns the encoded value.
     #[must_use]
     pub fn to_octets(&self) -> [u8; MS_CHAP_V2_VALUE] {
         let mut value = [0; MS_CHAP_V2_VALUE];
@@ -135,7 +136,7 @@ impl MsChapV2Value {
     }
 }
 
-/// The error code of MS-CHAPv2's Failure message (RFC 2759 §6), such as 691; `None`: it has none.
+/// Returns the error code of MS-CHAPv2's Failure message (RFC 2759 §6), such as 691; `None`: it has none.
 #[must_use]
 pub fn ms_chap_v2_error(message: &[u8]) -> Option<u32> {
     let rest = message.strip_prefix(b"E=")?;

@@ -1,4 +1,4 @@
-//! The side that shows who it is.
+//! The side that authenticates itself.
 
 use super::message::{ChapValue, MsChapV2Value, PapRequest, chap, ms_chap_v2_error, pap, pap_message};
 use super::{AuthenticationProtocol, PppCredentials};
@@ -18,20 +18,20 @@ const REQUEST: u8 = 1;
 const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 
-/// What the peer has to say.
+/// An output of the authentication peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum PeerOutput {
-    /// Send this.
+    /// Send this packet.
     Send(Vec<u8>),
-    /// It is let in.
+    /// This side is authenticated.
     Accepted,
-    /// It is turned away, with what the other side says of it.
+    /// This side is rejected, with the other side's message.
     Rejected(Vec<u8>),
     /// The other side does not prove that it knows the password (RFC 2759 §5).
     Impostor,
     /// The other side does not answer.
     Silent,
-    /// The name or the password is longer than the protocol can say.
+    /// The name or the password exceeds the protocol's length field.
     TooLong,
 }
 
@@ -47,12 +47,12 @@ enum PeerState {
     },
     Eap {
         peer: Box<EapPeer>,
-        /// The identifier of the last Request.
+        /// The identifier of the last EAP Request.
         last: Option<u8>,
     },
 }
 
-/// A response to a challenge, and what the other side has to say to prove itself.
+/// A response to a challenge, and the authenticator response expected for it.
 #[derive(Debug)]
 struct SentChapResponse {
     /// The data of the challenge.
@@ -62,12 +62,12 @@ struct SentChapResponse {
     proof: Option<[u8; AUTHENTICATOR_RESPONSE_LEN]>,
 }
 
-/// One authentication of this side.
+/// The authentication of this side.
 #[derive(Debug)]
 pub(crate) struct AuthenticationPeer {
     kind: PeerState,
     timer: Duration,
-    /// How often a packet may be sent again.
+    /// Retransmissions left.
     left: u32,
     due: Option<Instant>,
     pub(crate) worked: Vec<WorkLabel>,
@@ -105,7 +105,7 @@ impl AuthenticationPeer {
         (this, out)
     }
 
-    /// PAP's request; each has an identifier of its own (RFC 1334 §2.2.1).
+    /// Sends PAP's request with a new identifier (RFC 1334 §2.2.1).
     fn send_pap_request(&mut self, now: Instant, credentials: &PppCredentials, out: &mut Vec<PeerOutput>) {
         let PeerState::Pap { identifier } = &mut self.kind else { return };
         if self.left == 0 {
@@ -145,7 +145,7 @@ impl AuthenticationPeer {
         }
         match &mut self.kind {
             PeerState::Pap { .. } => self.send_pap_request(now, credentials, out),
-            // The Success may have been lost: the response brings it again (RFC 1994 §4.1).
+            // RFC 1994 §4.1: the Success may be lost. A repeated response makes the authenticator repeat it.
             PeerState::Chap { answer: Some(answer), .. } if self.left > 0 => {
                 self.left -= 1;
                 self.due = Some(now + self.timer);
@@ -162,7 +162,7 @@ impl AuthenticationPeer {
         }
     }
 
-    /// Takes the other side's packet; false: it is dropped.
+    /// Handles a packet of the other side; false if it is dropped.
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
@@ -189,13 +189,14 @@ impl AuthenticationPeer {
                 true
             }
             PeerState::Chap { ms, answer, done } => match packet.code {
-                // A challenge may come at any time (RFC 1994 §4.1).
+                // RFC 1994 §4.1: a challenge can come at any time.
                 chap::CHALLENGE => {
                     let again = |sent: &&SentChapResponse| {
                         sent.identifier == packet.identifier && sent.challenge == packet.data
                     };
                     if let Some(sent) = answer.as_ref().filter(again) {
-                        // A copy has the same response: the other side judges the first that it hears.
+                        // A retransmitted challenge gets the same response, since the authenticator verifies the first
+                        // that arrives.
                         out.push(PeerOutput::Send(sent.packet.clone()));
                         return true;
                     }
@@ -222,7 +223,7 @@ impl AuthenticationPeer {
                     self.due = None;
                     out.push(match (packet.code, proved) {
                         (chap::SUCCESS, true) => {
-                            // One that comes again says nothing new.
+                            // A repeated Success or Failure changes nothing.
                             if core::mem::replace(done, true) {
                                 return true;
                             }
@@ -258,10 +259,10 @@ impl AuthenticationPeer {
     }
 }
 
-/// What the other side said when it turned this side away, for people.
+/// Returns the readable text of the other side's reject message.
 pub(crate) fn refusal_text(message: &[u8]) -> Vec<u8> {
     match ms_chap_v2_error(message) {
-        // What follows `M=` is for people (RFC 2759 §6).
+        // RFC 2759 §6: the text after `M=` is for display.
         Some(_) => {
             let text = message.windows(2).position(|two| two == b"M=").map(|at| &message[at + 2..]);
             text.unwrap_or(message).into()
@@ -294,8 +295,8 @@ fn respond_to_challenge(
     Some(SentChapResponse { challenge: challenge.data.into(), packet, identifier, proof })
 }
 
-/// An EAP packet as RFC 3748 §4.2 wants it: Success and Failure have the identifier of the Request that was answered. pppd as the
-/// server gives them the next one.
+/// Corrects the identifier of an EAP packet. RFC 3748 §4.2: Success and Failure repeat the identifier of the answered
+/// Request. pppd as a server sends the next identifier instead.
 fn with_request_identifier<'a>(octets: &'a [u8], last: &mut Option<u8>) -> Cow<'a, [u8]> {
     match (octets, *last) {
         ([REQUEST, identifier, ..], _) => *last = Some(*identifier),

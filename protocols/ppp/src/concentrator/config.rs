@@ -1,4 +1,4 @@
-//! What a concentrator allows.
+//! The configuration of a concentrator.
 
 use crate::auth::AuthenticationProtocol;
 use crate::link::LinkConfig;
@@ -11,20 +11,20 @@ use usher_core::PortId;
 /// Octets of an ordinary Ethernet frame's payload.
 pub(super) const ETHERNET: u16 = 1500;
 
-/// A port at which hosts are served.
+/// A port that serves hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConcentratorPort {
-    /// Which.
+    /// The port.
     pub port: PortId,
-    /// This side's address there.
+    /// The concentrator's address at this port.
     pub address: MacAddress,
-    /// Octets of the longest payload of a frame there (the interface's MTU): from 1500 on, longer packets than ordinary ones can
-    /// be agreed to (RFC 4638).
+    /// Octets of the longest payload of a frame at this port (the interface's MTU). Above 1500, hosts can agree on
+    /// longer packets (RFC 4638).
     pub mtu: u16,
 }
 
 impl ConcentratorPort {
-    /// PPP_MRU_Max of a host that says it can take this much (RFC 4638 §5.1).
+    /// Returns PPP_MRU_Max for a host with this PPP-Max-Payload (RFC 4638 §5.1).
     pub(super) fn mru_limit(&self, max_payload: Option<u16>) -> u16 {
         let most = self.mtu.saturating_sub(OVERHEAD);
         match max_payload {
@@ -46,45 +46,49 @@ usher_core::named! {
     }
 }
 
-/// What a [`Concentrator`](super::PppoeConcentrator) is called, offers and allows.
+/// The name, services and limits of a [`PppoeConcentrator`](super::PppoeConcentrator).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConcentratorConfig {
-    /// AC-Name, and the name in its challenges.
+    /// AC-Name, also the name in CHAP challenges.
     pub name: String,
-    /// Where it serves.
+    /// The ports to serve.
     pub ports: Vec<ConcentratorPort>,
-    /// Services by name. Hosts that name none get the first; with an empty list every name is accepted and none is told, which
-    /// RFC 2516 §9 recommends.
+    /// Service names. Hosts that ask for any service get the first. If empty, every name is accepted and PADO lists
+    /// none, as RFC 2516 §9 recommends.
     pub services: Vec<String>,
-    /// How hosts may show who they are, by preference.
+    /// Authentication protocols that hosts may use, by preference.
     pub authentication: Arc<[AuthenticationProtocol]>,
-    /// How links are kept.
+    /// Timers and limits of the links.
     pub link: LinkConfig,
-    /// Whether tags of an intermediate agent (RFC 4679) are believed: only where a switch takes away those that hosts send.
+    /// True to trust tags of an intermediate agent (RFC 4679). Safe only where a switch removes those that hosts send.
     pub agent: bool,
-    /// Sessions at a time.
+    /// Maximum sessions.
     pub sessions: usize,
-    /// Sessions at a time whose hosts are not let in yet.
+    /// Maximum sessions whose hosts are not authenticated yet.
     pub outside: usize,
-    /// Sessions at a time of one station.
+    /// Maximum sessions of a station.
     pub sessions_per_station: usize,
-    /// What becomes of one more.
+    /// Policy for a request beyond [`sessions_per_station`](Self::sessions_per_station).
     pub excess: ExcessSessionPolicy,
-    /// PADI of one station.
+    /// Rate limit of PADI per station.
     pub initiations_per_station: RateLimit,
-    /// PADI of all stations of a port.
+    /// Rate limit of PADI per port.
     pub initiations: RateLimit,
-    /// PADI of all stations of a circuit of a port, where these are told apart ([`agent`](Self::agent)).
+    /// Rate limit of PADI per circuit of a port, where circuits are trusted ([`agent`](Self::agent)).
     pub initiations_per_circuit: RateLimit,
-    /// PADR of one station, with a cookie that holds.
+    /// Rate limit of PADR with a valid cookie, per station.
     pub requests_per_station: RateLimit,
-    /// PADT that answer to packets of sessions that there are not, of a port.
+    /// Rate limit, per port, of PADT that answer packets of unknown sessions.
     pub terminations: RateLimit,
 }
 
 impl Default for ConcentratorConfig {
-    /// 16,384 sessions, of one station 4 of which the oldest is replaced; 2 PADI and PADR a second of one station after 10, 2000
-    /// PADI a second of a port, 20 of a circuit; EAP, MS-CHAPv2 and CHAP, since PAP shows the password to everybody. Ports are to be named.
+    /// The defaults, without ports:
+    ///
+    /// - 16,384 sessions, 4 per station. A further session replaces the station's oldest.
+    /// - PADI and PADR of a station: 2 per second, burst 10.
+    /// - PADI: 2000 per second and port, 20 per second and circuit.
+    /// - EAP, MS-CHAPv2 and CHAP. PAP is off, since it sends the password in the clear.
     fn default() -> Self {
         use AuthenticationProtocol::{Chap, Eap, MsChapV2};
         let station = RateLimit { per_second: 2, burst: 10 };
@@ -108,25 +112,25 @@ impl Default for ConcentratorConfig {
     }
 }
 
-/// Why a configuration cannot be served by.
+/// The reason why a configuration is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// There is no port.
     #[error("a concentrator needs a port at which it serves")]
     NoPort,
-    /// A port's address is no station's.
+    /// A port's address is not unicast.
     #[error("the address {0} of a port names no single station")]
     Address(MacAddress),
-    /// A port's frames are too short.
+    /// A port's MTU is too small.
     #[error("an MTU of {0} octets is too little for PPPoE: it takes at least 576")]
     Mtu(u16),
-    /// Nobody would have to show who it is.
+    /// No authentication protocol is configured.
     #[error("a concentrator needs an authentication protocol: it lets nobody in unasked")]
     NoAuthentication,
-    /// More sessions than there are numbers.
+    /// The maximum of sessions exceeds the range of SESSION_ID.
     #[error("{0} sessions are more than the 65,534 that PPPoE can tell apart")]
     Sessions(usize),
-    /// A name is longer than a frame's tags leave room for.
+    /// A name does not fit the tags of a frame.
     #[error("the name {0:?} is longer than 64 octets")]
     Name(&'static str),
 }

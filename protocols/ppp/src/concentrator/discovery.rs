@@ -13,8 +13,8 @@ use crate::work;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng};
 
-/// PADT of a station that may name no session of it before those without Host-Uniq are not taken; one more is forgiven `UNMATCHED_PADT_INTERVAL` time:
-/// to go through half of the numbers takes four days.
+/// Burst of a station's unmatched PADTs, after which PADTs without Host-Uniq are dropped. The limit regains one per
+/// [`UNMATCHED_PADT_INTERVAL`]: guessing through half of all SESSION_IDs takes four days.
 const UNMATCHED_PADT_BURST: u32 = 5;
 const UNMATCHED_PADT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -29,7 +29,7 @@ impl PppoeConcentrator {
         }
     }
 
-    /// The tags of a request for exactly one service (RFC 2516 §5.1, §5.3).
+    /// Parses the tags of a request, which must have exactly one Service-Name (RFC 2516 §5.1, §5.3).
     fn parse_tags<'a>(&mut self, frame: &PppoeFrame<'a>) -> Option<(DiscoveryTags<'a>, &'a [u8])> {
         let Ok(tags) = DiscoveryTags::parse(frame.payload) else {
             self.counters.malformed += 1;
@@ -59,7 +59,7 @@ impl PppoeConcentrator {
             self.counters.limited_station += 1;
             return;
         }
-        // A circuit's hosts leave the others of its port their share, as those of a port leave it to others.
+        // Limits per circuit and per port keep one line's hosts from using up the rate of all.
         let line = self.access_line(own, &tags);
         let port = outside::circuit_line(own.port, None);
         let circuit =
@@ -111,7 +111,7 @@ impl PppoeConcentrator {
             );
         }
         if let Some(id) = self.find_unconfirmed_session(station, &tags, service) {
-            // Its PADS was lost: the host asks again for the same session.
+            // The PADS was lost and the host retransmits its PADR.
             self.counters.confirmed_again += 1;
             return self.send_pads(own, id);
         }
@@ -123,7 +123,8 @@ impl PppoeConcentrator {
                 }
                 (_, oldest) => {
                     self.counters.full_station += 1;
-                    // Where it has lost its power, and none is left of the sessions before, it is in when it asks again.
+                    // Probe the oldest: after a power loss of the host, the dead session ends and its next request
+                    // succeeds.
                     if let Some(oldest) = oldest {
                         self.probe_session(now, oldest);
                     }
@@ -135,7 +136,7 @@ impl PppoeConcentrator {
         if self.sessions.len() >= self.config.sessions
             && let Some(oldest) = self.oldest_of(station)
         {
-            // Nobody else has less for that.
+            // The concentrator is full: the station replaces its own session and takes no place of another host.
             self.counters.replaced += 1;
             self.abort_session(oldest, EndReason::Replaced);
         }
@@ -161,7 +162,7 @@ impl PppoeConcentrator {
         self.start_session(now, own, (station, line), id, &tags, service);
     }
 
-    /// At which line a host is.
+    /// Returns the access line of a host.
     fn access_line(&self, own: ConcentratorPort, tags: &DiscoveryTags<'_>) -> AccessLine {
         outside::circuit_line(own.port, tags.circuit_id.filter(|_| self.config.agent))
     }
@@ -170,13 +171,13 @@ impl PppoeConcentrator {
         self.stations.get(&station).map_or(0, Vec::len)
     }
 
-    /// The session of a station that has been there for longest.
+    /// Returns the oldest session of a station.
     fn oldest_of(&self, station: StationKey) -> Option<u16> {
         let name = self.stations.get(&station)?.first()?;
         self.names.get(name).copied()
     }
 
-    /// Asks a session's host whether it is there.
+    /// Probes the host of a session.
     fn probe_session(&mut self, now: Instant, id: u16) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.link.probe_peer(now);
@@ -184,7 +185,7 @@ impl PppoeConcentrator {
         }
     }
 
-    /// The session of a station that asked for it with these tags and has not been heard in it.
+    /// Returns the station's session that it requested with these tags and has not sent a packet in.
     fn find_unconfirmed_session(
         &self,
         station: StationKey,
@@ -203,7 +204,7 @@ impl PppoeConcentrator {
         })
     }
 
-    /// A SESSION_ID that nobody has, and that nobody can foretell: neither 0 nor 0xffff (RFC 2516 §4).
+    /// Returns a random free SESSION_ID, neither 0 nor 0xffff (RFC 2516 §4).
     fn free_number(&mut self) -> Option<u16> {
         let first = self.rng.next_u32() as u16;
         let mut ids = (0..=u16::MAX).map(|n| first.wrapping_add(n));
@@ -261,7 +262,7 @@ impl PppoeConcentrator {
         self.drain_link(id);
     }
 
-    /// PADS of a session (RFC 2516 §5.4).
+    /// Sends the PADS of a session (RFC 2516 §5.4).
     fn send_pads(&mut self, own: ConcentratorPort, id: u16) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (service, host_uniq, relay, host, max_payload) = (
@@ -282,7 +283,7 @@ impl PppoeConcentrator {
         self.send_discovery(own, host, PppoeCode::PADS, id, &tags);
     }
 
-    /// PADS without a session, which says why.
+    /// Sends a PADS with an error tag and without a session.
     fn send_pads_error(
         &mut self,
         own: ConcentratorPort,
@@ -296,9 +297,11 @@ impl PppoeConcentrator {
         self.send_discovery(own, frame.source, PppoeCode::PADS, 0, &tags);
     }
 
-    /// PADT (RFC 2516 §5.5). Only the station that has the session may end it; one that had told a Host-Uniq and shows another
-    /// is somebody else. A PADT need not repeat it ("does not require any TAGs"): then all that it has to know is a number of 16 bits
-    /// and an address that everybody on the Ethernet sees, and whoever guesses is not believed.
+    /// Handles a PADT (RFC 2516 §5.5). Only the session's station may end it.
+    ///
+    /// A PADT with another Host-Uniq than the session's is forged. A PADT need not repeat the Host-Uniq ("does not
+    /// require any TAGs"). Without it, an attacker needs only the SESSION_ID (16 bits) and a MAC address that everyone
+    /// on the Ethernet sees. Stations that guess are therefore ignored.
     fn handle_padt(&mut self, now: Instant, own: ConcentratorPort, frame: PppoeFrame<'_>) {
         let station = (own.port, frame.source);
         let Some(id) = self.look_up_session(own.port, &frame) else {
@@ -322,14 +325,14 @@ impl PppoeConcentrator {
         self.abort_session(id, EndReason::Padt);
     }
 
-    /// A PADT was of no session of its station.
+    /// Counts a PADT that matches no session of its station.
     fn count_unmatched_padt(&mut self, now: Instant, station: StationKey) {
-        // What is beyond the rate is no worse.
+        // An empty bucket stays empty.
         let _ = self.unmatched_padts.take_each(now, station, UNMATCHED_PADT_INTERVAL, UNMATCHED_PADT_BURST);
     }
 }
 
-/// What of a host's tags stands in the answer to it as it came.
+/// Returns the tags of a host that its reply repeats.
 fn echoed_tags<'a>(own: ConcentratorPort, tags: &DiscoveryTags<'a>) -> DiscoveryTags<'a> {
     let more = own.mru_limit(tags.max_payload) > MAX_PAYLOAD;
     DiscoveryTags {

@@ -1,4 +1,4 @@
-//! What a concentrator is told and says.
+//! The commands and events of a concentrator.
 
 use super::ConcentratorConfig;
 use crate::auth::AuthenticationProof;
@@ -8,119 +8,119 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use usher_core::PortId;
 
-/// Names a session of a concentrator; a name is never given twice.
+/// The name of a session of a concentrator, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
 
-/// Where a session's host is, as discovery has told.
+/// The host of a session, as discovery found it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscriberInfo {
-    /// At which port.
+    /// The port of the host.
     pub port: PortId,
-    /// Its address.
+    /// The address of the host.
     pub address: MacAddress,
-    /// SESSION_ID: by it and the addresses the data plane knows the session's frames.
+    /// SESSION_ID. With the addresses, it identifies the session's frames to the data plane.
     pub number: u16,
-    /// The service that it asked for.
+    /// The service that the host asked for.
     pub service: Vec<u8>,
-    /// Agent-Circuit-Id, where an intermediate agent is believed (RFC 4679).
+    /// Agent-Circuit-Id, if the intermediate agent is trusted (RFC 4679).
     pub circuit_id: Option<Vec<u8>>,
-    /// Agent-Remote-Id, likewise.
+    /// Agent-Remote-Id, if the intermediate agent is trusted (RFC 4679).
     pub remote_id: Option<Vec<u8>>,
 }
 
-/// What somebody who judges says to a proof.
+/// The reply to a proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AuthenticationReply {
     /// A further EAP request for the host.
     Continue(Vec<u8>),
-    /// The proof holds.
+    /// The proof is valid.
     Accept {
-        /// EAP-Success, or a message for people; empty: one is made. MS-CHAPv2's has to begin with the authenticator response
-        /// (`S=` and 40 digits, RFC 2759 §5), without which hosts do not believe the concentrator.
+        /// EAP-Success, or a text for the user; empty: a default. For MS-CHAPv2 it must begin with the authenticator
+        /// response (`S=` and 40 digits, RFC 2759 §5). Hosts reject the concentrator without it.
         message: Vec<u8>,
-        /// What the host may have.
+        /// The host's addresses.
         assignment: Box<AddressAssignment>,
     },
-    /// It does not.
+    /// The proof is invalid.
     Reject {
-        /// EAP-Failure, or a message for people; empty: one is made.
+        /// EAP-Failure, or a text for the user; empty: a default.
         message: Vec<u8>,
     },
-    /// Nobody answers.
+    /// No reply came.
     Unanswered,
 }
 
-/// What a concentrator is told.
+/// A command to a concentrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConcentratorCommand {
-    /// The answer to [`ConcentratorEvent::Authenticate`].
+    /// The reply to [`ConcentratorEvent::Authenticate`].
     Answer {
-        /// Of the event.
+        /// The session of the event.
         session: SessionId,
-        /// The answer.
+        /// The reply.
         answer: AuthenticationReply,
     },
-    /// End a session, by LCP and then by PADT.
+    /// Ends a session, by LCP and then by PADT.
     Close(SessionId),
-    /// End all sessions so.
+    /// Ends all sessions, by LCP and then by PADT.
     CloseAll,
-    /// Allow this from now on; sessions that are there stay as they are.
+    /// Replaces the configuration. Existing sessions keep theirs.
     Configure(Box<ConcentratorConfig>),
 }
 
-/// What a concentrator says.
+/// An event of a concentrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConcentratorEvent {
-    /// A session has begun; nobody knows whose it is.
+    /// A session has begun. Its host is not authenticated yet.
     SessionStarted {
         /// The session.
         session: SessionId,
-        /// Where its host is.
+        /// The session's host.
         subscriber: SubscriberInfo,
     },
-    /// A host shows who it is; [`ConcentratorCommand::Answer`] is owed. It may do so again later, when it negotiates its link
-    /// anew: its networks have been removed by then.
+    /// A host presents a proof. The owner must reply with [`ConcentratorCommand::Answer`]. It can recur when the host
+    /// renegotiates its link. The concentrator has then removed the session's networks.
     Authenticate {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Who it says it is.
+        /// The claimed user name.
         user: Vec<u8>,
-        /// How it proves it.
+        /// The proof.
         proof: AuthenticationProof,
-        /// Octets of the longest packet that it takes: a longer one by EAP ends the session.
+        /// Octets of the longest packet that the host takes. A longer EAP packet ends the session.
         mtu: u16,
     },
-    /// Packets of this network are to be let through, before what is sent after this.
+    /// Forward packets of this network, before any output that follows this event.
     Install {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Where its host is.
+        /// The session's host.
         subscriber: SubscriberInfo,
         /// Octets of the longest packet.
         mtu: u16,
         /// The addresses of both ends.
         network: LinkNetwork,
     },
-    /// Packets of this network are not to be let through any more.
+    /// Stop forwarding packets of this network.
     Remove {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Which network.
+        /// The network.
         family: AddressFamily,
     },
-    /// Packets may be so long from now on: longer ones than ordinary have passed (RFC 4638 §5.2).
+    /// The maximum packet length has grown: a long test packet has passed (RFC 4638 §5.2).
     Mtu {
-        /// Of which session.
+        /// The session.
         session: SessionId,
-        /// Octets.
+        /// Octets of the longest packet.
         mtu: u16,
     },
-    /// A session has ended. Its networks have been removed.
+    /// A session has ended. Its networks have been removed before.
     Ended {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
 }

@@ -1,24 +1,25 @@
-//! Sessions whose hosts are not let in yet, by the lines that they are at: no line's hosts take the place of another's.
+//! The sessions whose hosts are not authenticated yet, by access line. A line's hosts do not evict those of another
+//! line with fewer sessions.
 
 use super::SessionId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use usher_core::PortId;
 use usher_crypto::digest::md5;
 
-/// What hosts share: a port, and at it the circuit that a trusted switch names (RFC 4679), where one does, by its digest.
+/// An access line: a port, and the digest of the circuit at it if a trusted switch names it (RFC 4679).
 pub(super) type AccessLine = (PortId, Option<[u8; 16]>);
 
-/// The line of a circuit.
+/// Returns the line of a circuit.
 pub(super) fn circuit_line(port: PortId, circuit: Option<&[u8]>) -> AccessLine {
     (port, circuit.map(|circuit| md5(&[circuit])))
 }
 
-/// Those sessions, by their SESSION_IDs.
+/// The sessions whose hosts are not authenticated yet, by SESSION_ID.
 #[derive(Debug, Default)]
 pub(super) struct UnauthenticatedSessions {
-    /// Of each line in the order in which they began.
+    /// The sessions of each line, in the order in which they began.
     lines: BTreeMap<AccessLine, BTreeMap<SessionId, u16>>,
-    /// How many each line has.
+    /// The number of sessions of each line.
     sizes: BTreeSet<(usize, AccessLine)>,
     all: usize,
 }
@@ -27,7 +28,7 @@ impl UnauthenticatedSessions {
     pub(super) const fn len(&self) -> usize {
         self.all
     }
-    /// How many a line has.
+    /// Returns the number of sessions of a line.
     fn session_count(&self, line: AccessLine) -> usize {
         self.lines.get(&line).map_or(0, BTreeMap::len)
     }
@@ -54,9 +55,11 @@ impl UnauthenticatedSessions {
             self.sizes.insert((before - 1, line));
         }
     }
-    /// Which session makes room for one more of a line, where there is no room: the oldest of the line with the most that has not been
-    /// `heard`; where all were, the oldest of that line if it has at least two more than this one. Hosts that all come at once are
-    /// not thrown out by one another half-way.
+    /// Returns the session to evict for a new session of `line` when the table is full.
+    ///
+    /// If another line has at least two sessions more than `line`, the largest line yields one, otherwise `line`
+    /// itself. The candidate is the oldest session that has not been `heard`. Sessions that were heard yield only in
+    /// the largest line, so that hosts that arrive together do not evict one another during setup.
     pub(super) fn eviction_candidate(&self, line: AccessLine, heard: impl Fn(u16) -> bool) -> Option<u16> {
         let &(most, largest) = self.sizes.last()?;
         let fair = self.session_count(line) + 1 < most;

@@ -1,49 +1,49 @@
-//! DHCPv6 messages, as far as the delegation of prefixes needs them (RFC 8415 §8, §21).
+//! DHCPv6 messages, limited to prefix delegation and name servers (RFC 8415 §8, §21).
 
 use super::Ipv6Prefix;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use usher_core::{OctetReader, OctetWriter};
 
-/// A message's type (RFC 8415 §7.3). An open set: others may be met.
+/// A message type (RFC 8415 §7.3). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageType(pub u8);
 
 impl MessageType {
-    /// Who can serve?
+    /// Solicit: a client looks for servers.
     pub const SOLICIT: Self = Self(1);
-    /// I can.
+    /// Advertise: a server offers its service.
     pub const ADVERTISE: Self = Self(2);
-    /// Serve, please.
+    /// Request: a client asks the chosen server.
     pub const REQUEST: Self = Self(3);
-    /// Longer, please, of the same server.
+    /// Renew: a client asks its server to extend lifetimes.
     pub const RENEW: Self = Self(5);
-    /// Longer, please, of any.
+    /// Rebind: a client asks any server to extend lifetimes.
     pub const REBIND: Self = Self(6);
-    /// The answer to all of these.
+    /// Reply: a server's answer to all other messages.
     pub const REPLY: Self = Self(7);
-    /// It is not needed any more.
+    /// Release: a client gives its prefixes back.
     pub const RELEASE: Self = Self(8);
-    /// Name servers, please.
+    /// Information-request: a client asks for name servers only.
     pub const INFORMATION_REQUEST: Self = Self(11);
 }
 
-/// How something went (RFC 8415 §21.13). An open set.
+/// A status code (RFC 8415 §21.13). An open set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Dhcpv6Status(pub u16);
 
 impl Dhcpv6Status {
-    /// Well.
+    /// Success.
     pub const SUCCESS: Self = Self(0);
-    /// No addresses are to be had.
+    /// NoAddrsAvail: the server has no addresses.
     pub const NO_ADDRESSES: Self = Self(2);
-    /// The server knows nothing of it.
+    /// NoBinding: the server does not know the association.
     pub const NO_BINDING: Self = Self(3);
-    /// No prefixes are to be had.
+    /// NoPrefixAvail: the server has no prefixes.
     pub const NO_PREFIXES: Self = Self(6);
 }
 
-/// Options (RFC 8415 §24, table 4).
+/// Option codes (RFC 8415 §24, table 4).
 mod option {
     pub(super) const CLIENT_ID: u16 = 1;
     pub(super) const SERVER_ID: u16 = 2;
@@ -61,57 +61,57 @@ mod option {
 /// A delegated prefix (RFC 8415 §21.22).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IaPrefix {
-    /// The prefix. Of a client's wish the length alone may count.
+    /// The prefix. In a client's request the address may be zero, and only the length counts.
     pub prefix: Ipv6Prefix,
-    /// Seconds for which it is preferred.
+    /// Preferred lifetime in seconds.
     pub preferred: u32,
-    /// Seconds for which it is valid.
+    /// Valid lifetime in seconds.
     pub valid: u32,
 }
 
-/// An association of prefixes (RFC 8415 §21.21).
+/// An identity association for prefix delegation (RFC 8415 §21.21).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IaPd {
-    /// What the client calls it.
+    /// The client's identifier of the association.
     pub iaid: u32,
-    /// Seconds after which the client asks its server for longer; 0: as it likes.
+    /// Seconds until the client sends Renew; 0: the client's choice.
     pub t1: u32,
-    /// Seconds after which it asks any server; 0: as it likes.
+    /// Seconds until the client sends Rebind; 0: the client's choice.
     pub t2: u32,
-    /// Its prefixes.
+    /// The prefixes.
     pub prefixes: Vec<IaPrefix>,
-    /// How it went.
+    /// The status of the association.
     pub status: Option<Dhcpv6Status>,
 }
 
 /// A DHCPv6 message between a client and a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dhcpv6Message<'a> {
-    /// Its type.
+    /// The message type.
     pub kind: MessageType,
-    /// Which exchange it is of.
+    /// The transaction id.
     pub transaction: [u8; 3],
     /// The client's DUID.
     pub client: Option<&'a [u8]>,
     /// The server's DUID.
     pub server: Option<&'a [u8]>,
-    /// Hundredths of a second since the client has begun the exchange.
+    /// Hundredths of a second since the client began the exchange.
     pub elapsed: Option<u16>,
-    /// How much the server would like to be chosen.
+    /// The server's preference, 0 to 255; clients choose the highest.
     pub preference: Option<u8>,
-    /// Associations of addresses, by what the client calls them; a server has none to give (NoAddrsAvail).
+    /// The IAIDs of address associations. This server has no addresses and answers NoAddrsAvail.
     pub addresses: Vec<u32>,
-    /// Associations of prefixes.
+    /// The associations of prefixes.
     pub delegations: Vec<IaPd>,
-    /// How it went.
+    /// The status of the message.
     pub status: Option<Dhcpv6Status>,
-    /// Whether the client asks for name servers.
+    /// True if the client requests name servers.
     pub wants_dns: bool,
-    /// Name servers.
+    /// The name servers.
     pub dns: Vec<Ipv6Addr>,
 }
 
-/// Each option of a list: its code and its data. `None`: a length leads beyond the end.
+/// Calls `with` for each option with its code and data. `None`: a length exceeds the list, or `with` failed.
 fn for_each_option<'a>(octets: &'a [u8], mut with: impl FnMut(u16, &'a [u8]) -> Option<()>) -> Option<()> {
     let mut r = OctetReader::new(octets);
     while !r.is_empty() {
@@ -142,7 +142,7 @@ impl IaPd {
                     let (preferred, valid, length) =
                         (r.read_u32().ok()?, r.read_u32().ok()?, r.read_u8().ok()?);
                     let prefix = Ipv6Prefix::new(Ipv6Addr::from(r.read_array().ok()?), length)?;
-                    // One whose preferred lifetime is the longer one is as none (RFC 8415 §21.22).
+                    // RFC 8415 §21.22: a prefix with a preferred lifetime above the valid one is ignored.
                     if preferred <= valid {
                         this.prefixes.push(IaPrefix { prefix, preferred, valid });
                     }
@@ -171,7 +171,7 @@ impl IaPd {
 }
 
 impl<'a> Dhcpv6Message<'a> {
-    /// One of this type without options.
+    /// Creates a message without options.
     #[must_use]
     pub const fn new(kind: MessageType, transaction: [u8; 3]) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl<'a> Dhcpv6Message<'a> {
             dns: Vec::new(),
         }
     }
-    /// Reads one; `None`: it is too short, or a length is wrong. Options that are not known are ignored.
+    /// Parses a message; `None`: it is too short, or a length is wrong. Unknown options are ignored.
     #[must_use]
     pub fn parse(octets: &'a [u8]) -> Option<Self> {
         let (&[kind, a, b, c], rest) = octets.split_first_chunk()?;
@@ -218,7 +218,7 @@ impl<'a> Dhcpv6Message<'a> {
         })?;
         Some(this)
     }
-    /// It as octets.
+    /// Returns the encoded message.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let [a, b, c] = self.transaction;
@@ -257,7 +257,7 @@ impl<'a> Dhcpv6Message<'a> {
             put(option::STATUS_CODE, &code.to_be_bytes());
         }
         if self.wants_dns {
-            // SOL_MAX_RT has to be asked for wherever anything is (§18.2.1).
+            // RFC 8415 §18.2.1: every option request includes SOL_MAX_RT.
             let wanted = [option::DNS_SERVERS, option::SOL_MAX_RT].map(u16::to_be_bytes);
             put(option::OPTION_REQUEST, wanted.as_flattened());
         }
@@ -268,7 +268,7 @@ impl<'a> Dhcpv6Message<'a> {
     }
 }
 
-/// The DUID of a station by its address of Ethernet (DUID-LL, RFC 8415 §11.4).
+/// Returns the DUID of an Ethernet address (DUID-LL, RFC 8415 §11.4).
 #[must_use]
 pub fn link_layer_duid([a, b, c, d, e, f]: [u8; 6]) -> [u8; 10] {
     [0, 3, 0, 1, a, b, c, d, e, f]

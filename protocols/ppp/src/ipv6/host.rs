@@ -1,4 +1,4 @@
-//! The host's end of a link: it asks for advertisements (RFC 4861 §6.3) and, if it wants one, for a prefix (RFC 8415 §18.2).
+//! The host's end of a link: solicits advertisements (RFC 4861 §6.3) and requests a prefix (RFC 8415 §18.2).
 
 use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
 use super::neighbor::{ADVERTISEMENT, RouterAdvertisement, router_solicitation};
@@ -14,32 +14,32 @@ use usher_core::{Duration, Instant, SecureRng};
 /// RFC 4861 §10.
 const MAX_SOLICITATIONS: u32 = 3;
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
-/// The one association of prefixes.
+/// The IAID of the only association.
 const IAID: u32 = 1;
 
-/// A prefix that a host was given for its own network.
+/// A prefix that was delegated to a host for its own network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DelegatedPrefix {
     /// The prefix.
     pub prefix: Ipv6Prefix,
-    /// Seconds for which it is preferred; `u32::MAX`: for ever.
+    /// Preferred lifetime in seconds; `u32::MAX`: infinite.
     pub preferred: u32,
-    /// Seconds for which it is valid; likewise.
+    /// Valid lifetime in seconds; `u32::MAX`: infinite.
     pub valid: u32,
     /// Name servers.
     pub dns: Vec<Ipv6Addr>,
 }
 
-/// What the host's end has to say.
+/// An output of the host's end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ipv6HostOutput {
     Send(Vec<u8>),
     Advertised(RouterAdvertisement),
-    /// It has this prefix; `None`: not any more.
+    /// The delegated prefix; `None`: it is withdrawn.
     Delegated(Option<DelegatedPrefix>),
 }
 
-/// Where a message's exchange is (RFC 8415 §15).
+/// The state of a message exchange with its retransmissions (RFC 8415 §15).
 #[derive(Clone, Debug)]
 struct Dhcpv6Exchange {
     kind: MessageType,
@@ -50,7 +50,7 @@ struct Dhcpv6Exchange {
     due: Instant,
 }
 
-/// IRT, MRT and MRC (RFC 8415 §7.6).
+/// Returns IRT, MRT and MRC of a message (RFC 8415 §7.6).
 const fn retransmission_times(kind: MessageType) -> (Duration, Duration, u32) {
     let (first, most, count) = match kind {
         MessageType::SOLICIT => (1, 3600, 0),
@@ -60,7 +60,7 @@ const fn retransmission_times(kind: MessageType) -> (Duration, Duration, u32) {
     (Duration::from_secs(first), Duration::from_secs(most), count)
 }
 
-/// A prefix that the host has, and until when.
+/// The delegated prefix and its deadlines.
 #[derive(Clone, Debug)]
 struct BoundPrefix {
     prefix: Ipv6Prefix,
@@ -69,7 +69,6 @@ struct BoundPrefix {
     expires: Instant,
 }
 
-/// The DHCPv6 client.
 #[derive(Debug)]
 struct Dhcpv6Client {
     duid: Vec<u8>,
@@ -78,11 +77,11 @@ struct Dhcpv6Client {
     bound: Option<BoundPrefix>,
 }
 
-/// The host's end.
+/// The host's end of the link.
 #[derive(Debug)]
 pub(crate) struct Ipv6Host {
     own: Ipv6Addr,
-    /// Solicitations of routers, and when the next is due.
+    /// Router Solicitations sent, and the time of the next.
     solicited: u32,
     solicit: Option<Instant>,
     requester: Option<Dhcpv6Client>,
@@ -93,11 +92,11 @@ fn deadline_after(now: Instant, seconds: u32) -> Instant {
 }
 
 impl Ipv6Host {
-    /// Begins to ask; for a prefix as this DUID, if one is wanted.
+    /// Starts to solicit. With a `duid`, it also requests a prefix.
     pub(crate) fn new(own: Ipv6Addr, duid: Option<Vec<u8>>, now: Instant, rng: &mut SecureRng) -> Self {
         let begin = |duid| {
             let mut one = Dhcpv6Client { duid, exchange: None, server: Vec::new(), bound: None };
-            // Within SOL_MAX_DELAY, by chance (RFC 8415 §18.2.1).
+            // RFC 8415 §18.2.1: a random delay up to SOL_MAX_DELAY.
             one.start_exchange(
                 now + Duration::from_secs(1).mul_f64(rng.sample_unit()),
                 MessageType::SOLICIT,
@@ -127,7 +126,7 @@ impl Ipv6Host {
             requester.handle_timeout(self.own, now, rng, out);
         }
     }
-    /// Takes a packet; false: it is none for a host, or breaks a rule.
+    /// Handles a packet; false if it is not for a host or breaks a rule.
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
@@ -199,7 +198,7 @@ impl Dhcpv6Client {
         if count > 0 && exchange.sent >= count {
             return self.start_exchange(now, MessageType::SOLICIT, rng);
         }
-        // RAND; of the first Solicit it is above zero (RFC 8415 §18.2.1).
+        // RFC 8415 §18.2.1: RAND of the first Solicit is above zero.
         let solicits = exchange.kind == MessageType::SOLICIT;
         let random = if solicits && exchange.sent == 0 {
             rng.sample_unit() / 10.0
@@ -229,7 +228,7 @@ impl Dhcpv6Client {
         out.push(Ipv6HostOutput::Send(dhcp_packet(own, ALL_DHCP_SERVERS, true, &message.to_vec())));
     }
 
-    /// Takes an Advertise or Reply (RFC 8415 §16.3, §16.10).
+    /// Handles an Advertise or Reply (RFC 8415 §16.3, §16.10).
     fn receive_message(
         &mut self,
         own: Ipv6Addr,
@@ -246,12 +245,12 @@ impl Dhcpv6Client {
             return false;
         }
         let association = message.delegations.iter().find(|one| one.iaid == IAID);
-        // One whose T1 is the longer one is as none (§21.21).
+        // RFC 8415 §21.21: an association with T1 above T2 is ignored.
         let association = association.filter(|one| one.t1 == 0 || one.t2 == 0 || one.t1 <= one.t2);
         let usable = |one: &&IaPrefix| one.valid > 0;
         let granted = association.and_then(|one| one.prefixes.iter().find(usable));
         if kind == MessageType::SOLICIT {
-            // One end of a link has one server: there is nobody else to wait for. One that has no prefix is asked again.
+            // A link has one server, so wait for no other. Without a prefix in its Advertise, Solicit continues.
             if granted.is_none() {
                 return true;
             }
@@ -265,7 +264,7 @@ impl Dhcpv6Client {
                 self.server = server.into();
                 self.exchange = None;
                 let IaPrefix { prefix, preferred, valid } = *granted;
-                // 0 leaves it to the client: 0.5 and 0.8 of the preferred lifetime (§21.21).
+                // RFC 8415 §21.21: 0 leaves the choice to the client: 0.5 and 0.8 of the preferred lifetime.
                 let share = |told: u32, part: u64| match (told, preferred) {
                     (0, u32::MAX) | (u32::MAX, _) => Instant::FAR_FUTURE,
                     (0, _) => now + Duration::from_secs(u64::from(preferred) * part / 10),
@@ -278,7 +277,7 @@ impl Dhcpv6Client {
                 out.push(Ipv6HostOutput::Delegated(Some(DelegatedPrefix { prefix, preferred, valid, dns })));
             }
             (Some(association), None) if association.status == Some(Dhcpv6Status::NO_BINDING) => {
-                // The server has forgotten: it is asked anew for the same (§18.2.10.1).
+                // RFC 8415 §18.2.10.1: on NoBinding, send a Request for the same prefix.
                 self.server = server.into();
                 self.start_exchange(now, MessageType::REQUEST, rng);
             }
@@ -286,7 +285,7 @@ impl Dhcpv6Client {
                 if self.bound.take().is_some() {
                     out.push(Ipv6HostOutput::Delegated(None));
                 }
-                // Not at once: the server has just said that there is none.
+                // Wait first: the server has just declined.
                 let (_, pause, _) = retransmission_times(MessageType::REQUEST);
                 self.start_exchange(now + pause, MessageType::SOLICIT, rng);
             }

@@ -12,35 +12,35 @@ pub(crate) const ADVERTISEMENT: u8 = 134;
 const PREFIX_INFORMATION: u8 = 3;
 const MTU: u8 = 5;
 
-/// A prefix of the link (RFC 4861 §4.6.2).
+/// A Prefix Information option (RFC 4861 §4.6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrefixInformation {
     /// The prefix.
     pub prefix: Ipv6Prefix,
-    /// Its addresses are on the link.
+    /// True if the prefix's addresses are on the link.
     pub on_link: bool,
-    /// Hosts may make addresses of it by themselves (RFC 4862).
+    /// True if hosts may form addresses from it (RFC 4862).
     pub autonomous: bool,
-    /// Seconds for which it is valid; `u32::MAX`: for ever.
+    /// Valid lifetime in seconds; `u32::MAX`: infinite.
     pub valid: u32,
-    /// Seconds for which addresses of it are preferred; at most those for which it is valid.
+    /// Preferred lifetime in seconds, at most the valid lifetime.
     pub preferred: u32,
 }
 
 /// A Router Advertisement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RouterAdvertisement {
-    /// Hop limit for hosts' packets; 0: unspecified.
+    /// Hop limit for the hosts' packets; 0: unspecified.
     pub hop_limit: u8,
-    /// Addresses are to be had by DHCPv6.
+    /// True if DHCPv6 gives addresses.
     pub managed: bool,
-    /// Other things are to be had by DHCPv6.
+    /// True if DHCPv6 gives other configuration.
     pub other: bool,
-    /// Seconds for which this is a default router; 0: it is none.
+    /// Seconds for which this is a default router; 0: it is not a default router.
     pub lifetime: u16,
-    /// Milliseconds for which a neighbour is taken to be reachable; 0: unspecified.
+    /// Milliseconds for which a neighbour counts as reachable; 0: unspecified.
     pub reachable: u32,
-    /// Milliseconds between solicitations of neighbours; 0: unspecified.
+    /// Milliseconds between Neighbor Solicitations; 0: unspecified.
     pub retransmit: u32,
     /// The link's MTU.
     pub mtu: Option<u32>,
@@ -48,7 +48,7 @@ pub struct RouterAdvertisement {
     pub prefixes: Vec<PrefixInformation>,
 }
 
-/// Whether options have lengths that lead to their end: else the message is discarded (RFC 4861 §6.1).
+/// Parses options. `None`: a length is wrong, and the message is discarded (RFC 4861 §6.1).
 fn parse_options(octets: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     let (mut r, mut all) = (OctetReader::new(octets), Vec::new());
     while !r.is_empty() {
@@ -58,19 +58,19 @@ fn parse_options(octets: &[u8]) -> Option<Vec<(u8, &[u8])>> {
     Some(all)
 }
 
-/// Whether a Router Solicitation, from behind its checksum on, is well-formed.
+/// True if the part of a Router Solicitation after its checksum is well-formed.
 pub(crate) fn is_solicitation(body: &[u8]) -> bool {
     body.get(4..).is_some_and(|rest| parse_options(rest).is_some())
 }
 
-/// A Router Solicitation, with a checksum of zero.
+/// Returns a Router Solicitation with a checksum of zero.
 pub(crate) fn router_solicitation() -> Vec<u8> {
     [SOLICITATION, 0, 0, 0, 0, 0, 0, 0].into()
 }
 
 impl RouterAdvertisement {
-    /// Reads what follows the checksum; `None`: it is too short, or a length is wrong. Options that are not known are ignored, as
-    /// are prefixes whose preferred lifetime is the longer one (RFC 4862 §5.5.3).
+    /// Parses an advertisement from after its checksum. `None`: it is too short, or a length is wrong. Ignores unknown
+    /// options, and prefixes with a preferred lifetime above the valid one (RFC 4862 §5.5.3).
     #[must_use]
     pub fn parse(body: &[u8]) -> Option<Self> {
         let mut r = OctetReader::new(body);
@@ -115,7 +115,7 @@ impl RouterAdvertisement {
         Some(this)
     }
 
-    /// The whole message, with a checksum of zero.
+    /// Returns the encoded message with a checksum of zero.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::new();

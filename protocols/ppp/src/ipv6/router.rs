@@ -1,4 +1,4 @@
-//! The router's end of a link: it advertises the link's prefix (RFC 4861 §6.2) and delegates another (RFC 8415 §18.3).
+//! The router's end of a link: advertises the link's prefix (RFC 4861 §6.2) and delegates another (RFC 8415 §18.3).
 
 use super::dhcp::{Dhcpv6Message, Dhcpv6Status, IaPd, IaPrefix, MessageType};
 use super::neighbor::{PrefixInformation, RouterAdvertisement, SOLICITATION, is_solicitation};
@@ -17,26 +17,26 @@ const MAX_INITIAL_INTERVAL: Duration = Duration::from_secs(16);
 const MAX_INITIAL: u32 = 3;
 const MIN_DELAY_BETWEEN: Duration = Duration::from_secs(3);
 const MAX_DELAY: Duration = Duration::from_millis(500);
-/// AdvDefaultLifetime: three times the longest interval.
+/// AdvDefaultLifetime: three times the maximum interval.
 const ROUTER_LIFETIME: u16 = 1800;
-/// How long prefixes are preferred and valid, in seconds. They are the session's, so that a host that has lost it has not long
-/// to wait; each advertisement and each Renew begins it anew.
+/// Preferred and valid lifetimes of prefixes, in seconds. They are short because a prefix ends with its session. Each
+/// advertisement and each Renew restarts them.
 const PREFERRED: u32 = 3600;
 const VALID: u32 = 7200;
 
-/// What a router gives by its link.
+/// The prefixes and name servers that a router gives.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RouterConfig {
-    /// Hosts make addresses of it by themselves.
+    /// The link's prefix, for address autoconfiguration.
     pub(crate) prefix: Option<Ipv6Prefix>,
-    /// The host's network gets it by DHCPv6.
+    /// The prefix for the host's network, delegated by DHCPv6.
     pub(crate) delegated: Option<Ipv6Prefix>,
     pub(crate) dns: Vec<Ipv6Addr>,
     pub(crate) duid: Vec<u8>,
     pub(crate) mtu: u16,
 }
 
-/// The router's end.
+/// The router's end of the link.
 #[derive(Debug)]
 pub(crate) struct Ipv6Router {
     offer: RouterConfig,
@@ -47,7 +47,7 @@ pub(crate) struct Ipv6Router {
 }
 
 impl Ipv6Router {
-    /// Begins to advertise.
+    /// Starts to advertise.
     pub(crate) fn new(offer: RouterConfig, own: Ipv6Addr, now: Instant) -> Self {
         Self { offer, own, due: now, last: None, sent: 0 }
     }
@@ -55,7 +55,7 @@ impl Ipv6Router {
         Some(self.due)
     }
 
-    /// Advertises where it is time to.
+    /// Sends the advertisement that is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant, rng: &mut SecureRng, out: &mut Vec<Vec<u8>>) {
         if self.due > now {
             return;
@@ -63,7 +63,7 @@ impl Ipv6Router {
         let RouterConfig { prefix, delegated, dns, mtu, .. } = &self.offer;
         let information = |prefix| PrefixInformation {
             prefix,
-            // Nobody else is on the link: what has no route by it is the router's to forward.
+            // The link has only two ends: packets to other addresses of the prefix go to the router.
             on_link: false,
             autonomous: true,
             valid: VALID,
@@ -85,7 +85,7 @@ impl Ipv6Router {
         self.due = now + if self.sent < MAX_INITIAL { interval.min(MAX_INITIAL_INTERVAL) } else { interval };
     }
 
-    /// Takes a packet; false: it is none for a router, or breaks a rule.
+    /// Handles a packet; false if it is not for a router or breaks a rule.
     pub(crate) fn receive_packet(
         &mut self,
         now: Instant,
@@ -99,7 +99,7 @@ impl Ipv6Router {
                 if !is_solicitation(body) {
                     return false;
                 }
-                // After a moment of chance, and not too soon after the last (§6.2.6).
+                // RFC 4861 §6.2.6: after a random delay, and with a minimum distance to the last.
                 let soon = now + MAX_DELAY.mul_f64(rng.sample_unit());
                 let earliest = self.last.map_or(soon, |last| (last + MIN_DELAY_BETWEEN).max(soon));
                 self.due = self.due.min(earliest);
@@ -115,7 +115,7 @@ impl Ipv6Router {
         }
     }
 
-    /// The answer to a client's message; `None`: it is discarded (RFC 8415 §16).
+    /// Returns the answer to a client's message; `None`: the message is discarded (RFC 8415 §16).
     fn answer_message(&self, message: &Dhcpv6Message<'_>) -> Option<Vec<u8>> {
         let ours = message.server == Some(&self.offer.duid[..]);
         let valid = match message.kind {
@@ -138,7 +138,8 @@ impl Ipv6Router {
         let advertises = message.kind == MessageType::SOLICIT;
         let kind = if advertises { MessageType::ADVERTISE } else { MessageType::REPLY };
         let releases = message.kind == MessageType::RELEASE;
-        // The session's prefix is for its first association; it is the session that binds it, whatever the client has told.
+        // The first association gets the session's prefix. The session is the binding, so every client DUID gets the
+        // same.
         let delegations = message.delegations.iter().enumerate().map(|(n, wish)| {
             match self.offer.delegated.filter(|_| n == 0) {
                 Some(prefix) => delegate_prefix(wish, prefix),
@@ -164,14 +165,14 @@ impl Ipv6Router {
     }
 }
 
-/// The prefix for an association, and those that the client has and should not have, with no time left (RFC 8415 §18.3.4).
+/// Grants the prefix to an association, and ends other prefixes of the client by zero lifetimes (RFC 8415 §18.3.4).
 fn delegate_prefix(wish: &IaPd, prefix: Ipv6Prefix) -> IaPd {
     let strays = wish.prefixes.iter().filter(|one| one.prefix != prefix && one.valid > 0);
     let strays = strays.map(|one| IaPrefix { preferred: 0, valid: 0, ..*one });
     let granted = IaPrefix { prefix, preferred: PREFERRED, valid: VALID };
     IaPd {
         iaid: wish.iaid,
-        // 0.5 and 0.8 of the preferred lifetime (RFC 8415 §21.21).
+        // RFC 8415 §21.21: 0.5 and 0.8 of the preferred lifetime.
         t1: PREFERRED / 2,
         t2: PREFERRED / 10 * 8,
         prefixes: core::iter::once(granted).chain(strays).collect(),

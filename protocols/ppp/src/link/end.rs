@@ -1,4 +1,4 @@
-//! Why a session ends.
+//! The reasons for the end of a session.
 
 usher_core::named! {
     "why a session ended";

@@ -1,4 +1,4 @@
-//! Echo-Requests: whether the peer still answers (RFC 2516 §7), and whether long packets pass (RFC 4638 §5.2).
+//! Echo-Requests: liveness of the peer (RFC 2516 §7), and a test whether long packets pass (RFC 4638 §5.2).
 
 use super::{EndReason, LinkConfig, LinkOutput, PppLink};
 use crate::packet::{ControlCode, ControlPacket, HEADER, PppProtocol};
@@ -6,38 +6,38 @@ use alloc::vec::Vec;
 use usher_core::timer::earliest_deadline;
 use usher_core::{Duration, Instant, SecureRng};
 
-/// Octets that pass each Ethernet: 1500 without the headers of PPPoE and PPP (RFC 2516 §7).
+/// Octets of a PPP packet that every Ethernet carries: 1500 without the headers of PPPoE and PPP (RFC 2516 §7).
 const ORDINARY: u16 = 1492;
-/// How often a long packet is tried, and how long is waited for the reply.
+/// Attempts of the test with a long packet, and the wait for each reply.
 const TRIES: u32 = 3;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often it is asked whether a peer is there that somebody else seems to have taken the place of, and how long is waited each time.
+/// Probes of a peer whose place another session wants, and the wait for each reply.
 const PROBES: u32 = 2;
 const PROBE: Duration = Duration::from_secs(2);
 
-/// What is out.
+/// The Echo-Requests of a link.
 #[derive(Debug)]
 pub(super) struct EchoKeepalive {
     interval: Duration,
-    /// The share of the interval after which the first is sent, so that the requests of many links are spread.
+    /// The first interval, as a fraction of the interval. It is random, to spread the requests of many links.
     phase: f64,
     due: Option<Instant>,
-    /// The identifier of the last request, and how many are without reply.
+    /// The identifier of the last request, and the number of requests without a reply.
     identifier: u8,
     unanswered: u32,
-    /// Whether the peer is there is asked now, and not when it is time.
+    /// True during a probe outside the interval.
     probing: bool,
-    /// Requests can be sent.
+    /// True if LCP is open and requests can be sent.
     open: bool,
-    /// The search for the longest packet that passes.
+    /// The test with a long packet.
     trial: MtuProbe,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MtuProbe {
-    /// No longer packets than ordinary ones are wanted.
+    /// No packets longer than 1492 octets are wanted.
     None,
-    /// An Echo-Request of this identifier and length is out, and may be sent so many times again.
+    /// An Echo-Request of this length is unanswered; `left` retransmissions remain.
     Out { identifier: u8, octets: u16, left: u32, due: Instant },
     /// Packets of this length pass.
     Passed(u16),
@@ -80,7 +80,7 @@ impl EchoKeepalive {
 }
 
 impl PppLink {
-    /// The time for an Echo-Request has come.
+    /// Sends the Echo-Request that is due.
     pub(super) fn handle_echo_timeout(&mut self, now: Instant) {
         if self.keepalive.due.is_some_and(|at| at <= now) {
             let (most, each) = match self.keepalive.probing {
@@ -88,7 +88,7 @@ impl PppLink {
                 false => (self.config.echo_failures, self.keepalive.interval),
             };
             if each.is_zero() {
-                // A probe was answered, and nobody wants to know more.
+                // The probe was answered and periodic requests are off.
                 self.keepalive.due = None;
             } else if self.keepalive.unanswered >= most {
                 return self.abort_link(EndReason::Unreachable);
@@ -110,7 +110,7 @@ impl PppLink {
         }
     }
 
-    /// Whether the peer is still there is asked at once: somebody wants what it has.
+    /// Probes the peer at once, because another session wants its place.
     pub(crate) fn probe_peer(&mut self, now: Instant) {
         if self.keepalive.open && !self.keepalive.probing {
             (self.keepalive.probing, self.keepalive.unanswered) = (true, 0);
@@ -118,7 +118,7 @@ impl PppLink {
         }
     }
 
-    /// An Echo-Request that is so long in all, with the magic number in front.
+    /// Sends an Echo-Request of `octets` in all, with the magic number in front.
     fn send_echo(&mut self, octets: usize) -> u8 {
         let mut data = self.lcp.options.magic.unwrap_or(0).to_be_bytes().to_vec();
         data.resize(octets - HEADER, 0);
@@ -127,17 +127,17 @@ impl PppLink {
         identifier
     }
 
-    /// The reply to the peer's Echo-Request (RFC 1661 §5.8).
+    /// Answers the peer's Echo-Request (RFC 1661 §5.8).
     pub(super) fn echo_reply(&mut self, identifier: u8, data: &[u8]) {
         let magic = self.lcp.options.magic.unwrap_or(0).to_be_bytes();
         let mut data: Vec<u8> = [&magic[..], data.get(4..).unwrap_or_default()].concat();
-        // The other side may ask with more than it takes.
+        // The request can be longer than the peer's own MRU.
         data.truncate(usize::from(self.lcp.options.mtu()) - HEADER);
         let code = ControlCode::ECHO_REPLY;
         self.send_packet(PppProtocol::LCP, ControlPacket { code, identifier, data: &data }.to_vec());
     }
 
-    /// An Echo-Reply has come; false: nothing asked for it.
+    /// Handles an Echo-Reply; false if it matches no request.
     pub(super) fn handle_echo_reply(&mut self, packet: ControlPacket<'_>) -> bool {
         if let MtuProbe::Out { identifier, octets, .. } = self.keepalive.trial
             && identifier == packet.identifier

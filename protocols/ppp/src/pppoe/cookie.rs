@@ -1,4 +1,4 @@
-//! AC-Cookies (RFC 2516 §9): whoever sends one back receives at its address, and nothing is kept until then.
+//! AC-Cookies (RFC 2516 §9): a returned cookie proves that the host receives at its address. They need no state.
 
 use super::MacAddress;
 use usher_core::{Duration, Instant, PortId, SecureRng};
@@ -6,12 +6,12 @@ use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac::hmac_sha256;
 
-/// Octets of a cookie: which secret it was made with, and a code.
+/// Octets of a cookie: the number of its secret (1) and an authentication code (16).
 const COOKIE: usize = 17;
-/// How long a secret makes cookies; it is known for as long again.
+/// Time for which a secret makes cookies. Its cookies stay valid for the same time again.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The two secrets that cookies are made with, the newer first.
+/// The two secrets of cookies, the newer first.
 #[derive(Debug)]
 pub(crate) struct CookieSecrets {
     secrets: [(u8, SecretValue<[u8; 32]>); 2],
@@ -35,7 +35,7 @@ impl CookieSecrets {
         core::array::from_fn(|n| if n == 0 { *number } else { code[n - 1] })
     }
 
-    /// Has a new secret once the newest is old; after a long silence two.
+    /// Replaces the older secret once the newer has expired. After a long silence both are replaced.
     fn rotate_secrets(&mut self, now: Instant, rng: &mut SecureRng) {
         for _ in 0..2 {
             if self.renew_at <= now {

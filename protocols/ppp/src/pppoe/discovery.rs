@@ -19,22 +19,22 @@ mod tag {
     pub(super) const GENERIC_ERROR: u16 = 0x0203;
 }
 
-/// The vendor of access lines' tags: the DSL Forum, now the Broadband Forum (RFC 4679 §3.1).
+/// The vendor of access line tags: the DSL Forum, now the Broadband Forum (RFC 4679 §3.1).
 const DSL_FORUM: u32 = 3561;
 /// Agent-Circuit-Id and Agent-Remote-Id (RFC 4679 §3.3.1, §3.3.2).
 const CIRCUIT_ID: u8 = 1;
 const REMOTE_ID: u8 = 2;
-/// Octets of such an identifier: 65 with its header in RADIUS (RFC 4679 §3.3.1).
+/// Maximum octets of a line identifier: 65 with its header in RADIUS (RFC 4679 §3.3.1).
 const LINE_ID: usize = 63;
 
-/// A tag that says what went wrong.
+/// A tag that reports an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ErrorTag {
-    /// The service is not to be had.
+    /// Service-Name-Error: the service is not available.
     ServiceName,
-    /// The concentrator has no room.
+    /// AC-System-Error: the concentrator lacks resources.
     AcSystem,
-    /// Another.
+    /// Generic-Error.
     Generic,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for ErrorTag {
     }
 }
 
-/// A tag's length leads beyond the packet, or is another than its type has.
+/// A tag whose length exceeds the packet or differs from its type's fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the tag {tag:#06x} has a length of {length}, which does not fit")]
 pub struct TagError {
@@ -76,7 +76,7 @@ pub struct TagError {
     pub length: u16,
 }
 
-/// What the tags of a discovery packet say. Of a tag that may be there once the first counts; tags that are not known are
+/// The tags of a discovery packet. The first of a repeated tag counts, if its type may occur once. Unknown tags are
 /// ignored (RFC 2516 §5).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiscoveryTags<'a> {
@@ -92,19 +92,19 @@ pub struct DiscoveryTags<'a> {
     pub relay_session_id: Option<&'a [u8]>,
     /// PPP-Max-Payload (RFC 4638): octets.
     pub max_payload: Option<u16>,
-    /// Agent-Circuit-Id (RFC 4679), which an intermediate agent adds.
+    /// Agent-Circuit-Id (RFC 4679), added by an intermediate agent.
     pub circuit_id: Option<&'a [u8]>,
-    /// Agent-Remote-Id (RFC 4679), likewise.
+    /// Agent-Remote-Id (RFC 4679), added by an intermediate agent.
     pub remote_id: Option<&'a [u8]>,
-    /// What went wrong, with what is said of it.
+    /// Error tags with their texts.
     pub errors: Vec<(ErrorTag, &'a [u8])>,
 }
 
 impl<'a> DiscoveryTags<'a> {
-    /// Reads a packet's tags.
+    /// Parses a packet's tags.
     ///
     /// # Errors
-    /// A length is wrong: nothing of the packet can be relied on.
+    /// A length is wrong. The whole packet is then unreliable.
     pub fn parse(payload: &'a [u8]) -> Result<Self, TagError> {
         let (mut r, mut this) = (OctetReader::new(payload), Self::default());
         while !r.is_empty() {
@@ -134,7 +134,7 @@ impl<'a> DiscoveryTags<'a> {
         Ok(this)
     }
 
-    /// A Vendor-Specific tag. One of another vendor, or with a wrong length inside, may be ignored (appendix A).
+    /// Parses a Vendor-Specific tag. Ignores tags of other vendors and wrong inner lengths (appendix A allows it).
     fn parse_vendor_tag(&mut self, value: &'a [u8]) {
         let mut r = OctetReader::new(value);
         if r.read_u32() != Ok(DSL_FORUM) {
@@ -150,7 +150,7 @@ impl<'a> DiscoveryTags<'a> {
         }
     }
 
-    /// Appends the tags. A value beyond what its length can say is left out.
+    /// Appends the tags. Omits a value that exceeds its length field.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let mut put = |number: u16, value: &[u8]| {
             if let Ok(length) = u16::try_from(value.len()) {

@@ -1,35 +1,35 @@
-//! How often somebody may ask: buckets that fill up with time, one for each of a bounded number of keys.
+//! Rate limits by token buckets, one per key of a bounded number of keys.
 
 use alloc::collections::BTreeMap;
 use usher_core::timer::TimerQueue;
 use usher_core::{Duration, Instant};
 
-/// So many at once, and then so many each second.
+/// A rate limit: a burst, and a sustained rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RateLimit {
-    /// Each second; zero: none are refused.
+    /// Tokens per second; zero: unlimited.
     pub per_second: u32,
-    /// At once.
+    /// Tokens of a full bucket.
     pub burst: u32,
 }
 
 impl RateLimit {
-    /// What one takes of a full bucket's time.
+    /// Returns the time in which the bucket gains one token.
     fn interval(self) -> Duration {
         Duration::from_secs(1) / u64::from(self.per_second.max(1))
     }
 }
 
-/// When a bucket will be full again: all that it has to remember.
+/// A token bucket: the time at which it will be full again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TokenBucket(Instant);
 
 impl TokenBucket {
-    /// Takes one; false: it is empty.
+    /// Takes a token; false if the bucket is empty.
     pub(crate) fn take_token(&mut self, now: Instant, rate: RateLimit) -> bool {
         rate.per_second == 0 || self.take_each(now, rate.interval(), rate.burst)
     }
-    /// The same of a bucket of `burst` that gets one more `each` time.
+    /// Takes a token of a bucket that holds `burst` and gains one per `each`; false if the bucket is empty.
     pub(crate) fn take_each(&mut self, now: Instant, each: Duration, burst: u32) -> bool {
         let full = self.0.max(now) + each;
         let may = full.duration_since(now) <= each * u64::from(burst);
@@ -40,28 +40,28 @@ impl TokenBucket {
     }
 }
 
-/// A bucket for each key.
+/// Token buckets by key, of a bounded number.
 #[derive(Debug)]
 pub(crate) struct TokenBuckets<K: Ord + Copy> {
     buckets: BTreeMap<K, TokenBucket>,
-    /// When each is full again, and need not be remembered.
+    /// The time at which each bucket is full again. Its entry is then removed.
     full: TimerQueue<K>,
     most: usize,
 }
 
 impl<K: Ord + Copy> TokenBuckets<K> {
-    /// None yet; `most` are remembered. Beyond that the one that is full soonest is forgotten.
+    /// Creates an empty table of at most `most` buckets. Beyond that, the bucket that will be full first is evicted.
     pub(crate) fn new(most: usize) -> Self {
         Self { buckets: BTreeMap::new(), full: TimerQueue::new(), most }
     }
     pub(crate) fn take_token(&mut self, now: Instant, key: K, rate: RateLimit) -> bool {
         self.take_by(now, key, |bucket| bucket.take_token(now, rate))
     }
-    /// The same of buckets of `burst` that get one more `each` time.
+    /// Takes a token of the key's bucket, which holds `burst` and gains one per `each`; false if the bucket is empty.
     pub(crate) fn take_each(&mut self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
         self.take_by(now, key, |bucket| bucket.take_each(now, each, burst))
     }
-    /// Whether [`take_each`](Self::take_each) would give one.
+    /// True if [`take_each`](Self::take_each) would succeed.
     pub(crate) fn has_each(&self, now: Instant, key: K, each: Duration, burst: u32) -> bool {
         self.buckets.get(&key).copied().unwrap_or_default().take_each(now, each, burst)
     }
@@ -84,7 +84,7 @@ impl<K: Ord + Copy> TokenBuckets<K> {
         self.full.insert(bucket.0, key);
         true
     }
-    /// How many are remembered.
+    /// Returns the number of buckets in the table.
     pub(crate) fn len(&self) -> usize {
         self.buckets.len()
     }

@@ -52,14 +52,14 @@ fn tags_of_wrong_lengths_are_refused_and_unknown_ones_ignored() {
     assert_eq!(wrong(&[1, 1, 0, 5, 0]), TagError { tag: 0x0101, length: 5 });
     assert_eq!(wrong(&[1, 0x20, 0, 1, 0]), TagError { tag: 0x0120, length: 1 });
     assert!(DiscoveryTags::parse(&[1, 1, 0]).is_err());
-    // An unknown tag, the end of the list, and what is behind it.
+    // An unknown tag, End-Of-List, and octets after it.
     let tags = DiscoveryTags::parse(&[9, 9, 0, 2, 1, 2, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 9]).unwrap();
     assert_eq!(tags, DiscoveryTags { services: vec![b""], ..DiscoveryTags::default() });
-    // The DSL Forum's tag, as an access node writes it (RFC 4679): circuit, remote, and a rate that is not read.
+    // The DSL Forum's tag, as an access node writes it (RFC 4679): circuit, remote, and a rate that is ignored.
     let line = b"\x01\x05\x00\x17\x00\x00\x0d\xe9\x01\x07eth 0/1\x02\x02me\x81\x04\x00\x00\x10\x00";
     let tags = DiscoveryTags::parse(line).unwrap();
     assert_eq!((tags.circuit_id, tags.remote_id), (Some(&b"eth 0/1"[..]), Some(&b"me"[..])));
-    // Another vendor's, and one whose length inside lies, are as none.
+    // Tags of another vendor, or with a wrong inner length, are ignored.
     for other in
         [&b"\x01\x05\x00\x06\x00\x00\x00\x09\x01\x00"[..], b"\x01\x05\x00\x06\x00\x00\x0d\xe9\x01\x09"]
     {
@@ -99,7 +99,7 @@ fn messages_for_people_and_of_ms_chap_are_found() {
     assert!(PapRequest::parse(b"\x03bo").is_err() && ChapValue::parse(b"\x03ab").is_err());
 }
 
-/// RFC 5072 §4.1's two forms, and RFC 4862's link-local address.
+/// Both forms of RFC 5072 §4.1, and RFC 4862's link-local address.
 #[test]
 fn an_interface_identifier_comes_of_an_ethernet_address() {
     let of = InterfaceIdentifier::of_eui48([0x00, 0x1b, 0x2c, 0x3d, 0x4e, 0x5f]);

@@ -1,4 +1,4 @@
-//! Discovery: services, cookies, what is sent back, limits.
+//! Discovery: services, cookies, echoed tags, limits.
 
 use super::*;
 use crate::auth::AuthenticationProtocol;
@@ -56,7 +56,7 @@ fn services_are_offered_by_name() {
     let offer = PppoeFrame::parse(&offer).unwrap();
     let tags = DiscoveryTags::parse(offer.payload).unwrap();
     assert_eq!(tags.services, [&b"staff"[..], b"student"]);
-    // One that it does not have is not answered, and refused where it is asked for nevertheless.
+    // A PADI for an unknown service gets no PADO, and a PADR for it gets an error.
     let since = world.net.sent_transmits().len();
     let other = DiscoveryTags { services: vec![b"guest"], ..DiscoveryTags::default() };
     world.deliver_frame(&padi_frame(host_mac(1), &other));
@@ -75,7 +75,7 @@ fn services_are_offered_by_name() {
     assert_eq!((said.errors[0].0, said.services), (ErrorTag::ServiceName, vec![&b"guest"[..]]));
     let counters = world.net[world.ac].counters();
     assert_eq!((counters.not_offered, counters.no_service, counters.sessions), (1, 1, 0));
-    // Another concentrator's name.
+    // A PADI for another concentrator's name.
     world
         .deliver_frame(&padi_frame(host_mac(1), &DiscoveryTags { ac_name: Some(b"other"), ..any_service() }));
     assert_eq!(world.net[world.ac].counters().not_offered, 2);
@@ -124,7 +124,7 @@ fn a_request_needs_a_cookie_of_its_own_station() {
     assert_eq!((world.net[world.ac].counters().bad_cookie, world.net[world.ac].session_count()), (4, 0));
 }
 
-/// A session of a host with this Host-Uniq, by hand: its number; 0 where it is refused.
+/// Requests a session by hand for a host with this Host-Uniq. Returns its SESSION_ID; 0: refused.
 fn try_for(world: &mut PppoeTestNetwork, n: u8, uniq: u8) -> u16 {
     world.deliver_frame(&padi_frame(host_mac(n), &any_service()));
     let offers = world.sent_to(host_mac(n), 0);
@@ -151,7 +151,7 @@ fn sessions_are_limited_by_station_in_all_and_outside() {
     let mut world = PppoeTestNetwork::new(limited(3, 9, 9, ExcessSessionPolicy::Refuse), vec![]);
     assert!((1..=3).all(|n| try_for(&mut world, n, 0) != 0) && try_for(&mut world, 4, 0) == 0);
     assert_eq!(world.net[world.ac].counters().full, 1);
-    // Who is full itself makes room for itself, and nobody else for it.
+    // At the global limit a station replaces its own session, and no other station can.
     assert!(try_for(&mut world, 2, 7) != 0 && try_for(&mut world, 5, 0) == 0);
     assert_eq!((world.net[world.ac].session_count(), world.end_reasons()), (3, vec![EndReason::Replaced]));
     let mut world = PppoeTestNetwork::new(limited(9, 3, 9, ExcessSessionPolicy::Refuse), vec![]);
@@ -178,11 +178,11 @@ fn a_power_cycled_host_returns_before_its_session_times_out() {
         let mut world =
             PppoeTestNetwork::new(config, vec![client_config(1, &[AuthenticationProtocol::Chap])]);
         world.connect_first();
-        // Whoever has the address of a host that is there stays outside, and that one has its session.
+        // An attacker with the address of a live host is refused, and the host keeps its session.
         assert_eq!(try_for(&mut world, 1, 7), 0);
         world.net.run_for(secs(20));
         assert!(world.end_reasons().is_empty(), "{interval}: {:?}", world.end_reasons());
-        // It has lost its power.
+        // The host loses its power.
         world.net.set_silent(world.clients[0], true);
         world.net.run_for(secs(20));
         assert!(world.end_reasons().is_empty(), "nobody has missed it yet");
@@ -211,7 +211,7 @@ fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
     assert_eq!((counters.offers, counters.limited_all), (200, 59_810));
     assert!(world.net[world.ac].bucket_count() <= 16_384 + 1);
     assert_eq!(world.net[world.ac].session_count(), 0, "none of it is a session");
-    // A host that has its cookie already is not kept out by it.
+    // A host with a valid cookie is not affected by the limit.
     let mut world =
         PppoeTestNetwork::new(ConcentratorConfig { initiations: rate, ..concentrator_config() }, vec![]);
     world.deliver_frame(&padi_frame(host_mac(7), &any_service()));
@@ -226,7 +226,7 @@ fn floods_of_initiations_are_limited_and_remembered_in_bounds() {
     assert_eq!(world.net[world.ac].session_count(), 1);
 }
 
-/// A host at a port by hand: the number of its session, zero where it is refused; `None`: it is offered none.
+/// Requests a session by hand for a host at a port. Returns its SESSION_ID; zero: refused; `None`: no PADO.
 fn request_session_at(
     world: &mut PppoeTestNetwork,
     port: PortId,
@@ -246,7 +246,7 @@ fn request_session_at(
     let frames: Vec<_> = sent.iter().map(|bytes| PppoeFrame::parse(bytes).unwrap()).collect();
     let number = frames.iter().find(|frame| frame.code == PppoeCode::PADS).unwrap().session;
     if number != 0 {
-        // It speaks: LCP's Code-Reject of a code that nobody has.
+        // The host sends a packet: LCP's Code-Reject of an unknown code.
         give(world, &session_frame(from, number, &[0xc0, 0x21, 7, 1, 0, 8, 99, 1, 0, 4]));
     }
     Some(number)
@@ -259,7 +259,7 @@ fn no_port_or_circuit_takes_the_places_of_another() {
     let few =
         ConcentratorConfig { ports, outside: 8, initiations: rate, agent: true, ..concentrator_config() };
     for circuits in [false, true] {
-        // Of one port's circuits one floods, or one port.
+        // A flood on one circuit of a port, or on one port.
         let other = if circuits { PortId(0) } else { PortId(1) };
         let circuit = |name: &'static [u8]| circuits.then_some(name);
         let mut config = few.clone();

@@ -1,4 +1,4 @@
-//! What routers, access nodes and concentrators of others say: legal and unusual, or against a rule.
+//! Packets of other implementations of routers, access nodes and concentrators: unusual but legal, or against a rule.
 
 use super::*;
 use crate::auth::AuthenticationProtocol;
@@ -23,7 +23,7 @@ fn encode_options(all: &[(u8, &[u8])]) -> Vec<u8> {
     out
 }
 
-/// Ethernet's frame of a packet of another's session.
+/// Builds a session frame of another implementation.
 fn frame_to(to: MacAddress, from: MacAddress, session: u16, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let (stage, code) = (PppoeStage::Session, PppoeCode::SESSION);
@@ -31,7 +31,7 @@ fn frame_to(to: MacAddress, from: MacAddress, session: u16, payload: &[u8]) -> V
     out
 }
 
-/// RFC 1661 §3.7: a network protocol that closes leaves the link and the other protocols as they are.
+/// RFC 1661 §3.7: a network protocol that closes leaves the link and the other protocols up.
 #[test]
 fn a_host_that_terminates_ipv6cp_keeps_ipv4() {
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
@@ -55,7 +55,7 @@ fn a_host_that_terminates_ipv6cp_keeps_ipv4() {
     assert_eq!(removed, Some((session, crate::AddressFamily::Ipv6)));
 }
 
-/// RFC 4638 §4, RFC 4679 §3.3.1: access nodes add their tags, of which none is the host's PPP-Max-Payload.
+/// RFC 4638 §4, RFC 4679 §3.3.1: the tags of access nodes do not change the host's PPP-Max-Payload.
 #[test]
 fn tags_of_access_nodes_change_nothing_of_a_session() {
     const LINE: &[u8] = b"\x01\x05\x00\x17\x00\x00\x0d\xe9\x01\x07eth 0/1\x02\x02me\x81\x04\x00\x00\x10\x00";
@@ -94,19 +94,19 @@ fn tags_of_access_nodes_change_nothing_of_a_session() {
         let offer = DiscoveryTags::parse(PppoeFrame::parse(offer).unwrap().payload).unwrap();
         let cookie = offer.cookie.unwrap();
         let cookie = [&[1, 4, 0, cookie.len() as u8][..], cookie].concat();
-        // Before the list's end, where it has one.
+        // Insert the cookie before End-Of-List, if there is one.
         let request = [&tags[..ANY.len()], &cookie, &tags[ANY.len()..]].concat();
         let sent = give(&mut world, AC, PppoeCode::PADR, &request);
         let confirmed = PppoeFrame::parse(&sent[0]).unwrap();
         let said = DiscoveryTags::parse(confirmed.payload).unwrap();
         assert_eq!((confirmed.code, said.host_uniq), (PppoeCode::PADS, Some(&b"hu"[..])), "{what}");
         assert!(confirmed.session != 0 && said.errors.is_empty(), "{what}");
-        // More than this Ethernet carries is not agreed to.
+        // The payload is limited to this Ethernet's.
         assert_eq!(said.max_payload.map(|most| most.min(1500)), payload, "{what}");
     }
 }
 
-/// Whoever is neither the client's concentrator nor of its session is not heard.
+/// A client drops frames that are not of its concentrator or not of its session.
 #[test]
 fn a_client_hears_its_own_concentrator_and_session_alone() {
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
@@ -141,7 +141,7 @@ fn a_client_hears_its_own_concentrator_and_session_alone() {
     assert_eq!((world.installed_count(), world.client_end_reasons(0)), (2, vec![]));
 }
 
-/// A client that has sent its PADI, without a concentrator: it, and the Host-Uniq of its PADI.
+/// Returns a client that has sent its PADI, without a concentrator, and its Host-Uniq.
 fn client_after_padi() -> (PppoeTestNetwork, Vec<u8>) {
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
     world.net.set_silent(world.ac, true);
@@ -152,7 +152,7 @@ fn client_after_padi() -> (PppoeTestNetwork, Vec<u8>) {
     (world, tags.host_uniq.unwrap().to_vec())
 }
 
-/// The PADR that a client has sent since.
+/// Returns the PADRs that a client has sent.
 fn sent_padrs(world: &PppoeTestNetwork) -> Vec<Vec<u8>> {
     let all = world.net.sent_transmits().iter().map(|sent| &sent.bytes);
     all.filter(|bytes| PppoeFrame::parse(bytes).is_ok_and(|frame| frame.code == PppoeCode::PADR))
@@ -160,7 +160,7 @@ fn sent_padrs(world: &PppoeTestNetwork) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// RFC 2516 §5.2, appendix A: what an offer must have, and what its client gives back.
+/// RFC 2516 §5.2, appendix A: the required tags of an offer, and the tags that the client returns.
 #[test]
 fn an_offer_is_taken_where_it_has_what_it_must() {
     let long = [7; 1000];
@@ -193,7 +193,7 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
         world.net.inject_input(client, MachineInput::Frame { port: PORT, data: &frame });
         assert_eq!(sent_padrs(&world).len(), usize::from(taken), "{what}");
     }
-    // What it is to give back comes back as it was, whatever its length.
+    // The client returns echoed tags unchanged, of any length.
     let (mut world, host_uniq) = client_after_padi();
     let tags = DiscoveryTags {
         services: vec![b""],
@@ -211,7 +211,7 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
     let back = DiscoveryTags::parse(PppoeFrame::parse(&request).unwrap().payload).unwrap();
     assert_eq!((back.cookie, back.relay_session_id), (tags.cookie, tags.relay_session_id));
     assert_eq!((back.host_uniq, back.circuit_id), (tags.host_uniq, None));
-    // A session of no number, or of the reserved one, is none.
+    // SESSION_ID 0 and the reserved value are invalid.
     for number in [0, u16::MAX] {
         let (mut world, host_uniq) = client_after_padi();
         let offer =
@@ -230,13 +230,13 @@ fn an_offer_is_taken_where_it_has_what_it_must() {
     }
 }
 
-/// A client's end of a link, by hand.
+/// A client's end of a link, driven by hand.
 struct ClientLinkFixture {
     link: PppLink,
-    /// What it has asked for by LCP and by IPCP, each time.
+    /// The options of each of its LCP and IPCP requests.
     requested_options: Vec<(PppProtocol, Vec<u8>)>,
     link_outputs: Vec<LinkOutput>,
-    /// How the other side answers its Configure-Requests: options that it rejects.
+    /// True for options of its Configure-Requests that the other side rejects.
     rejects: fn(PppProtocol, u8) -> bool,
 }
 
@@ -257,7 +257,7 @@ impl ClientLinkFixture {
     fn deliver_packet(&mut self, protocol: PppProtocol, code: ControlCode, identifier: u8, data: &[u8]) {
         let _ = self.link.receive_packet(NOW.0, NOW.1, &ppp_packet(protocol, code, identifier, data));
     }
-    /// Answers what it asks for, until it says nothing more; what it has answered to us.
+    /// Answers its requests until it sends no more. Returns its replies.
     fn drain_outputs(&mut self) -> Vec<(PppProtocol, ControlCode, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
@@ -300,7 +300,7 @@ impl ClientLinkFixture {
         };
         self.deliver_packet(protocol, code, packet.identifier, data);
     }
-    /// LCP as the other side begins it, with or without asking who this is.
+    /// Starts LCP from the other side, with or without an Authentication-Protocol option.
     fn start_lcp(&mut self, identifier: u8, authentication: &[u8]) {
         let mut wanted = encode_options(&[(1, &1460u16.to_be_bytes()), (5, &[9, 9, 9, identifier])]);
         if !authentication.is_empty() {
@@ -309,7 +309,7 @@ impl ClientLinkFixture {
         self.deliver_packet(PppProtocol::LCP, ControlCode::CONFIGURE_REQUEST, identifier, &wanted);
         self.drain_outputs();
     }
-    /// Asks by CHAP, and believes the answer by this text; what was answered.
+    /// Authenticates the client by CHAP, with a Success of the given text. Returns its reply.
     fn run_chap(&mut self, identifier: u8, verdict: impl FnOnce(&[u8]) -> Vec<u8>) {
         let mut data = Vec::new();
         ChapValue { value: &[identifier; 16], name: b"ac" }.emit(&mut data);
@@ -342,7 +342,7 @@ fn ipv4_network(last: u8, dns: &[u8]) -> LinkNetwork {
     LinkNetwork::Ipv4 { local: Ipv4Addr::new(10, 0, 0, 3), remote: Ipv4Addr::new(10, 0, 0, last), dns }
 }
 
-/// A concentrator that asks its client for name servers, as LANCOM's do, hears that there are none.
+/// A concentrator that requests name servers from its client, as LANCOM's do, gets a Configure-Reject.
 #[test]
 fn name_servers_that_a_concentrator_asks_for_are_rejected() {
     let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |_, _| false);
@@ -357,7 +357,7 @@ fn name_servers_that_a_concentrator_asks_for_are_rejected() {
     assert_eq!((hand.networks(), hand.end_reasons()), (vec![ipv4_network(1, &[129, 131])], vec![]));
 }
 
-/// RFC 1661 §5.4: an option that was rejected is not in the next Configure-Request, and never again.
+/// RFC 1661 §5.4: a rejected option is not in any later Configure-Request.
 #[test]
 fn what_was_rejected_is_not_asked_for_again() {
     let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |protocol, kind| match protocol {
@@ -380,7 +380,8 @@ fn what_was_rejected_is_not_asked_for_again() {
     }
 }
 
-/// RFC 1661 §3.4, RFC 2661 §6.12: a network server behind an access concentrator begins LCP anew once the user is known, and asks again.
+/// RFC 1661 §3.4, RFC 2661 §6.12: a network server behind an access concentrator restarts LCP once the user is known,
+/// and authenticates again.
 #[test]
 fn a_link_that_begins_anew_after_authentication_comes_up() {
     let mut hand = ClientLinkFixture::new(AuthenticationProtocol::Chap, |_, _| false);
@@ -404,7 +405,7 @@ fn a_link_that_begins_anew_after_authentication_comes_up() {
     assert_eq!(authenticated, 2);
 }
 
-/// RFC 2759 §5: `S=` and 40 digits prove the password; what follows is for people, and servers write it in their ways.
+/// RFC 2759 §5: `S=` and 40 digits prove the password. The text after them is for display, and servers vary its form.
 #[test]
 fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
     type MessageForm = fn(String) -> String;
@@ -434,7 +435,7 @@ fn a_success_of_ms_chap_is_believed_in_whatever_form_it_is() {
     }
 }
 
-/// RFC 8415 §18.3: a session delegates one prefix and no addresses, and says so of each association that is asked for.
+/// RFC 8415 §18.3: a session delegates one prefix and no addresses, with a status for each requested association.
 #[test]
 fn each_association_of_dhcpv6_is_answered_by_itself() {
     let mut world =
@@ -477,7 +478,7 @@ fn each_association_of_dhcpv6_is_answered_by_itself() {
     assert_eq!(ask(&both), (MessageType::ADVERTISE, vec![1], vec![granted(2)]));
     let addresses = Dhcpv6Message { addresses: vec![1], ..of(MessageType::SOLICIT) };
     assert_eq!(ask(&addresses), (MessageType::ADVERTISE, vec![1], vec![]), "of which it has none");
-    // A lease of before: the prefix of now, and no time left for the other.
+    // An earlier lease: the client gets the current prefix, and zero lifetimes for the earlier one.
     let lease = |text: &str, length, valid| {
         let prefix = Ipv6Prefix::new(text.parse().unwrap(), length).unwrap();
         IaPrefix { prefix, preferred: valid, valid }

@@ -1,4 +1,4 @@
-//! What others send to harm: forged frames, wrong lengths, loops, negotiations without end.
+//! Attacks: forged frames, wrong lengths, loops, endless negotiations.
 
 use super::*;
 use crate::auth::AuthenticationProtocol;
@@ -13,7 +13,7 @@ fn lcp_packet(code: ControlCode, identifier: u8, data: &[u8]) -> Vec<u8> {
     [&PppProtocol::LCP.0.to_be_bytes(), &ControlPacket { code, identifier, data }.to_vec()[..]].concat()
 }
 
-/// What the concentrator sent of a session's control packets to a station.
+/// Returns the concentrator's control packets of a session to a station.
 fn control_packets(
     world: &PppoeTestNetwork,
     to: MacAddress,
@@ -45,7 +45,7 @@ fn only_its_own_host_ends_a_session_by_padt() {
     assert_eq!((world.installed_count(), world.net[world.ac].session_count()), (2, 1));
     world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &none));
     assert_eq!((world.installed_count(), world.end_reasons()), (0, vec![EndReason::Padt]));
-    // Whoever guesses numbers is not believed, unless it knows what the host has told.
+    // A guessed PADT is ignored, unless it has the session's Host-Uniq.
     for knows in [false, true] {
         let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
         let (_, number) = world.connect_first();
@@ -61,12 +61,12 @@ fn only_its_own_host_ends_a_session_by_padt() {
         world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &told));
         assert_eq!(world.net[world.ac].counters().guessed_padt, u64::from(!knows));
         assert_eq!(world.net[world.ac].session_count(), usize::from(!knows));
-        // A host that has restarted meanwhile is believed after a while.
+        // A restarted host is accepted again after a while.
         world.net.run_for(secs(15));
         world.deliver_frame(&discovery_frame(host_mac(1), AC, PppoeCode::PADT, number, &none));
         assert_eq!(world.end_reasons(), [EndReason::Padt]);
     }
-    // The client believes its concentrator alone, too.
+    // The client accepts PADT only from its concentrator.
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
     let (_, number) = world.connect_first();
     for (from, tags) in [(host_mac(9), DiscoveryTags::default()), (AC, forged)] {
@@ -87,7 +87,7 @@ fn a_session_number_is_of_use_to_its_station_alone() {
     world.deliver_frame(&session_frame(host_mac(9), number, &terminate));
     assert_eq!(world.net[world.ac].counters().spoofed, 1);
     assert_eq!(world.net.sent_transmits().len(), since, "nothing is said to it");
-    // A number that nobody has is answered by PADT, at a bounded rate.
+    // A PADT answers an unknown SESSION_ID, at a bounded rate.
     for _ in 0..5000 {
         world.deliver_frame(&session_frame(host_mac(9), number ^ 1, &terminate));
     }
@@ -108,7 +108,7 @@ fn nothing_of_a_network_is_heard_before_its_host_is_let_in() {
         assert_eq!(world.net.sent_transmits().len(), since);
     };
     try_both(&mut world);
-    // LCP comes up: what is asked is acknowledged, and what is asked back is acknowledged, too.
+    // LCP opens: both Configure-Requests are acknowledged.
     let (_, _, identifier, options) = control_packets(&world, host_mac(1), 0).remove(0);
     world.deliver_frame(&session_frame(
         host_mac(1),
@@ -156,7 +156,7 @@ fn who_rejects_authentication_is_not_let_in() {
     assert_eq!((world.end_reasons(), world.installed_count()), (vec![EndReason::NoAuthentication], 0));
 }
 
-/// RFC 1661 §1.2: what is silently discarded is recorded in a counter.
+/// RFC 1661 §1.2: silently discarded packets are counted.
 #[test]
 fn a_control_packet_of_which_nothing_follows_is_counted() {
     let mut world = PppoeTestNetwork::new(concentrator_config(), vec![]);
@@ -171,7 +171,7 @@ fn a_control_packet_of_which_nothing_follows_is_counted() {
     let echo = lcp_packet(ControlCode::ECHO_REQUEST, 9, &[0; 4]);
     assert_eq!(give(&mut world, &echo), (0, 1, 0), "LCP is not open (RFC 1661 §5.8)");
     assert_eq!(give(&mut world, &lcp_packet(ControlCode::TERMINATE_ACK, 9, &[])), (0, 2, 0), "of no request");
-    // PAP is agreed to, and a password shown twice before the first is judged.
+    // PAP is agreed, and the password comes twice before the verdict.
     let nak = |protocol: PppProtocol| [&[3, 4][..], &protocol.0.to_be_bytes()].concat();
     let (_, _, identifier, _) = control_packets(&world, host_mac(1), 0).remove(0);
     let since = world.net.sent_transmits().len();
@@ -198,7 +198,7 @@ fn a_control_packet_of_which_nothing_follows_is_counted() {
         let pap = [&PppProtocol::PAP.0.to_be_bytes()[..], &pap].concat();
         assert_eq!(give(&mut world, &pap), (0, 2, pending));
     }
-    // A network that is not negotiated is refused, and a session that ends takes nothing up any more.
+    // A network that is not negotiated is rejected, and a closing session starts no network.
     let refused = lcp_packet(ControlCode::PROTOCOL_REJECT, 9, &PppProtocol::IPCP.0.to_be_bytes());
     let asked = world.net[world.ac].counters().not_asked;
     assert_eq!(give(&mut world, &refused), (0, 2, 2));
@@ -274,7 +274,7 @@ fn lengths_that_lie_are_dropped_and_counted() {
     world.deliver_frame(&frame(&tags));
     let two = DiscoveryTags { services: vec![b"", b""], ..DiscoveryTags::default() };
     world.deliver_frame(&discovery_frame(host_mac(2), MacAddress::BROADCAST, PppoeCode::PADI, 0, &two));
-    // What a host wants back, the answer has no room for.
+    // The reply has no room for the host's echoed tags.
     let long = [7; 1470];
     let long = DiscoveryTags { services: vec![b""], host_uniq: Some(&long), ..DiscoveryTags::default() };
     world.deliver_frame(&discovery_frame(host_mac(2), MacAddress::BROADCAST, PppoeCode::PADI, 0, &long));
@@ -395,12 +395,13 @@ fn a_link_that_is_looped_back_is_noticed() {
                 link.handle_timeout(now, wall);
             }
         }
-        // An authenticator's wish comes back as one that nobody here grants; either way the loop is the end.
+        // The authenticator's own request comes back, and this side offers no such protocol. Either reason ends the
+        // loop.
         assert!(matches!(ended, Some(EndReason::Looped | EndReason::NoAuthentication)), "{ended:?}");
     }
 }
 
-/// Two hosts, neither of which asks who the other is: the first, which wants to be asked, leaves, with nothing installed.
+/// Two hosts that do not authenticate one another: the one that requires authentication leaves, without a network.
 #[test]
 fn a_host_that_requires_authentication_leaves_without_it() {
     for asked in [false, true] {
@@ -449,7 +450,7 @@ fn a_negotiation_that_does_not_converge_is_given_up() {
         for (_, code, identifier, _) in control_packets(&world, host_mac(1), since) {
             since = world.net.sent_transmits().len();
             if code == ControlCode::CONFIGURE_REQUEST {
-                // It would have another MRU each time, and asks for one that it cannot have.
+                // The peer requests another MRU each time, none of them acceptable.
                 asked += 1;
                 let [high, low] = (1000 + round % 2).to_be_bytes();
                 let nak = lcp_packet(ControlCode::CONFIGURE_NAK, identifier, &[1, 4, high, low]);
@@ -483,7 +484,7 @@ fn options_that_pppoe_forbids_are_rejected() {
     ));
     let (_, code, identifier, data) = control_packets(&world, host_mac(1), since).remove(0);
     assert_eq!((code, identifier, &data[..]), (ControlCode::CONFIGURE_REJECT, 9, &forbidden[..]));
-    // A longer packet than Ethernet carries is not agreed to, and what has no length neither.
+    // An MRU above Ethernet's, or an option without a length, is not accepted.
     for (wanted, suggested) in
         [(&[1, 4, 0x05, 0xdc][..], [5, 0xd4]), (&[1, 4, 0, 9], [0, 128]), (&[1, 2], [5, 0xd4])]
     {
@@ -512,7 +513,7 @@ fn an_address_that_was_not_given_is_not_agreed_to() {
     let sent = control_packets(&world, host_mac(1), since);
     let answer = sent.iter().find(|sent| sent.1 == ControlCode::CONFIGURE_NAK).unwrap();
     assert_eq!(answer.3, [3, 6, 192, 0, 2, 10]);
-    // No address at all is asked for again, Van Jacobson's compression and NetBIOS servers are refused.
+    // An unspecified address gets a Nak. Van Jacobson compression and NetBIOS servers are rejected.
     let since = world.net.sent_transmits().len();
     world.deliver_frame(&session_frame(host_mac(1), number, &ipcp(&[])));
     assert_eq!(control_packets(&world, host_mac(1), since)[0].3, [3, 6, 192, 0, 2, 10]);
@@ -550,7 +551,7 @@ fn constant_renegotiation_ends_the_session() {
     assert!(removed <= 10 + 3, "{removed}");
 }
 
-/// One end of a link whose other end takes packets of so many octets, and who asks it who it is.
+/// Creates the authenticating end of a link whose peer has this MRU.
 fn link_to(mru: u16, protocol: AuthenticationProtocol) -> PppLink {
     let role =
         LinkRole::Authenticator { name: b"ac".to_vec(), protocols: Arc::new([protocol]), duid: Vec::new() };
@@ -578,8 +579,8 @@ fn sent_by(link: &mut PppLink) -> Vec<(PppProtocol, Vec<u8>)> {
 }
 
 proptest! {
-    /// Whatever a peer sends and a server says: nothing is longer than the peer takes, and what cannot be said so ends the link with its
-    /// reason.
+    /// For any input of peer and server, no packet exceeds the peer's MRU. A reply that cannot be shortened ends the
+    /// link with its reason.
     #[test]
     fn nothing_is_longer_than_its_peer_takes(
         mru in 128u16..=1492,
@@ -593,7 +594,7 @@ proptest! {
         let first = sent_by(&mut link);
         prop_assert!(first.iter().all(|(_, packet)| packet.len() <= takes));
         let asked = first.iter().find(|(protocol, _)| *protocol == PppProtocol::EAP).map_or(0, |(_, packet)| packet[1]);
-        // As long as a frame can bring it.
+        // The longest that a frame can carry.
         let echoed = said.min(1488);
         for code in [ControlCode::ECHO_REQUEST, ControlCode(99)] {
             let data = [&[0; 4][..], &vec![7; echoed][..]].concat();

@@ -34,7 +34,7 @@ fn delegated_prefixes(world: &PppoeTestNetwork) -> Vec<DelegatedPrefix> {
     all.collect()
 }
 
-/// The messages of DHCPv6 that a host of the network sent.
+/// Returns the types of the DHCPv6 messages that a host of the network sent.
 fn dhcp_message_types(world: &PppoeTestNetwork, from: usize) -> Vec<MessageType> {
     let all = world.net.sent_transmits().iter().filter(|sent| sent.from == from);
     let all = all.filter_map(|sent| {
@@ -71,7 +71,7 @@ fn advertisements_go_on_and_prefixes_are_renewed() {
     world.connect_first();
     let began = world.net.now();
     world.net.run_for(secs(4000));
-    // Three in the beginning 16 s apart, and then one in 200 to 600 s; one more may have been asked for.
+    // Three initial ones 16 s apart, then one every 200 to 600 s, and perhaps one for a solicitation.
     let of = |world: &PppoeTestNetwork| {
         let all = world.net.recorded_events(world.clients[0]).iter();
         let all = all.filter(|(_, event)| matches!(event, ClientEvent::Advertised { .. }));
@@ -151,7 +151,7 @@ fn what_a_client_should_not_have_is_taken_back() {
     assert_eq!(granted[1].status, Some(Dhcpv6Status::NO_PREFIXES));
     let (_, _, status) = ask(&mut world, &of(MessageType::RELEASE)).unwrap();
     assert_eq!(status, Some(Dhcpv6Status::SUCCESS));
-    // What RFC 8415 §16 wants discarded: of another server, without a client, with a server where none may be.
+    // RFC 8415 §16: discard messages for another server, without a client, or with a forbidden server DUID.
     let another = Dhcpv6Message { server: Some(b"you"), ..of(MessageType::REQUEST) };
     let nobody = Dhcpv6Message { client: None, ..of(MessageType::RENEW) };
     for wrong in [another, nobody, of(MessageType::SOLICIT), of(MessageType::REBIND), of(MessageType::REPLY)]
@@ -214,7 +214,7 @@ fn packets_of_the_data_plane_are_left_to_it() {
 
 #[test]
 fn a_client_asks_again_if_its_server_forgot_or_gives_no_prefix() {
-    // The judge gives a prefix to nobody: the client is told so, and asks again later.
+    // The AAA server gives no prefix: the client learns it, and asks again later.
     let mut world = PppoeTestNetwork::new(concentrator_config(), vec![delegation_config()]);
     world.judge.lock().unwrap().without_delegation = true;
     world.connect_first();
@@ -224,7 +224,7 @@ fn a_client_asks_again_if_its_server_forgot_or_gives_no_prefix() {
     assert!((4..=8).contains(&solicits), "{solicits}");
 }
 
-/// RFC 4443 §2.3, by hand: a solicitation of fe80::77 to ff02::2.
+/// RFC 4443 §2.3, computed by hand: a solicitation of fe80::77 to ff02::2.
 #[test]
 fn a_solicitation_is_as_it_should_be_on_the_wire() {
     let packet = icmp_packet("fe80::77".parse().unwrap(), ALL_ROUTERS, vec![133, 0, 0, 0, 0, 0, 0, 0]);

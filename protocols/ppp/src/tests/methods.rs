@@ -1,4 +1,4 @@
-//! Each way of showing who one is, from discovery to addresses.
+//! Each authentication protocol, from discovery to addresses.
 
 use super::*;
 use crate::AddressFamily;
@@ -75,7 +75,7 @@ fn each_protocol_turns_a_host_away_that_does_not() {
     }
 }
 
-/// A cut name is another user's, and a cut password proves something else. PAP has an octet for each length.
+/// A truncated name is another user's, and a truncated password is wrong. PAP's length fields have one octet each.
 #[test]
 fn what_pap_cannot_say_ends_the_session_with_its_cause() {
     for (name, password, ends) in [(5, 255, false), (256, 8, true), (5, 256, true)] {
@@ -167,7 +167,7 @@ fn nobody_is_let_in_while_nobody_judges() {
         "the client gives up first"
     );
     assert_eq!((world.installed_count(), world.client_networks(0).len()), (0, 0));
-    // It asks for another session; somebody answers that there is no answer.
+    // The client starts another session, and the AAA server reports that it has no reply.
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
     world.judge.lock().unwrap().silent = true;
     world.connect_client(0);

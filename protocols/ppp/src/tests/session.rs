@@ -1,4 +1,4 @@
-//! A session's life: loss, keepalive, ends, restarts.
+//! A session's life: loss, keepalive, ends, renegotiations.
 
 use super::*;
 use crate::auth::AuthenticationProtocol;
@@ -16,7 +16,7 @@ fn each_frame_may_be_lost_once() {
             world.net.intercept_transmits(move |n, _| if n == lost { vec![] } else { vec![Duration::ZERO] });
             world.connect_client(0);
             world.net.run_for(secs(50));
-            // EAP-Success has no reply, and MD5 leaves the peer in doubt without it: such a session begins again.
+            // EAP-Success has no reply. If it is lost, a peer of EAP-MD5 is left in doubt, and the session starts over.
             if world.installed_count() != 2 {
                 assert_eq!(protocol, AuthenticationProtocol::Eap, "frame {lost} of {frames}");
                 assert!(
@@ -116,7 +116,7 @@ fn a_peer_that_falls_silent_is_missed() {
     world.net.run_for(secs(100));
     assert_eq!((world.end_reasons(), world.installed_count()), (vec![EndReason::Unreachable], 0));
     let (at, _) = world.net.recorded_events(world.ac).last().unwrap();
-    // Three Echo-Requests 20 s apart, and the time for the third's reply.
+    // Three Echo-Requests 20 s apart, and the wait for the third reply.
     assert!((60..=80).contains(&at.duration_since(gone).as_secs()), "{}", at.duration_since(gone));
 
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Eap);
@@ -135,7 +135,7 @@ fn a_concentrator_that_restarts_gets_its_hosts_back() {
     assert_eq!(world.net[world.ac].session_count(), 5);
     let fresh = PppoeConcentrator::new(super::concentrator_config(), SecureRng::from_seed([99; 32])).unwrap();
     world.net[world.ac] = fresh;
-    // Each host's next Echo-Request is answered by PADT.
+    // A PADT answers each host's next Echo-Request.
     world.net.run_for(secs(30));
     assert_eq!((world.net[world.ac].session_count(), world.net[world.ac].unauthenticated_count()), (5, 0));
     for n in 0..5 {
@@ -194,7 +194,7 @@ fn a_protocol_that_is_not_known_is_rejected() {
     let reject = ControlPacket::parse(lcp).unwrap();
     assert_eq!((protocol, reject.code), (PppProtocol::LCP, ControlCode::PROTOCOL_REJECT));
     assert_eq!(reject.data, packet);
-    // And a code that LCP does not know by Code-Reject.
+    // LCP answers an unknown code by Code-Reject.
     let since = world.net.sent_transmits().len();
     world.deliver_frame(&session_frame(host_mac(1), number, &[0xc0, 0x21, 77, 5, 0, 6, 1, 2]));
     let sent = world.sent_to(host_mac(1), since);
@@ -221,7 +221,7 @@ fn longer_packets_pass_once_one_has_passed() {
     world.connect_client(0);
     world.net.run_for(secs(10));
     assert_eq!(mtus(&world), Some(4000));
-    // An Ethernet on the way that does not take them: the session is as ever.
+    // An Ethernet on the path drops long frames: the session works as usual.
     let mut world = PppoeTestNetwork::new(config.clone(), vec![jumbo]);
     world
         .net
@@ -229,14 +229,14 @@ fn longer_packets_pass_once_one_has_passed() {
     world.connect_client(0);
     world.net.run_for(secs(10));
     assert_eq!((mtus(&world), world.installed_count()), (Some(1492), 2));
-    // A host that says nothing of it.
+    // A host that sends no PPP-Max-Payload.
     let mut world = PppoeTestNetwork::new(config, vec![client_config(1, &[AuthenticationProtocol::Chap])]);
     world.connect_client(0);
     world.net.run_for(secs(10));
     assert_eq!(mtus(&world), Some(1492));
 }
 
-/// Which tag it is says who can do something about it.
+/// The type of the error tag tells who can correct the error.
 #[test]
 fn a_client_that_is_refused_a_session_is_told_why() {
     let config = ConcentratorConfig { sessions: 1, ..concentrator_config() };
@@ -279,7 +279,8 @@ fn the_work_is_told() {
     let mut world = PppoeTestNetwork::with_protocol(AuthenticationProtocol::Chap);
     world.connect_first();
     let work = world.net.take_work();
-    // Two packets each way, each sent and received; a cookie made and one checked, a challenge and its response.
+    // Two packets in each direction, each sent and received. Digests: a cookie made and checked, a challenge, a
+    // response.
     assert_eq!((work["ppp.discovery"], work["ppp.digest"]), (8, 4));
     assert!(work["ppp.control"] >= 24, "{work:?}");
 }

@@ -1,8 +1,8 @@
-//! The automaton held against RFC 1661's own table, cell by cell.
+//! Compares the automaton with RFC 1661's table, cell by cell.
 
 use crate::automaton::{Event, OptionNegotiation, State};
 
-/// RFC 1661 §4.1, with each cell in one line: states 0 to 5, then 6 to 9.
+/// RFC 1661 §4.1, a line per cell: states 0 to 5, then 6 to 9.
 const TABLE: &str = "\
 Up   | 2     irc,scr/6   -       -               -       -     | -           -           -           -
 Down | -     -           0       tls/1           0       1     | 1           1           1           tld/1

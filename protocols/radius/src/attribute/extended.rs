@@ -1,11 +1,11 @@
-//! Vendor-Specific attributes (RFC 2865 §5.26) and the extended types of RFC 6929, read in place; the
-//! fragments of a long extended attribute are joined.
+//! Vendor-Specific attributes (RFC 2865 §5.26) and the extended types of RFC 6929, read in place. Fragments of a long
+//! extended attribute are joined.
 
 use super::{RawIter, kind};
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// One vendor attribute in the format that RFC 2865 §5.26 suggests: one octet of type, one of length.
+/// A vendor attribute in the format of RFC 2865 §5.26: one octet of type, one of length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct VendorAttribute<'a> {
     /// Private enterprise number.
@@ -16,15 +16,14 @@ pub struct VendorAttribute<'a> {
     pub value: &'a [u8],
 }
 
-/// The vendor number and the octets after it of a Vendor-Specific value; `None` below 5 octets.
+/// Returns the vendor number of a Vendor-Specific value and the octets after it; `None` below 5 octets.
 #[must_use]
 pub fn read_vendor(value: &[u8]) -> Option<(u32, &[u8])> {
     let (vendor, rest) = value.split_first_chunk::<4>()?;
     (!rest.is_empty()).then(|| (u32::from_be_bytes(*vendor), rest))
 }
 
-/// The vendor attributes of all Vendor-Specific attributes, in order; a vendor's data that is not in
-/// the suggested format is passed over.
+/// Returns the vendor attributes of all Vendor-Specific attributes, in order. Skips data in other formats.
 pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = VendorAttribute<'_>> {
     attributes.filter(|a| a.kind == kind::VENDOR_SPECIFIC).filter_map(|a| read_vendor(a.value)).flat_map(
         |(vendor, data)| {
@@ -33,7 +32,7 @@ pub fn read_vendors(attributes: RawIter<'_>) -> impl Iterator<Item = VendorAttri
     )
 }
 
-/// One extended attribute (RFC 6929 §2.1, §2.2), whole.
+/// A whole extended attribute (RFC 6929 §2.1, §2.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExtendedAttribute<'a> {
     /// 241 to 246.
@@ -44,9 +43,10 @@ pub struct ExtendedAttribute<'a> {
     pub value: Cow<'a, [u8]>,
 }
 
-/// Reads the extended attribute that starts at `attributes`, joining the fragments of a long one, and
-/// advances beyond it. `None`: the next attribute is not a well-formed extended one (nothing is
-/// consumed): it is too short, or a fragment announces another that does not follow (RFC 6929 §2.2).
+/// Reads the next extended attribute and advances beyond it. Joins the fragments of a long one.
+///
+/// `None`: the next attribute is not extended, is too short, or announces a fragment that does not follow (RFC 6929
+/// §2.2). It then consumes nothing.
 pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<ExtendedAttribute<'a>> {
     let mut ahead = attributes.clone();
     let first = ahead.next()?;
@@ -79,5 +79,5 @@ pub fn read_extended<'a>(attributes: &mut RawIter<'a>) -> Option<ExtendedAttribu
     }
 }
 
-/// The flag of a long extended attribute that says that a further fragment follows.
+/// The flag of a long extended attribute for "another fragment follows".
 pub(crate) const MORE: u8 = 0x80;

@@ -1,14 +1,14 @@
-//! How vendors frame their attributes within Vendor-Specific: RFC 2865 §5.26 suggests one way, and some went others.
+//! Formats of vendor attributes inside Vendor-Specific. RFC 2865 §5.26 suggests one; some vendors use others.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The headers of a vendor's attributes, which FreeRADIUS's dictionaries call `format=type,length`.
+/// The header format of a vendor's attributes, `format=type,length` in FreeRADIUS's dictionaries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VendorFraming {
     /// Octets of the type: 1, 2 or 4.
     pub type_octets: u8,
-    /// Octets of the length, which counts the header too: 0 (one attribute takes all there is), 1 or 2.
+    /// Octets of the length, which includes the header: 0 (one attribute takes all octets), 1 or 2.
     pub length_octets: u8,
     /// A continuation octet follows (`format=1,1,c`, WiMAX).
     pub continuation: bool,
@@ -21,21 +21,21 @@ impl Default for VendorFraming {
 }
 
 impl VendorFraming {
-    /// One octet of type and one of length (RFC 2865 §5.26), as TLVs have them too (RFC 8044 §3.13).
+    /// One octet of type and one of length (RFC 2865 §5.26), also used by TLVs (RFC 8044 §3.13).
     pub const SUGGESTED: Self = Self { type_octets: 1, length_octets: 1, continuation: false };
 
-    /// Octets of a header.
+    /// The octets of a header.
     #[must_use]
     pub const fn header_length(self) -> usize {
         self.type_octets as usize + self.length_octets as usize + self.continuation as usize
     }
-    /// Whether a type can be written.
+    /// True if the header can hold this type.
     #[must_use]
     pub const fn fits_type(self, number: u32) -> bool {
         self.type_octets >= 4 || number < 1 << (8 * self.type_octets as u32)
     }
-    /// The attributes in a vendor's octets: the type of each, and where its value lies. `None` where headers and lengths do
-    /// not fit the octets exactly, or there are none.
+    /// Splits a vendor's octets into attributes: the type and the range of the value of each. `None` if headers and
+    /// lengths do not fit exactly, or the octets are empty.
     #[must_use]
     pub fn split_attributes(self, data: &[u8]) -> Option<Vec<(u32, Range<usize>)>> {
         let number = |bytes: &[u8]| bytes.iter().fold(0_u32, |n, &b| n << 8 | u32::from(b));

@@ -1,5 +1,5 @@
-//! Hiding with MD5 and the shared secret: User-Password (RFC 2865 §5.2) and the salted form of
-//! Tunnel-Password (RFC 2868 §3.5) and of the MS-MPPE keys (RFC 2548 §2.4.2); and Ascend's way.
+//! Hiding with MD5 and the shared secret: User-Password (RFC 2865 §5.2), the salted form of Tunnel-Password (RFC 2868
+//! §3.5) and of the MS-MPPE keys (RFC 2548 §2.4.2), and Ascend's variant.
 
 use alloc::vec::Vec;
 use usher_crypto::digest::md5;
@@ -7,19 +7,19 @@ use usher_crypto::digest::md5;
 /// Octets of the salt.
 pub const SALT_LEN: usize = 2;
 
-/// Why a hidden value cannot be revealed. A wrong secret shows as [`HideError::InnerLength`] or as
-/// garbage: nothing in the scheme tells.
+/// The reason why a hidden value cannot be revealed. A wrong secret yields [`HideError::InnerLength`] or garbage: the
+/// scheme has no check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HideError {
-    /// The hidden octets are not one or more whole blocks of 16 (at most 128 for User-Password).
+    /// The hidden octets are not whole blocks of 16 (at most 128 octets for User-Password).
     #[error("{0} hidden octets, must be whole blocks of 16")]
     Blocks(usize),
-    /// The length inside reaches beyond the hidden octets: most likely another secret was used.
+    /// The inner length exceeds the hidden octets, most likely because of a wrong secret.
     #[error("the length inside says {length} of {available} octets; is it the same secret?")]
     InnerLength {
-        /// What the first octet says.
+        /// The value of the first octet.
         length: u8,
-        /// What there is.
+        /// The number of hidden octets.
         available: usize,
     },
 }
@@ -54,17 +54,17 @@ pub fn hide_salted(secret: &[u8], request_authenticator: &[u8; 16], salt: [u8; S
     chain_blocks(secret, &[request_authenticator, &salt], data, true);
 }
 
-/// Hides, or reveals, a value of one block in place, as Ascend does with its secrets: by the digest of authenticator and
-/// secret, in that order. `data` is the value padded with zeros to 16 octets.
+/// Hides or reveals a one-block value in place, in Ascend's variant: the digest covers authenticator and secret, in
+/// that order. `data` is the value padded with zeros to 16 octets.
 pub fn hide_ascend(secret: &[u8], request_authenticator: &[u8; 16], data: &mut [u8]) {
     let pad = md5(&[request_authenticator, secret]);
     data.iter_mut().zip(pad).for_each(|(b, p)| *b ^= p);
 }
 
-/// The password in a User-Password value, its padding removed.
+/// Returns the password in a User-Password value, without padding.
 ///
 /// # Errors
-/// The value is not 1 to 8 blocks of 16 octets.
+/// If the value is not 1 to 8 blocks of 16 octets.
 pub fn reveal_password(
     secret: &[u8],
     request_authenticator: &[u8; 16],
@@ -79,10 +79,10 @@ pub fn reveal_password(
     Ok(out)
 }
 
-/// What a salted value holds; `value` starts with the salt.
+/// Returns the content of a salted value. `value` starts with the salt.
 ///
 /// # Errors
-/// The hidden part is not whole blocks, or the length inside does not fit it.
+/// If the hidden part is not whole blocks, or the inner length does not fit it.
 pub fn reveal_salted(
     secret: &[u8],
     request_authenticator: &[u8; 16],

@@ -1,4 +1,4 @@
-//! The owned attribute list: wire octets in one allocation, and a note of what is to be hidden.
+//! The owned attribute list: wire octets in one allocation, with a record of values to hide.
 
 use super::extended::MORE;
 use super::hide::{hide_ascend, hide_password, hide_salted};
@@ -9,29 +9,29 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A value does not fit its attribute; nothing was added.
+/// A value does not fit its attribute. The list is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("attribute {kind}: a value of {length} octets, at most {max} fit")]
 pub struct ValueTooLong {
     /// The attribute's type.
     pub kind: u8,
-    /// The value's octets.
+    /// The length of the value in octets.
     pub length: usize,
-    /// What fits.
+    /// The maximum length.
     pub max: usize,
 }
 
-/// A value whose first octet may be a tag (RFC 2868 §3): 1 to 31 groups attributes of one tunnel.
+/// A value that may start with a tag (RFC 2868 §3): 1 to 31 groups the attributes of one tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaggedValue<T> {
-    /// The tag; `None` where the octet is not one.
+    /// The tag; `None` if the first octet is not one.
     pub tag: Option<u8>,
-    /// What follows.
+    /// The value without the tag.
     pub value: T,
 }
 
 impl<'a> TaggedValue<&'a [u8]> {
-    /// Reads a tagged text (RFC 2868 §3.3): an octet up to 0x1F in front is the tag.
+    /// Reads a tagged text (RFC 2868 §3.3): a first octet up to 0x1F is the tag.
     #[must_use]
     pub const fn parse_text(value: &'a [u8]) -> Self {
         match value {
@@ -51,30 +51,29 @@ impl TaggedValue<u32> {
     }
 }
 
-/// Where a value waits in clear to be hidden when the packet is written.
+/// The range of a clear value that encoding hides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct HiddenSpan {
-    /// Offset of the blocks; the salt, if any, is in front of them.
+    /// The offset of the blocks; a salt precedes them.
     offset: u32,
-    /// Octets of the blocks.
+    /// The length of the blocks in octets.
     len: u32,
     how: AttributeEncryption,
 }
 
-/// Attributes as they will stand in a packet, in order.
+/// The attributes of a packet, in order.
 ///
-/// Values that RADIUS hides (User-Password, Tunnel-Password, MS-MPPE keys) are given in clear; they are
-/// hidden when a client or server writes the packet, since that needs the Request Authenticator. In a
-/// list that came from the wire they are still hidden; see [`crate::client::RadiusReply::mppe_keys`] and
-/// [`crate::server::RadiusRequest::user_password`].
+/// The caller gives hidden values (User-Password, Tunnel-Password, MS-MPPE keys) in clear. The client or server hides
+/// them when it writes the packet, since that needs the Request Authenticator. In a list from the wire they are still
+/// hidden: see [`crate::client::RadiusReply::mppe_keys`] and [`crate::server::RadiusRequest::user_password`].
 ///
-/// Lists given with a command are reused for later events: a caller that keeps none allocates none.
+/// Machines reuse the lists of commands for later events, so a caller that keeps none causes no allocation.
 #[derive(Clone, Default)]
 pub struct AttributeList {
     bytes: Vec<u8>,
     hidden: Vec<HiddenSpan>,
-    /// The types in a list that came from the wire, and its octets: they hold while it has that length, since whatever
-    /// does not only add forgets them.
+    /// The types in a list from the wire, and its length. They are valid while the list has that length: every change
+    /// except an addition resets them.
     received: (AttributeTypeSet, usize),
 }
 
@@ -92,15 +91,15 @@ impl AttributeList {
     pub const fn new() -> Self {
         Self { bytes: Vec::new(), hidden: Vec::new(), received: (AttributeTypeSet::NONE, 0) }
     }
-    /// An empty list with room for `octets`.
+    /// An empty list with capacity for `octets`.
     #[must_use]
     pub fn with_capacity(octets: usize) -> Self {
         Self { bytes: Vec::with_capacity(octets), ..Self::new() }
     }
-    /// A copy of received attributes.
+    /// Copies received attributes.
     ///
     /// # Errors
-    /// Their lengths do not hold together.
+    /// If their lengths are inconsistent.
     pub fn from_wire(bytes: &[u8]) -> Result<Self, PacketError> {
         let summary = check_attributes(bytes)?;
         Ok(Self::from_wire_checked(bytes, summary.kinds))
@@ -108,29 +107,29 @@ impl AttributeList {
     pub(crate) fn from_wire_checked(bytes: &[u8], kinds: AttributeTypeSet) -> Self {
         Self { bytes: bytes.to_vec(), hidden: Vec::new(), received: (kinds, bytes.len()) }
     }
-    /// Takes the place of what was there, with the attributes of a packet.
+    /// Replaces the contents with the attributes of a packet.
     pub(crate) fn refill_from(&mut self, packet: &RadiusPacket<'_>) {
         self.clear();
         self.bytes.extend_from_slice(packet.attribute_bytes());
         self.received = (packet.attribute_types(), self.bytes.len());
     }
-    /// Takes everything out and keeps the memory.
+    /// Removes all attributes and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.hidden.clear();
         self.received = (AttributeTypeSet::NONE, 0);
     }
-    /// The octets; values that wait to be hidden are in clear.
+    /// The octets. Values that encoding hides are in clear.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Octets of all attributes.
+    /// The total length in octets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
-    /// True without any attribute.
+    /// True if the list has no attributes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -154,17 +153,17 @@ impl AttributeList {
     pub fn get_all(&self, kind: u8) -> impl Iterator<Item = &[u8]> {
         self.iter().filter(move |a| a.kind == kind).map(|a| a.value)
     }
-    /// The first attribute of a type as a number; `None` also where it is not 4 octets long.
+    /// The first attribute of a type as a number; `None` also if it is not 4 octets long.
     #[must_use]
     pub fn get_u32(&self, kind: u8) -> Option<u32> {
         self.get(kind)?.try_into().ok().map(u32::from_be_bytes)
     }
-    /// The first attribute of a type as text; `None` also where it is not UTF-8.
+    /// The first attribute of a type as text; `None` also if it is not UTF-8.
     #[must_use]
     pub fn get_text(&self, kind: u8) -> Option<&str> {
         core::str::from_utf8(self.get(kind)?).ok()
     }
-    /// The first attribute of a type as an IPv4 address; `None` also where it is not 4 octets long.
+    /// The first attribute of a type as an IPv4 address; `None` also if it is not 4 octets long.
     #[must_use]
     pub fn get_ipv4(&self, kind: u8) -> Option<Ipv4Addr> {
         self.get_u32(kind).map(Ipv4Addr::from_bits)
@@ -178,7 +177,7 @@ impl AttributeList {
     pub fn vendor_attributes(&self) -> impl Iterator<Item = VendorAttribute<'_>> {
         read_vendors(self.iter())
     }
-    /// The first tagged text (RFC 2868 §3.3) of a type: an octet up to 0x1F in front is the tag.
+    /// The first tagged text (RFC 2868 §3.3) of a type: a first octet up to 0x1F is the tag.
     #[must_use]
     pub fn get_tagged(&self, kind: u8) -> Option<TaggedValue<&[u8]>> {
         self.get(kind).map(TaggedValue::parse_text)
@@ -188,8 +187,8 @@ impl AttributeList {
     pub fn get_tagged_u32(&self, kind: u8) -> Option<TaggedValue<u32>> {
         self.get(kind).and_then(TaggedValue::parse_number)
     }
-    /// Appends the EAP packet of the EAP-Message attributes, joined (RFC 3579 §3.1), to `out`; false
-    /// where there is none.
+    /// Appends the joined EAP packet of the EAP-Message attributes (RFC 3579 §3.1) to `out`. Returns false if there is
+    /// none.
     pub fn read_eap_packet(&self, out: &mut Vec<u8>) -> bool {
         let mut any = false;
         for piece in self.get_all(kind::EAP_MESSAGE) {
@@ -198,7 +197,7 @@ impl AttributeList {
         }
         any
     }
-    /// The value of a long or short extended attribute (RFC 6929), its fragments joined.
+    /// The value of a short or long extended attribute (RFC 6929), with joined fragments.
     #[must_use]
     pub fn get_extended(&self, kind: u8, extended: u8) -> Option<alloc::borrow::Cow<'_, [u8]>> {
         let mut iter = self.iter();
@@ -225,10 +224,10 @@ impl AttributeList {
         self.bytes.extend_from_slice(&value);
         self
     }
-    /// Adds octets as they are.
+    /// Adds octets unchanged.
     ///
     /// # Errors
-    /// More than 253.
+    /// If the value exceeds 253 octets.
     pub fn push_bytes(&mut self, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
         self.push_header(kind, value.len(), MAX_VALUE)?;
         self.bytes.extend_from_slice(value);
@@ -237,7 +236,7 @@ impl AttributeList {
     /// Adds text.
     ///
     /// # Errors
-    /// More than 253 octets.
+    /// If the text exceeds 253 octets.
     pub fn push_text(&mut self, kind: u8, text: &str) -> Result<&mut Self, ValueTooLong> {
         self.push_bytes(kind, text.as_bytes())
     }
@@ -265,15 +264,15 @@ impl AttributeList {
     /// Adds a tagged text (RFC 2868 §3.3). Tag 0: none.
     ///
     /// # Errors
-    /// More than 252 octets.
+    /// If the text exceeds 252 octets.
     pub fn push_tagged_bytes(&mut self, kind: u8, tag: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
         self.push_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(tag);
         self.bytes.extend_from_slice(value);
         Ok(self)
     }
-    /// Adds octets that may be longer than one attribute, in pieces of 253 (the `concat` type of RFC
-    /// 8044 §3.6). Nothing at all gives one empty attribute.
+    /// Adds octets of any length, in attributes of 253 octets each (the `concat` type of RFC 8044 §3.6). An empty value
+    /// gives one empty attribute.
     pub fn push_concat(&mut self, kind: u8, value: &[u8]) -> &mut Self {
         let mut rest = value;
         loop {
@@ -290,10 +289,10 @@ impl AttributeList {
     pub fn push_eap(&mut self, packet: &[u8]) -> &mut Self {
         self.push_concat(kind::EAP_MESSAGE, packet)
     }
-    /// Adds a Vendor-Specific attribute that holds one of the vendor's (RFC 2865 §5.26).
+    /// Adds a Vendor-Specific attribute with one vendor attribute (RFC 2865 §5.26).
     ///
     /// # Errors
-    /// More than 247 octets.
+    /// If the value exceeds 247 octets.
     pub fn push_vendor(&mut self, vendor: u32, kind: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
         self.push_header(kind::VENDOR_SPECIFIC, value.len(), MAX_VALUE - 6)?;
         self.bytes.extend_from_slice(&vendor.to_be_bytes());
@@ -304,15 +303,14 @@ impl AttributeList {
     /// Adds an extended attribute (RFC 6929 §2.1), `kind` 241 to 244.
     ///
     /// # Errors
-    /// More than 252 octets.
+    /// If the value exceeds 252 octets.
     pub fn push_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> Result<&mut Self, ValueTooLong> {
         self.push_header(kind, value.len(), MAX_VALUE - 1)?;
         self.bytes.push(extended);
         self.bytes.extend_from_slice(value);
         Ok(self)
     }
-    /// Adds a long extended attribute (RFC 6929 §2.2), `kind` 245 or 246, in as many fragments as it
-    /// needs.
+    /// Adds a long extended attribute (RFC 6929 §2.2), `kind` 245 or 246, in as many fragments as needed.
     pub fn push_long_extended(&mut self, kind: u8, extended: u8, value: &[u8]) -> &mut Self {
         let mut rest = value;
         loop {
@@ -329,7 +327,7 @@ impl AttributeList {
     /// Adds an extended vendor-specific attribute (RFC 6929 §2.4) to any of the six types.
     ///
     /// # Errors
-    /// More than 247 octets in a short extended type (241 to 244).
+    /// If the value exceeds 247 octets in a short extended type (241 to 244).
     pub fn push_evs(
         &mut self,
         kind: u8,
@@ -352,13 +350,13 @@ impl AttributeList {
         Ok(self)
     }
 
-    /// Notes that the octets after `at` are to be hidden, and pads them to whole blocks.
+    /// Marks the octets after `at` for hiding, and pads them to whole blocks.
     fn hide_from(&mut self, at: usize, how: AttributeEncryption) {
         let len = (self.bytes.len() - at).next_multiple_of(16).max(16);
         self.bytes.resize(at + len, 0);
         self.hidden.push(HiddenSpan { offset: at as u32, len: len as u32, how });
     }
-    /// Adds an attribute that is whole. From this octet on it is to be hidden so; its salt, if any, is there too.
+    /// Adds a whole attribute and marks it for hiding from this octet on. A salt is already included.
     pub(super) fn append_attribute(
         &mut self,
         attribute: &[u8],
@@ -372,7 +370,7 @@ impl AttributeList {
             self.hidden.push(HiddenSpan { offset: at as u32, len: (self.bytes.len() - at) as u32, how });
         }
     }
-    /// Takes octets out that are whole attributes.
+    /// Removes whole attributes.
     pub(super) fn remove_range(&mut self, range: core::ops::Range<usize>) {
         let len = range.len() as u32;
         self.hidden.retain(|h| !range.contains(&(h.offset as usize)));
@@ -380,10 +378,10 @@ impl AttributeList {
         self.bytes.drain(range);
         self.received.1 = usize::MAX;
     }
-    /// Adds the User-Password, in clear here, hidden on the wire (RFC 2865 §5.2).
+    /// Adds the User-Password: clear here, hidden on the wire (RFC 2865 §5.2).
     ///
     /// # Errors
-    /// More than 128 octets.
+    /// If the password exceeds 128 octets.
     pub fn push_user_password(&mut self, password: &[u8]) -> Result<&mut Self, ValueTooLong> {
         if password.len() > 128 {
             return Err(ValueTooLong { kind: kind::USER_PASSWORD, length: password.len(), max: 128 });
@@ -395,10 +393,10 @@ impl AttributeList {
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
-    /// Adds a tagged password, in clear here, salted and hidden on the wire (RFC 2868 §3.5).
+    /// Adds a tagged password: clear here, salted and hidden on the wire (RFC 2868 §3.5).
     ///
     /// # Errors
-    /// More than 239 octets.
+    /// If the password exceeds 239 octets.
     pub fn push_tunnel_password(&mut self, tag: u8, password: &[u8]) -> Result<&mut Self, ValueTooLong> {
         if password.len() > 239 {
             return Err(ValueTooLong { kind: kind::TUNNEL_PASSWORD, length: password.len(), max: 239 });
@@ -410,10 +408,10 @@ impl AttributeList {
         self.bytes[start + 1] = (self.bytes.len() - start) as u8;
         Ok(self)
     }
-    /// Adds a vendor attribute that is salted and hidden on the wire as the MS-MPPE keys are.
+    /// Adds a vendor attribute, salted and hidden on the wire like the MS-MPPE keys.
     ///
     /// # Errors
-    /// More than 239 octets.
+    /// If the value exceeds 239 octets.
     pub fn push_vendor_salted(
         &mut self,
         vendor: u32,
@@ -426,11 +424,11 @@ impl AttributeList {
         self.push_salted(vendor, kind, value);
         Ok(self)
     }
-    /// Adds a vendor attribute that is hidden on the wire as User-Password is, without a salt (MS-CHAP-MPPE-Keys, RFC
-    /// 2548 §2.4.1). The value is padded with zeros to a multiple of 16 octets.
+    /// Adds a vendor attribute that is hidden on the wire like User-Password, without a salt (MS-CHAP-MPPE-Keys,
+    /// RFC 2548 §2.4.1). It pads the value with zeros to a multiple of 16 octets.
     ///
     /// # Errors
-    /// More than 240 octets.
+    /// If the value exceeds 240 octets.
     pub fn push_vendor_hidden(
         &mut self,
         vendor: u32,
@@ -462,24 +460,23 @@ impl AttributeList {
         self.bytes[start + 1] = length;
         self.bytes[start + 7] = length - 6;
     }
-    /// Adds MS-MPPE-Recv-Key and MS-MPPE-Send-Key (RFC 2548 §2.4) that carry an EAP method's master
-    /// session key to the authenticator: its first 32 octets and the next 32 (RFC 3748 §7.10, RFC 5216
-    /// §2.3).
+    /// Adds MS-MPPE-Recv-Key and MS-MPPE-Send-Key (RFC 2548 §2.4), which carry the MSK of an EAP method to the
+    /// authenticator. They are its first and second 32 octets (RFC 3748 §7.10, RFC 5216 §2.3).
     pub fn push_msk(&mut self, msk: &[u8; 64]) -> &mut Self {
         self.push_salted(vendor::MICROSOFT, vendor::MS_MPPE_RECV_KEY, &msk[..32]);
         self.push_salted(vendor::MICROSOFT, vendor::MS_MPPE_SEND_KEY, &msk[32..]);
         self
     }
 
-    /// Adds all attributes of another list, what waits to be hidden included.
+    /// Adds all attributes of another list, including values to hide.
     pub fn extend(&mut self, other: &Self) -> &mut Self {
         let base = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&other.bytes);
         self.hidden.extend(other.hidden.iter().map(|h| HiddenSpan { offset: h.offset + base, ..*h }));
         self
     }
-    /// Replaces the value of the first attribute of a type by one of the same length; false where
-    /// there is none of that type and length.
+    /// Replaces the value of the first attribute of a type by one of the same length. Returns false if the list has no
+    /// attribute of this type and length.
     pub fn replace_value(&mut self, kind: u8, value: &[u8]) -> bool {
         match self.iter().find(|a| a.kind == kind).map(|a| value_offset(&self.bytes, a)) {
             Some((at, len)) if len == value.len() => {
@@ -489,7 +486,7 @@ impl AttributeList {
             _ => false,
         }
     }
-    /// Takes all attributes of a type out; answers how many.
+    /// Removes all attributes of a type and returns their number.
     pub fn remove(&mut self, kind: u8) -> usize {
         self.remove_where(|a| a.kind == kind)
     }
@@ -504,8 +501,8 @@ impl AttributeList {
         count
     }
 
-    /// Appends the attributes to a packet, hiding what is to be hidden. `salt` numbers the salted
-    /// values of the packet from there on, its top bit set (RFC 2868 §3.5).
+    /// Appends the attributes to a packet and hides values. `salt` numbers the salted values of the packet, with its
+    /// top bit set (RFC 2868 §3.5).
     pub fn encode_into(&self, out: &mut Vec<u8>, secret: &[u8], request_authenticator: &[u8; 16], salt: u16) {
         let base = out.len();
         out.extend_from_slice(&self.bytes);
@@ -524,32 +521,32 @@ impl AttributeList {
             }
         }
     }
-    /// Whether an attribute of this list waits to be hidden, so that it holds a secret in clear.
+    /// True if the attribute holds a secret in clear, which encoding hides.
     #[must_use]
     pub fn is_clear_secret(&self, a: &RawAttribute<'_>) -> bool {
         let (at, len) = value_offset(&self.bytes, *a);
         self.hidden.iter().any(|h| (at..at + len).contains(&(h.offset as usize)))
     }
-    /// Octets of all attributes in a packet at most: what is hidden gets a salt, its length, and is filled to 16 octets.
+    /// The maximum length of all attributes in a packet. Hiding adds a salt, a length and padding to 16 octets.
     #[must_use]
     pub fn packet_octets(&self) -> usize {
         const HIDDEN: usize = 2 + 1 + 15;
         self.bytes.len() + HIDDEN * self.hidden.len()
     }
-    /// Whether anything waits to be hidden.
+    /// True if the list has values to hide.
     #[must_use]
     pub fn has_hidden(&self) -> bool {
         !self.hidden.is_empty()
     }
 }
 
-/// Where an attribute's value lies in the list that it was read from.
+/// Returns offset and length of an attribute's value in its list.
 fn value_offset(bytes: &[u8], a: RawAttribute<'_>) -> (usize, usize) {
     (a.value.as_ptr() as usize - bytes.as_ptr() as usize, a.value.len())
 }
 
 impl fmt::Debug for AttributeList {
-    /// By number; what waits to be hidden is not shown.
+    /// Prints types as numbers, without values to hide.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
         for a in self.iter() {

@@ -1,4 +1,4 @@
-//! Attributes by their place in the number space: found, taken out and put in, wherever they stand on the wire.
+//! Access to attributes by number, wherever they are on the wire: lookup, removal and insertion.
 
 use super::list::{AttributeList, ValueTooLong};
 use super::{MAX_VALUE, RawIter, SALT_LEN, VendorFraming, kind, read_extended, read_vendor};
@@ -7,7 +7,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// One attribute of a packet, its fragments joined, and where it stands.
+/// An attribute of a packet with joined fragments, and its position.
 struct JoinedAttribute<'a> {
     kind: u8,
     /// Extended-Type.
@@ -31,7 +31,7 @@ fn joined_attributes(bytes: &[u8]) -> impl Iterator<Item = JoinedAttribute<'_>> 
     })
 }
 
-/// The values below a TLV whose numbers are these.
+/// Passes on the values inside a TLV with these numbers.
 fn find_tlv_values<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&'v [u8])) {
     let Some((&first, rest)) = numbers.split_first() else { return found(bytes) };
     for (number, range) in VendorFraming::SUGGESTED.split_attributes(bytes).unwrap_or_default() {
@@ -42,7 +42,7 @@ fn find_tlv_values<'v>(bytes: &'v [u8], numbers: &[u32], found: &mut dyn FnMut(&
 }
 
 impl AttributeNumber {
-    /// The values of this place that an attribute holds.
+    /// Passes on the values of this number that an attribute holds.
     fn find_values<'v>(&self, whole: &JoinedAttribute<'_>, value: &'v [u8], found: &mut dyn FnMut(&'v [u8])) {
         match *self.oid.parts() {
             [26, vendor, number, ref rest @ ..] if whole.kind == kind::VENDOR_SPECIFIC => {
@@ -80,9 +80,9 @@ impl AttributeNumber {
 }
 
 impl AttributeList {
-    /// The values of an attribute, wherever it stands: also within others. Fragments of a long extended attribute are
-    /// joined (RFC 6929 §2.2); several attributes that say one thing together, as EAP-Message or WiMAX's continued ones, are
-    /// as many values.
+    /// The values of an attribute, including those inside other attributes. Fragments of a long extended attribute are
+    /// joined (RFC 6929 §2.2). Attributes that continue each other, such as EAP-Message or WiMAX's, count as separate
+    /// values.
     #[must_use]
     pub fn values_at(&self, place: &AttributeNumber) -> Vec<Cow<'_, [u8]>> {
         if let [number] = *place.oid.parts() {
@@ -103,7 +103,7 @@ impl AttributeList {
         all
     }
 
-    /// Takes every attribute out that holds a value of this place, with whatever else it holds; answers how many.
+    /// Removes every attribute that holds a value of this number, with all its other contents. Returns their number.
     pub fn remove_at(&mut self, place: &AttributeNumber) -> usize {
         if let [number] = *place.oid.parts() {
             return self.remove(u8::try_from(number).unwrap_or_default());
@@ -122,11 +122,11 @@ impl AttributeList {
         ranges.len()
     }
 
-    /// Adds a value where it belongs, with the headers that go around it there. `tag` is an octet in front of the value
-    /// (RFC 2868 §3); what is to be hidden is given in clear.
+    /// Adds a value with the headers that its number needs. `tag` is an octet before the value (RFC 2868 §3). Values to
+    /// hide are given in clear.
     ///
     /// # Errors
-    /// It does not fit an attribute, or is hidden in a place whose values come in fragments.
+    /// If it does not fit an attribute, or needs hiding in a number whose values are fragmented.
     pub fn push_at(
         &mut self,
         place: &AttributeNumber,
@@ -188,7 +188,7 @@ impl AttributeList {
     }
 }
 
-/// A value with its tag, and with the room that hiding it takes; whether it is to be hidden.
+/// Returns a value with its tag and the padding for hiding, and true if it is to be hidden.
 fn pad_for_hiding(tag: Option<u8>, encryption: AttributeEncryption, value: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::from(tag.as_slice());
     let padded = |body: &mut Vec<u8>, from: usize| {
@@ -212,11 +212,11 @@ fn pad_for_hiding(tag: Option<u8>, encryption: AttributeEncryption, value: &[u8]
     (body, encryption != AttributeEncryption::None)
 }
 
-/// The headers around a value, whose lengths are known when it is.
+/// The headers around a value. Their lengths are set once the value is known.
 #[derive(Default)]
 struct HeaderBuilder {
     octets: Vec<u8>,
-    /// Where a header begins that a length counts from, where the length stands, and in how many octets.
+    /// For each length: the start of the header it counts from, its offset and its size in octets.
     lengths: Vec<(usize, usize, u8)>,
 }
 
@@ -231,7 +231,7 @@ impl HeaderBuilder {
         self.lengths.push((begin, self.octets.len(), framing.length_octets));
         self.octets.resize(begin + framing.header_length(), 0);
     }
-    /// The vendor and type of an extended vendor-specific attribute (RFC 6929 §2.4); what is below it.
+    /// Adds vendor and type of an extended vendor-specific attribute (RFC 6929 §2.4). Returns the remaining numbers.
     fn push_evs<'n>(&mut self, extended: u32, rest: &'n [u32]) -> &'n [u32] {
         match rest {
             [vendor, number, below @ ..] if extended == u32::from(kind::VENDOR_SPECIFIC) => {
@@ -242,7 +242,7 @@ impl HeaderBuilder {
             _ => rest,
         }
     }
-    /// The whole; `None` where a length has no room for what it counts.
+    /// Returns headers and body; `None` if a length overflows.
     fn wrap_body(&self, body: &[u8]) -> Option<Vec<u8>> {
         let mut whole = [&self.octets, body].concat();
         for &(begin, at, octets) in &self.lengths {
@@ -257,7 +257,7 @@ impl HeaderBuilder {
     }
 }
 
-/// Whether numbers name an attribute that a packet can have, with this framing of its vendor.
+/// True if a packet can hold an attribute of these numbers, with this format of its vendor.
 pub(crate) fn can_be_sent(oid: AttributeOid, framing: VendorFraming) -> bool {
     let octets = |numbers: &[u32]| numbers.iter().all(|n| (1..=255).contains(n));
     match *oid.parts() {
@@ -339,7 +339,7 @@ mod tests {
             assert_eq!(fits(&cisco, encryption, most), Ok(()), "{encryption:?}");
             assert_eq!(fits(&cisco, encryption, most + 1), Err(most), "{encryption:?}");
         }
-        // What comes in fragments may be longer, but no length within it may.
+        // A fragmented attribute may be longer, but no length inside it may overflow.
         let long = attribute_number(&[245, 26, 11_344, 1], VendorFraming::SUGGESTED);
         assert_eq!(fits(&long, AttributeEncryption::None, 4000), Ok(()));
         assert!(
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    /// One value and where it goes, with a tag or without.
+    /// A value with its number, and an optional tag.
     fn arbitrary_placement() -> impl Strategy<Value = (usize, Option<u8>, Vec<u8>)> {
         (0..attribute_numbers().len(), any::<Option<u8>>(), proptest::collection::vec(any::<u8>(), 1..120))
     }
@@ -414,15 +414,14 @@ mod tests {
                 prop_assert_eq!(&all[i], &put);
                 let mut without = list.clone();
                 prop_assert_eq!(without.remove_at(place), put.len());
-                // Each stands in an attribute of its own: what others hold is as it was.
+                // Each is in an attribute of its own: other attributes are unchanged.
                 let mut left = all.clone();
                 left[i].clear();
                 prop_assert_eq!(found(&without), left);
             }
         }
 
-        /// Lists as a packet may have them: attributes that are whole, of the kinds that hold others, in which an octet is
-        /// another.
+        /// Lists as a packet may have them: whole attributes of the kinds that hold others, with one octet changed.
         #[test]
         fn octets_that_are_wrong_within_an_attribute_never_panic(
             picks in proptest::collection::vec((arbitrary_placement(), any::<u8>(), any::<u8>()), 1..8),
@@ -433,7 +432,7 @@ mod tests {
                 let mut one = AttributeList::new();
                 one.push_at(&places[*i], *tag, AttributeEncryption::None, value).unwrap();
                 let mut one = one.as_bytes().to_vec();
-                // Its own type and length stay.
+                // Its own type and length stay unchanged.
                 let at = 2 + usize::from(*at) % (one.len() - 2);
                 one[at] ^= flip;
                 octets.extend(one);

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// The data types of RFC 8044 §3, and those that only FreeRADIUS's dictionaries have.
+/// The data types of RFC 8044 §3, and those of FreeRADIUS's dictionaries only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DataType {
-    /// 32-bit number (§3.1); with named values it is the `enum` of §3.2.
+    /// 32-bit number (§3.1); with named values the `enum` of §3.2.
     Integer,
     /// Seconds since 1970 (§3.3).
     Time,
@@ -16,7 +16,7 @@ pub enum DataType {
     Text,
     /// Octets (§3.5).
     String,
-    /// Octets that may continue in the attributes that follow (§3.6).
+    /// Octets that may continue in the next attributes (§3.6).
     Concat,
     /// Interface identifier (§3.7).
     Ifid,
@@ -30,7 +30,7 @@ pub enum DataType {
     Ipv4Prefix,
     /// 64-bit number (§3.12).
     Integer64,
-    /// Attributes within (§3.13).
+    /// Nested attributes (§3.13).
     Tlv,
     /// Vendor-specific (§3.14).
     Vsa,
@@ -50,12 +50,12 @@ pub enum DataType {
     Ether,
     /// FreeRADIUS's `combo-ip`: an IPv4 or an IPv6 address.
     Ip,
-    /// FreeRADIUS's `abinary`: one of Ascend's packet filters, compiled.
+    /// FreeRADIUS's `abinary`: a compiled packet filter of Ascend.
     Filter,
 }
 
 impl DataType {
-    /// What FreeRADIUS's dictionaries call it.
+    /// The name in FreeRADIUS's dictionaries.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,17 +83,17 @@ impl DataType {
             Self::Filter => "abinary",
         }
     }
-    /// Whether values are numbers without a sign, which may have names.
+    /// True if values are unsigned numbers, which may have names.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Integer | Self::Integer64 | Self::Time | Self::Byte | Self::Short)
     }
-    /// Whether values are other attributes.
+    /// True if values contain other attributes.
     #[must_use]
     pub const fn contains_attributes(self) -> bool {
         matches!(self, Self::Tlv | Self::Vsa | Self::Extended | Self::LongExtended | Self::Evs)
     }
-    /// The type that a dictionary names, in FreeRADIUS's or RFC 8044's words.
+    /// Returns the type of a name of FreeRADIUS's dictionaries or of RFC 8044.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -124,7 +124,7 @@ impl DataType {
     }
 }
 
-/// One value.
+/// A typed value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttributeValue<'a> {
     /// A number, perhaps one with a name.
@@ -133,7 +133,7 @@ pub enum AttributeValue<'a> {
     Time(u32),
     /// Text.
     Text(&'a str),
-    /// Octets, also of types that hold others.
+    /// Octets, also of types that contain others.
     Octets(&'a [u8]),
     /// An interface identifier.
     Ifid([u8; 8]),
@@ -157,14 +157,13 @@ pub enum AttributeValue<'a> {
     Ether([u8; 6]),
 }
 
-/// Octets that are not a value of their attribute's type; RFC 8044 §2 has the attribute treated as
-/// octets then.
+/// The octets do not fit the type of their attribute. RFC 8044 §2 then treats the attribute as octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{length} octets are not a value of type {data_type:?}")]
 pub struct ValueError {
-    /// The type that was expected.
+    /// The expected type.
     pub data_type: DataType,
-    /// How many octets there are.
+    /// The number of octets.
     pub length: usize,
 }
 
@@ -172,7 +171,7 @@ impl<'a> AttributeValue<'a> {
     /// Reads a value of a type.
     ///
     /// # Errors
-    /// The octets do not have the type's form; bits beyond a prefix must be zero.
+    /// If the octets do not have the form of the type. Bits beyond a prefix must be zero.
     pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self, ValueError> {
         Self::decode_value(data_type, bytes).ok_or(ValueError { data_type, length: bytes.len() })
     }
@@ -219,7 +218,7 @@ impl<'a> AttributeValue<'a> {
             | DataType::Evs => Self::Octets(bytes),
         })
     }
-    /// Appends the value's octets. An IPv6 prefix is written in as few octets as it needs.
+    /// Appends the octets of the value. An IPv6 prefix takes as few octets as possible.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Integer(n) | Self::Time(n) => out.extend_from_slice(&n.to_be_bytes()),
@@ -243,7 +242,7 @@ impl<'a> AttributeValue<'a> {
             Self::Ether(address) => out.extend_from_slice(address),
         }
     }
-    /// A number without a sign, which may have a name.
+    /// Returns an unsigned number, which may have a name.
     #[must_use]
     pub const fn as_number(&self) -> Option<u64> {
         match *self {

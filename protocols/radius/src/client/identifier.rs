@@ -1,11 +1,11 @@
-//! Identifiers: 256 for each server and socket, given out in rotation. By RadSec identifier 0 of each connection is left
-//! to Status-Server, so that a connection whose identifiers all wait can still be asked (RFC 6613 §2.6.5).
+//! Identifiers: 256 per server and socket, assigned in rotation. A RadSec connection reserves identifier 0 for
+//! Status-Server (RFC 6613 §2.6.5). So the client can probe a connection whose other identifiers are all in use.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use usher_core::{Instant, SecureRng};
 
-/// An identifier in use: of which server, from which socket (counted from the first).
+/// An identifier in use, with its server and its socket (counted from the first).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct IdentifierSlot {
     pub(crate) server: u16,
@@ -14,7 +14,7 @@ pub(crate) struct IdentifierSlot {
 }
 
 impl IdentifierSlot {
-    /// All three in one word, to look up by.
+    /// Returns all three in one word, as a lookup key.
     pub(crate) const fn lookup_key(self) -> u64 {
         (self.socket as u64) << 24 | (self.server as u64) << 8 | self.identifier as u64
     }
@@ -39,7 +39,7 @@ impl IdentifierLane {
         self.busy[usize::from(id / 64)] |= 1 << (id % 64);
         self.used += 1;
     }
-    /// The next that is not in use; `reserved`: 0 is not given out.
+    /// Returns the next free identifier. `reserved`: skips 0.
     fn take_identifier(&mut self, reserved: bool) -> Option<u8> {
         let left_out = u16::from(reserved && !self.is_busy(STATUS));
         if self.used + left_out == 256 {
@@ -59,14 +59,14 @@ impl IdentifierLane {
     }
 }
 
-/// One server's.
+/// The identifiers of one server.
 #[derive(Debug)]
 struct ServerLanes {
     lanes: Vec<IdentifierLane>,
-    /// The first one that may have room.
+    /// The first lane that may have a free identifier.
     first_free: usize,
     max: usize,
-    /// Identifier 0 is Status-Server's.
+    /// True if identifier 0 is reserved for Status-Server.
     reserved: bool,
 }
 
@@ -80,7 +80,7 @@ impl ServerLanes {
 #[derive(Debug)]
 pub(crate) struct IdentifierTable {
     servers: Vec<ServerLanes>,
-    /// Identifiers that may still get a late reply, in the order in which they are freed.
+    /// Identifiers that may still get a late reply, in the order in which they become free.
     resting: VecDeque<(Instant, IdentifierSlot)>,
 }
 
@@ -88,13 +88,12 @@ impl IdentifierTable {
     pub(crate) const fn new() -> Self {
         Self { servers: Vec::new(), resting: VecDeque::new() }
     }
-    /// Adds a server with at most so many sockets or connections; `reserved`: identifier 0 of each is for
+    /// Adds a server with a maximum number of sockets or connections. `reserved`: identifier 0 of each is for
     /// Status-Server.
     pub(crate) fn add_server(&mut self, max: u32, reserved: bool) {
         self.servers.push(ServerLanes { lanes: Vec::new(), first_free: 0, max: max as usize, reserved });
     }
-    /// An identifier that is not in use, on the first socket that has one; `None` where all sockets are
-    /// full.
+    /// Returns a free identifier, on the first socket that has one; `None` if all sockets are full.
     pub(crate) fn take_identifier(
         &mut self,
         now: Instant,
@@ -116,7 +115,8 @@ impl IdentifierTable {
             of.first_free += 1;
         }
     }
-    /// An identifier for a Status-Server: the first connection's that is reserved for it, or any where none is.
+    /// Returns an identifier for Status-Server: the reserved identifier of the first connection, or any if none is
+    /// reserved.
     pub(crate) fn take_status(
         &mut self,
         now: Instant,
@@ -135,7 +135,7 @@ impl IdentifierTable {
         lane.mark_busy(STATUS);
         Some(IdentifierSlot { server, socket: 0, identifier: STATUS })
     }
-    /// Frees what has rested.
+    /// Frees identifiers whose rest is over.
     fn free_rested(&mut self, now: Instant) {
         while let Some(&(at, slot)) = self.resting.front()
             && at <= now
@@ -144,13 +144,13 @@ impl IdentifierTable {
             self.free_identifier(slot);
         }
     }
-    /// Gives an identifier back for use.
+    /// Frees an identifier.
     pub(crate) fn free_identifier(&mut self, slot: IdentifierSlot) {
         let ServerLanes { lanes, first_free: room, .. } = &mut self.servers[usize::from(slot.server)];
         lanes[slot.socket as usize].free_identifier(slot.identifier);
         *room = (*room).min(slot.socket as usize);
     }
-    /// Gives an identifier back that is to rest until `at`; calls have non-decreasing times.
+    /// Frees an identifier at `at`. The times of successive calls must not decrease.
     pub(crate) fn rest_identifier(&mut self, at: Instant, slot: IdentifierSlot) {
         self.resting.push_back((at, slot));
     }

@@ -1,5 +1,4 @@
-//! Which servers are alive, by what comes of asking them, with Status-Server (RFC 5997) for the messages of RFC 3539
-//! §3.4's watchdog.
+//! Liveness of servers, by their replies and by Status-Server (RFC 5997) in place of the watchdog of RFC 3539 §3.4.
 //!
 //! ```text
 //! Alive ── owes an answer and says nothing for the response window ─▶ Suspect ── for the zombie period ─▶ Dead
@@ -15,30 +14,30 @@ use crate::packet::PacketCode;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant};
 
-/// How a server is, as far as is known.
+/// The known health of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum ServerHealth {
-    /// It answers, or was asked nothing yet.
+    /// It answers, or has had no request yet.
     #[default]
     Alive,
-    /// It owes an answer and says nothing: others are asked before it.
+    /// It owes a reply and is silent: others are preferred.
     Suspect,
-    /// It is not asked for anything but its status.
+    /// It gets nothing except Status-Server.
     Dead,
 }
 
-/// Why a server is taken to be as it is.
+/// The cause of a server's health.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HealthCause {
-    /// It owed an answer and said nothing for so long.
+    /// It owed a reply and was silent for this time.
     Silent(Duration),
-    /// No connection to it can be had.
+    /// No connection to it succeeds.
     NoConnection,
     /// It answered.
     Answered,
     /// A connection to it came up.
     Connected,
-    /// It was left alone for so long that it is tried again.
+    /// It was left alone for this time and is tried again.
     Revived(Duration),
 }
 
@@ -48,33 +47,33 @@ enum WatchdogState {
     Alive,
     /// SUSPECT.
     Suspect,
-    /// DOWN, and REOPEN after the first of so many answers.
+    /// DOWN, and REOPEN after the first of these replies.
     Dead(u32),
 }
 
-/// What is known of one server's life.
+/// The liveness state of one server.
 #[derive(Debug)]
 pub(super) struct ServerWatchdog {
     settings: LivenessConfig,
     state: WatchdogState,
-    /// When it came to this state.
+    /// The time when it entered this state.
     since: Instant,
     armed: Option<Instant>,
-    /// The Status-Server that waits for its answer, by its place.
+    /// The index of the pending Status-Server.
     probe: Option<u32>,
-    /// The last Status-Server was answered.
+    /// True if it answered the last Status-Server.
     answered: bool,
-    /// It was asked something and has said nothing since, though nobody may wait any more.
+    /// True if it has had a request and sent nothing since, even if that request has ended.
     awaits_any_reply: bool,
-    /// It has answered a Status-Server: its silence to another says something. One that never did may not know them, and
-    /// comes back after a while without (RFC 5997 §4.1 leaves it to a setting).
+    /// True if it has answered a Status-Server, so its silence to another is significant. A server that never did may
+    /// not support Status-Server. It revives after a time without it (RFC 5997 §4.1 leaves this to configuration).
     supports_status_server: bool,
-    /// It was heard. With its first word by a datagram it is asked whether it knows Status-Server: once it is dead, one
-    /// that does comes back by that alone, and no request is risked.
+    /// True after its first reply. After the first reply by UDP the client sends a Status-Server to learn whether the
+    /// server supports it. If so, only Status-Server revives the server, and no request is risked.
     met: bool,
-    /// This client asks for its status; another that found its state out does where not.
+    /// True if this client sends the Status-Server. If false, another client that detected the state does.
     leads: bool,
-    /// It died of having no connection.
+    /// True if it died because it had no connection.
     unconnected: bool,
 }
 
@@ -100,7 +99,7 @@ impl ServerWatchdog {
 }
 
 impl RadiusClient {
-    /// How a server is; alive where it is not watched.
+    /// The health of a server; alive without liveness detection.
     #[must_use]
     pub fn server_health(&self, server: u16) -> ServerHealth {
         let watch = self.watches.get(usize::from(server)).and_then(Option::as_ref);
@@ -111,7 +110,7 @@ impl RadiusClient {
             Some(WatchdogState::Dead(_)) => ServerHealth::Dead,
         }
     }
-    /// Whether a server may be asked: it is not dead.
+    /// True if a server is not dead.
     #[must_use]
     pub fn is_usable(&self, server: u16) -> bool {
         self.server_health(server) != ServerHealth::Dead
@@ -131,7 +130,7 @@ impl RadiusClient {
         }
     }
 
-    /// Something was asked of a server: it owes an answer from now on, if it did not before.
+    /// Records a request to a server, which now owes a reply.
     pub(super) fn expect_reply(&mut self, now: Instant, server: u16) {
         let Some(watch) = self.watchdog_mut(server) else { return };
         let first = !core::mem::replace(&mut watch.awaits_any_reply, true);
@@ -141,7 +140,7 @@ impl RadiusClient {
         }
     }
 
-    /// A server answered.
+    /// Records a reply of a server.
     pub(super) fn record_reply(&mut self, now: Instant, slot: IdentifierSlot, status: bool) {
         let tls = self.server_transport(slot.server) == ServerTransport::Tls;
         if tls {
@@ -172,7 +171,7 @@ impl RadiusClient {
         }
     }
 
-    /// A server is alive: looks at it when it has owed an answer for too long; at a connection where nothing happens, too.
+    /// Schedules the next check of a live server: when it has owed a reply for too long, or its connection is idle.
     fn schedule_check(&mut self, now: Instant, server: u16) {
         let owes = self.awaits_reply(server);
         let tls = self.server_transport(server) == ServerTransport::Tls;
@@ -190,28 +189,28 @@ impl RadiusClient {
         self.push_event(RadiusClientEvent::Server { server, health: ServerHealth::Alive, cause });
     }
 
-    /// Whether somebody waits for a server's answer.
+    /// True if a request waits for a reply of this server.
     fn awaits_reply(&self, server: u16) -> bool {
         self.pending_counts[usize::from(server)] > 0
     }
-    /// Nobody waits for the answer to a Status-Server any more.
+    /// Clears the pending Status-Server.
     pub(super) fn clear_probe(&mut self, server: u16) {
         if let Some(watch) = self.watchdog_mut(server) {
             watch.probe = None;
         }
     }
-    /// How long a server may take to answer before others are asked; none where it is not watched.
+    /// Returns the response window of a server; zero without liveness detection.
     pub(super) fn response_window(&self, server: u16) -> Duration {
         self.watches[usize::from(server)].as_ref().map_or(Duration::ZERO, |w| w.settings.window)
     }
-    /// How long a Status-Server waits for its answer: until the next.
+    /// Returns the time that a Status-Server waits for its reply: until the next one.
     pub(super) fn probe_wait(&self, server: u16) -> Duration {
         let watch = self.watches[usize::from(server)].as_ref();
         let dead = watch.is_some_and(|w| matches!(w.state, WatchdogState::Dead(_)));
         watch.map_or(Duration::ZERO, |w| if dead { w.settings.interval } else { w.settings.window })
     }
 
-    /// A server's timer.
+    /// Handles the timer of a server.
     pub(super) fn check_server(&mut self, now: Instant, server: u16) {
         let owed = self.awaits_reply(server);
         let idle = self.server_transport(server) == ServerTransport::Tls && self.has_connection(server);
@@ -221,10 +220,10 @@ impl RadiusClient {
         let led = core::mem::replace(&mut watch.leads, true);
         match watch.state {
             WatchdogState::Alive if owed || watch.awaits_any_reply => self.mark_suspect(now, server),
-            // A connection without a debt is not suspect: it is tried.
+            // An idle connection is not suspect: it is probed.
             WatchdogState::Alive if idle && settings.status => self.send_status_server(now, server),
             WatchdogState::Alive => {}
-            // Whoever asked for its status says nothing more.
+            // The client that sent its Status-Server reports nothing more.
             WatchdogState::Suspect if !led => {
                 watch.since = now;
                 self.probe_suspect(now, server);
@@ -248,7 +247,7 @@ impl RadiusClient {
                     );
                 }
                 self.arm_watchdog(server, Some(now + settings.interval));
-                // Others who were told of it hear that somebody still asks.
+                // Tells the other clients that this client still sends Status-Server.
                 self.push_event(RadiusClientEvent::Server { server, health: ServerHealth::Dead, cause });
                 self.send_status_server(now, server);
             }
@@ -256,8 +255,8 @@ impl RadiusClient {
         }
     }
 
-    /// A server said nothing for the response window: whoever waits for it asks another where there is one, and it is
-    /// asked for its status.
+    /// Marks a server suspect after a silent response window. Its requests move to other servers if possible, and the
+    /// client sends a Status-Server.
     fn mark_suspect(&mut self, now: Instant, server: u16) {
         let Some(watch) = self.watchdog_mut(server) else { return };
         watch.enter_state(now, WatchdogState::Suspect, true);
@@ -268,7 +267,7 @@ impl RadiusClient {
         self.move_requests(now, server);
     }
 
-    /// Asks a suspect server for its status.
+    /// Sends a Status-Server to a suspect server.
     fn probe_suspect(&mut self, now: Instant, server: u16) {
         let Some(watch) = self.watchdog_mut(server) else { return };
         let end = watch.since + watch.settings.zombie;
@@ -277,7 +276,7 @@ impl RadiusClient {
         self.send_status_server(now, server);
     }
 
-    /// A connection to a server came to nothing.
+    /// Handles a failed connection to a server.
     pub(super) fn handle_connect_failure(&mut self, now: Instant, server: u16) {
         let alive = self.watches[usize::from(server)]
             .as_ref()
@@ -287,7 +286,7 @@ impl RadiusClient {
         }
     }
 
-    /// A connection to a server came up.
+    /// Handles a new connection to a server.
     pub(super) fn handle_connected(&mut self, now: Instant, server: u16) {
         let died = |w: &&mut ServerWatchdog| matches!(w.state, WatchdogState::Dead(_)) && w.unconnected;
         if self.watchdog_mut(server).as_ref().is_some_and(died) {
@@ -308,8 +307,8 @@ impl RadiusClient {
         self.drain_dead_server(now, server);
     }
 
-    /// A server is dead: what waits for it goes elsewhere; a login for which there is no elsewhere ends, so that whoever
-    /// asks hears so while it still waits.
+    /// Moves the requests of a dead server to other servers. A login without another server ends now, so that its
+    /// client gets the result while it still waits.
     fn drain_dead_server(&mut self, now: Instant, server: u16) {
         if self.server_transport(server) == ServerTransport::Tls {
             self.abort_connections(now, server);
@@ -327,24 +326,24 @@ impl RadiusClient {
         }
     }
 
-    /// The places of requests of a kind.
+    /// Returns the indexes of the requests that match.
     fn pending_indexes(&self, of: impl Fn(&Self, &PendingRequest) -> bool) -> Vec<u32> {
         let all = self.pending.iter().enumerate();
         all.filter(|(_, p)| p.as_ref().is_some_and(|p| of(self, p))).map(|(i, _)| i as u32).collect()
     }
 
-    /// Whether a request may go to another server that does not look worse.
+    /// True if a request may move to another server of equal or better health.
     pub(super) fn has_other(&self, p: &PendingRequest) -> bool {
         self.group_peer_health(p).any(|health| health <= self.server_health(p.slot.server))
     }
-    /// How the others of a request's group are.
+    /// Returns the health of the other servers in the group of a request.
     fn group_peer_health<'a>(&'a self, p: &'a PendingRequest) -> impl Iterator<Item = ServerHealth> + 'a {
         let group = p.source.as_ref().and_then(|s| s.group);
         let members = group.and_then(|g| self.config.groups.get(usize::from(g)));
         members.into_iter().flatten().filter(|&&s| s != p.slot.server).map(|&s| self.server_health(s))
     }
 
-    /// Moves what waits for a server to others that are better.
+    /// Moves the requests of a server to servers of better health.
     fn move_requests(&mut self, now: Instant, server: u16) {
         let worth = self.server_health(server);
         let movable = |c: &Self, p: &PendingRequest| {
@@ -355,7 +354,7 @@ impl RadiusClient {
         }
     }
 
-    /// Asks a server for its status, in the place of an earlier question.
+    /// Sends a Status-Server in place of an earlier one.
     fn send_status_server(&mut self, now: Instant, server: u16) {
         let Some(watch) = self.watchdog_mut(server) else { return };
         let (before, settings) = (watch.probe.take(), watch.settings);
@@ -367,7 +366,7 @@ impl RadiusClient {
             return;
         }
         let list = self.take_attributes();
-        // Without an identifier there is none to be asked with: then there is a debt to judge by.
+        // Without a free identifier, the server owes replies by which its health shows.
         if let Ok(index) = self.open_request(now, None, server, None, PacketCode::STATUS_SERVER, list) {
             self.counters.probes += 1;
             if let Some(watch) = self.watchdog_mut(server) {
@@ -376,8 +375,8 @@ impl RadiusClient {
         }
     }
 
-    /// Another client of the same server found out how it is, and says so each time that it asks again. A connection is
-    /// each client's own: one that stands is tried, whatever is said of another's.
+    /// Applies the health of a server as another client of the same server reports it, with each repetition. Each
+    /// client has its own connection: the client probes an open one, whatever the other reports.
     pub fn apply_shared_health(&mut self, now: Instant, server: u16, health: ServerHealth) {
         let connected = self.has_connection(server);
         let Some(watch) = self.watchdog_mut(server) else { return };

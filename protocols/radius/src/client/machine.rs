@@ -1,4 +1,4 @@
-//! The client's machine.
+//! The state machine of the client.
 
 use super::identifier::{IdentifierSlot, IdentifierTable};
 use super::liveness::ServerWatchdog;
@@ -22,26 +22,26 @@ use usher_core::{
     OutputOf, SecureRng, SocketId, StreamOp, Transmit, WallTime,
 };
 
-/// How many lists and buffers are kept for reuse.
+/// The number of lists and buffers kept for reuse.
 const SPARE: usize = 64;
 
-/// A request that waits for its answer.
+/// An outstanding request.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    /// The caller's; `None`: a Status-Server of our own.
+    /// The token of the caller; `None`: a Status-Server of the client itself.
     pub(super) token: Option<u64>,
-    /// The packet; its authenticator is the one that the reply proves.
+    /// The packet. Its authenticator verifies the reply.
     pub(super) bytes: Vec<u8>,
-    /// What to encode again: kept only where a retransmission may differ.
+    /// The source of a new encoding, kept only if a retransmission may differ.
     pub(super) source: Option<Box<RetransmissionSource>>,
     pub(super) slot: IdentifierSlot,
     pub(super) tries: u32,
     pub(super) start: Instant,
     pub(super) deadline: Instant,
-    /// When it first went to the server that it waits for.
+    /// The time of the first transmission to the current server.
     pub(super) here: Instant,
     pub(super) wait: Duration,
-    /// The transmission waits in the ready list.
+    /// True if the transmission waits in the ready list.
     pub(super) queued: bool,
 }
 
@@ -50,36 +50,36 @@ pub(super) struct RetransmissionSource {
     pub(super) attributes: AttributeList,
     pub(super) group: Option<u16>,
     pub(super) server_attempts: u32,
-    /// The Acct-Delay-Time that the caller gave, and what was sent last.
+    /// The caller's Acct-Delay-Time, and the value last sent.
     pub(super) delay: Option<(u32, u32)>,
 }
 
-/// What a client waits for.
+/// A timer of the client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum ClientTimer {
-    /// The answer to a request, by its place.
+    /// A request by index: its retransmission or timeout.
     Request(u32),
-    /// The next attempt to connect: server and lane.
+    /// The next connection attempt: server and lane.
     ServerConnection(u16, u32),
-    /// A sign of life of a server.
+    /// The liveness check of a server.
     Watch(u16),
 }
 
-/// Which server of a group new requests start with.
+/// The server of a group at which new requests start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupState {
     pub(super) position: usize,
     pub(super) until: Instant,
 }
 
-/// What was decided and not carried out yet.
+/// An output that is decided and not yet carried out.
 #[derive(Debug)]
 pub(super) enum QueuedClientOutput {
-    /// A request is to be sent, or sent again.
+    /// Transmits a request, the first time or again.
     Request(u32),
-    /// A connection is to be opened or ended.
+    /// Opens or closes a connection.
     Operation(ConnId, StreamOp),
-    /// A word to the host.
+    /// An event.
     Event,
 }
 
@@ -98,18 +98,19 @@ pub struct RadiusClient {
     /// Servers by their address, an IPv4-mapped one as IPv4.
     pub(super) by_address: HashMap<SocketAddr, Vec<u16>>,
     pub(super) groups: Vec<GroupState>,
-    /// The connections of each server, by lane; without any for datagrams.
+    /// The connections of each server, by lane; empty for UDP.
     pub(super) links: Vec<Vec<ServerConnection>>,
     pub(super) by_conn: HashMap<ConnId, (u16, u32)>,
     pub(super) next_conn: u32,
     pub(super) watches: Vec<Option<ServerWatchdog>>,
-    /// How many requests wait for each server.
+    /// The number of requests that wait for each server.
     pub(super) pending_counts: Vec<u32>,
-    /// What came of asking each server.
+    /// The statistics of each server.
     pub(super) counts_by_server: Vec<ServerCounts>,
     pub(super) timers: TimerQueue<ClientTimer>,
     pub(super) ready: VecDeque<QueuedClientOutput>,
-    /// Those of the ready list, beside it: its entries are small, since a large one would be copied whole for the smallest.
+    /// The events of the ready list, kept beside it. Its entries stay small: an enum moves every entry at the size of
+    /// the largest.
     pub(super) events: VecDeque<RadiusClientEvent>,
     pub(super) work: WorkMeter,
     pub(super) counters: RadiusClientCounters,
@@ -118,10 +119,10 @@ pub struct RadiusClient {
 }
 
 impl RadiusClient {
-    /// A client of these servers. Authenticators, first identifiers and jitter are drawn from `rng`.
+    /// A client of these servers. It draws authenticators, first identifiers and jitter from `rng`.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// If the configuration is invalid.
     pub fn new(config: RadiusClientConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let servers = config.servers.len();
         if servers == 0 || servers > usize::from(u16::MAX) {
@@ -178,7 +179,7 @@ impl RadiusClient {
         (0..servers).for_each(|i| client.register_server(i as u16));
         Ok(client)
     }
-    /// Makes what belongs to a server that is new in the configuration.
+    /// Creates the state of a server that is new in the configuration.
     fn register_server(&mut self, server: u16) {
         let config = &self.config.servers[usize::from(server)];
         let lanes = match config.transport {
@@ -192,11 +193,11 @@ impl RadiusClient {
         self.counts_by_server.push(ServerCounts::default());
         self.watches.push(config.liveness.map(ServerWatchdog::new));
     }
-    /// Adds a server, of no group; answers its index. One of the same address, transport and secret is not added
-    /// again.
+    /// Adds a server without a group and returns its index. A server with the same address, transport and secret is not
+    /// added again.
     ///
     /// # Errors
-    /// There are 65,535 already.
+    /// If there are 65,535 servers already.
     pub fn add_server(&mut self, server: ServerConfig) -> Result<u16, ConfigError> {
         let same = |&&i: &&u16| {
             let s = &self.config.servers[usize::from(i)];
@@ -212,29 +213,29 @@ impl RadiusClient {
         self.register_server(index);
         Ok(index)
     }
-    /// What happened so far.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &RadiusClientCounters {
         &self.counters
     }
-    /// What came of asking a server.
+    /// The statistics of a server.
     #[must_use]
     pub fn server_counts(&self, server: u16) -> ServerCounts {
         self.counts_by_server.get(usize::from(server)).copied().unwrap_or_default()
     }
-    /// Requests that wait for an answer.
+    /// The number of outstanding requests.
     #[must_use]
     pub fn outstanding_count(&self) -> usize {
         self.by_token.len()
     }
-    /// The tokens of requests that wait for an answer, in their order.
+    /// The tokens of outstanding requests, in ascending order.
     #[must_use]
     pub fn outstanding_tokens(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.by_token.keys().copied().collect();
         all.sort_unstable();
         all
     }
-    /// An empty list, reused from an earlier command where there is one.
+    /// Returns an empty list, reused from an earlier command if possible.
     #[must_use]
     pub fn take_attributes(&mut self) -> AttributeList {
         self.spare_lists.pop().unwrap_or_default()
@@ -254,7 +255,8 @@ impl RadiusClient {
     ) -> Result<(), TooLong> {
         let secret = &self.config.servers[usize::from(slot.server)].secret;
         let random = matches!(code, PacketCode::ACCESS_REQUEST | PacketCode::STATUS_SERVER);
-        // An access server need not believe a request of RFC 5176 by its authenticator alone, which is MD5 of what may be chosen.
+        // RFC 5176 3.4: the Request Authenticator alone is an MD5 of data that an attacker may choose, so sign these
+        // too.
         let sign = random || matches!(code, PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
         let authenticator = if random { self.rng.random_array() } else { [0; 16] };
         out.clear();
@@ -293,7 +295,7 @@ impl RadiusClient {
         Ok(())
     }
 
-    /// Begins a request; answers its place.
+    /// Opens a request and returns its index.
     pub(super) fn open_request(
         &mut self,
         now: Instant,
@@ -358,8 +360,8 @@ impl RadiusClient {
         Ok(index)
     }
 
-    /// Waits for the first answer of the server that a request is to be sent to: by datagrams the first wait, by
-    /// RadSec all the time that there is.
+    /// Starts the wait for the first reply of a server: by UDP the first retransmission time, by RadSec the whole
+    /// remaining time.
     pub(super) fn wait_anew(&mut self, now: Instant, p: &mut PendingRequest) {
         if p.token.is_none() {
             p.deadline = now + self.probe_wait(p.slot.server);
@@ -384,7 +386,7 @@ impl RadiusClient {
         self.config.servers[usize::from(server)].transport
     }
 
-    /// Sends a request, or lets it wait for its connection.
+    /// Sends a request, or queues it until its connection is up.
     pub(super) fn dispatch_request(&mut self, now: Instant, index: u32) {
         let Some(p) = self.pending.get_mut(index as usize).and_then(Option::as_mut) else { return };
         let slot = p.slot;
@@ -411,7 +413,7 @@ impl RadiusClient {
         }
     }
 
-    /// The server for a new request, and the group where a change of server is possible.
+    /// Returns the server for a new request, and its group if failover is possible.
     fn choose_server(
         &mut self,
         now: Instant,
@@ -445,19 +447,19 @@ impl RadiusClient {
         }
     }
 
-    /// Whether a request to a group may change servers.
+    /// True if a request to a group may fail over.
     fn can_fail_over(&self, group: u16) -> bool {
         self.config.failover.is_some() && self.config.groups[usize::from(group)].len() > 1
     }
 
-    /// The first of the best of a group, from one of its servers on.
+    /// Returns the first server of best health in a group, from one of its servers on.
     pub(super) fn best_from(&self, members: &[u16], first: u16) -> u16 {
         let at = members.iter().position(|&s| s == first).unwrap_or(0);
         let order = members[at..].iter().chain(&members[..at]);
         order.copied().min_by_key(|&s| self.server_health(s)).unwrap_or(first)
     }
 
-    /// Gives a request up.
+    /// Ends a request with a timeout.
     pub(super) fn give_up(&mut self, now: Instant, index: u32) {
         let Some(p) = self.release_request(now, index, true) else { return };
         match p.token {
@@ -478,7 +480,7 @@ impl RadiusClient {
         }
     }
 
-    /// Ends a request: forgets everything about it. Its identifier rests where a late reply may come.
+    /// Removes a request. Its identifier rests if a late reply may arrive.
     pub(super) fn release_request(&mut self, now: Instant, index: u32, rest: bool) -> Option<PendingRequest> {
         let mut p = self.pending.get_mut(index as usize)?.take()?;
         self.free.push(index);
@@ -586,7 +588,7 @@ impl Machine for RadiusClient {
                 }
                 ServerTransport::Tls => {
                     let link = self.links[usize::from(p.slot.server)].get(p.slot.socket as usize);
-                    // A connection that broke meanwhile: the request waits for the next.
+                    // The connection broke meanwhile: the request waits for the next.
                     let Some(conn) = link.and_then(ServerConnection::live_connection) else { continue };
                     break (p, Transmit::Stream { conn, op: StreamOp::Data });
                 }
@@ -603,7 +605,7 @@ impl Machine for RadiusClient {
     }
 }
 
-/// An address as it is looked up: scope, flow label and IPv4-mapping aside.
+/// Returns an address for lookup, without scope, flow label and IPv4 mapping.
 pub(super) fn canonical_address(a: SocketAddr) -> SocketAddr {
     SocketAddr::new(a.ip().to_canonical(), a.port())
 }

@@ -1,4 +1,4 @@
-//! Replies, and requests that go without one.
+//! Replies and timeouts of requests.
 
 use super::identifier::IdentifierSlot;
 use super::machine::{ClientTimer, GroupState, PendingRequest, RadiusClient, canonical_address};
@@ -8,23 +8,23 @@ use crate::auth::{MessageAuthenticator, check_reply};
 use crate::packet::{HEADER_LEN, PacketCode, RadiusPacket};
 use usher_core::{DatagramPath, Instant};
 
-/// Why a request is sent again.
+/// The cause of a retransmission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RetransmitCause {
-    /// Its wait is over.
+    /// Its retransmission time has expired.
     TimerExpired,
-    /// Its server is left: it goes to another where that is possible.
+    /// The client leaves its server: the request moves to another if possible.
     Left,
-    /// Its server had all its chances: it goes to another, or is given up.
+    /// Its server had all its transmissions: the request moves to another, or ends.
     ServerExhausted,
 }
 
-/// What a reply shows of its sender.
+/// The verdict of a reply on its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReplyVerdict {
-    /// Nothing amiss, or nothing that a server would not do.
+    /// A plausible server: valid, or an error that a server could cause.
     Fine,
-    /// It does not know the secret.
+    /// The sender does not know the secret.
     Foreign,
 }
 
@@ -52,14 +52,14 @@ impl RadiusClient {
         }
     }
 
-    /// The place of the request that has a slot.
+    /// Returns the index of the request that holds a slot.
     pub(super) fn pending_index(&self, slot: IdentifierSlot) -> Option<u32> {
         let index = self.by_slot.get(&slot.lookup_key()).copied()?;
         let p = self.pending.get(index as usize)?.as_ref()?;
         (p.slot == slot).then_some(index)
     }
 
-    /// Takes what answers the request at a place.
+    /// Handles a reply to the request at an index.
     pub(super) fn process_reply(
         &mut self,
         now: Instant,
@@ -109,7 +109,7 @@ impl RadiusClient {
         if let Some(token) = p.token {
             let asked = &mut self.counts_by_server[usize::from(p.slot.server)];
             asked.answers += 1;
-            // Which transmission of several is answered is not known.
+            // After a retransmission the round-trip time is ambiguous.
             if !repeated {
                 asked.timed += 1;
                 asked.round_trips += waited;
@@ -130,16 +130,16 @@ impl RadiusClient {
         ReplyVerdict::Fine
     }
 
-    /// The wait of a request is over: send again or give up.
+    /// Handles the timer of a request: retransmits it or ends it.
     pub(super) fn expire_request(&mut self, now: Instant, index: u32) {
         let Some(p) = self.pending.get(index as usize).and_then(Option::as_ref) else { return };
         let policy = self.config.retransmission;
-        // A Status-Server is not sent again (RFC 5997 §4.1): the next has another identifier.
+        // RFC 5997 4.1: a Status-Server is not retransmitted. The next has another identifier.
         let status = PacketCode(p.bytes[0]) == PacketCode::STATUS_SERVER;
         let once = status || self.server_transport(p.slot.server) == ServerTransport::Tls;
         let spent = p.tries >= policy.max_count() || now.duration_since(p.start) >= policy.max_duration();
         if once || spent && now.duration_since(p.here) >= self.response_window(p.slot.server) {
-            // A server with a long window may have taken all the time: another gets its own.
+            // A server with a long window may have used all the time: the next gets its own.
             let only = once || p.here != p.start || !self.has_other(p);
             return if only {
                 self.give_up(now, index)
@@ -150,8 +150,8 @@ impl RadiusClient {
         self.retransmit_request(now, index, RetransmitCause::TimerExpired);
     }
 
-    /// Sends a request again: to the next server of its group where the last had its chances, or is left. Gives it up
-    /// where it has no time left, or the last server had all its chances and the next has no identifier free.
+    /// Retransmits a request, to the next server of its group if the last is left or had all its transmissions. Ends
+    /// the request if its time is over, or if no server is left or the next has no free identifier.
     pub(super) fn retransmit_request(&mut self, now: Instant, index: u32, why: RetransmitCause) {
         let Some(mut p) = self.pending.get_mut(index as usize).and_then(Option::take) else { return };
         self.timers.remove(p.deadline, ClientTimer::Request(index));
@@ -159,7 +159,7 @@ impl RadiusClient {
         let tls = self.server_transport(p.slot.server) == ServerTransport::Tls;
         let end = (p.start + self.config.retransmission.max_duration())
             .max(p.here + self.response_window(p.slot.server));
-        // A wait that is over as it begins would come due again at this same time, without end.
+        // A wait that is over as it starts would expire again at the same time, forever.
         if !moved && (why == RetransmitCause::ServerExhausted || !tls && end <= now) {
             self.pending[index as usize] = Some(p);
             return self.give_up(now, index);
@@ -177,7 +177,7 @@ impl RadiusClient {
         self.dispatch_request(now, index);
     }
 
-    /// Encodes a retransmission that is not the same octets again; true where it goes to another server.
+    /// Encodes a retransmission that differs from the last. Returns true if it goes to another server.
     fn renew_request(&mut self, now: Instant, p: &mut PendingRequest, index: u32, left: bool) -> bool {
         let Some(mut source) = p.source.take() else { return false };
         let current = p.slot.server;
@@ -192,7 +192,7 @@ impl RadiusClient {
                 let behind = members[(at + 1) % members.len()];
                 let next = self.best_from(members, behind);
                 let state = &mut self.groups[usize::from(g)];
-                // How a server is that is watched is known better.
+                // For a server with liveness detection, its health decides.
                 if state.position == at && self.watches[usize::from(current)].is_none() {
                     let position = members.iter().position(|&s| s == next).unwrap_or(0);
                     *state = GroupState { position, until: now + f.revive };

@@ -1,35 +1,35 @@
-//! When to send again (RFC 5080 §2.2.1).
+//! Retransmission times (RFC 5080 §2.2.1).
 
 use usher_core::{Duration, SecureRng};
 
-/// When a request without an answer is sent again, and when it is given up.
+/// A retransmission policy: the times of retransmissions and of the timeout.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RetransmissionPolicy {
-    /// The algorithm of RFC 5080 §2.2.1: each wait twice as long as the last.
+    /// The algorithm of RFC 5080 §2.2.1: each wait is twice the last.
     Backoff {
         /// IRT, the first wait.
         initial: Duration,
         /// MRT, the longest wait; zero: no limit.
         max: Duration,
-        /// MRC, transmissions in all; zero: no limit.
+        /// MRC, the number of transmissions; zero: no limit.
         max_count: u32,
-        /// MRD, from the first transmission to giving up; zero: no limit.
+        /// MRD, the time from the first transmission to the timeout; zero: no limit.
         max_duration: Duration,
-        /// RAND: each wait is changed by a random share of it, up to this, either way. RFC 5080: 0.1;
-        /// zero: no randomness.
+        /// RAND: each wait changes by a random share, at most this much in either direction. RFC 5080 uses 0.1; zero:
+        /// none.
         jitter: f64,
     },
-    /// As older access servers have it: always the same wait, given up one wait after the last.
+    /// The scheme of older access servers: equal waits, with the timeout one wait after the last transmission.
     Fixed {
         /// The wait.
         interval: Duration,
-        /// Transmissions in all, at least one.
+        /// The number of transmissions, at least one.
         count: u32,
     },
 }
 
 impl Default for RetransmissionPolicy {
-    /// RFC 5080's proposal: IRT 2 s, MRT 16 s, MRC 5, MRD 30 s, jitter 0.1.
+    /// The proposal of RFC 5080: IRT 2 s, MRT 16 s, MRC 5, MRD 30 s, jitter 0.1.
     fn default() -> Self {
         Self::Backoff {
             initial: Duration::from_secs(2),
@@ -68,7 +68,7 @@ impl RetransmissionPolicy {
             Self::Fixed { interval, .. } => interval,
         }
     }
-    /// Transmissions in all.
+    /// The number of transmissions.
     pub fn max_count(&self) -> u32 {
         match *self {
             Self::Backoff { max_count: 0, .. } => u32::MAX,
@@ -76,14 +76,14 @@ impl RetransmissionPolicy {
             Self::Fixed { count, .. } => count,
         }
     }
-    /// From the first transmission to giving up.
+    /// The time from the first transmission to the timeout.
     pub fn max_duration(&self) -> Duration {
         match *self {
             Self::Backoff { max_duration, .. } if !max_duration.is_zero() => max_duration,
             _ => Duration::MAX,
         }
     }
-    /// How long a request waits that is sent once: as long as one that is sent again by this policy.
+    /// Returns the wait of a request that is sent once: as long as with retransmissions.
     pub(crate) fn total_wait(&self) -> Duration {
         match *self {
             Self::Backoff { initial, max, max_count, .. } => {
@@ -100,7 +100,7 @@ impl RetransmissionPolicy {
             Self::Fixed { interval, count } => interval * u64::from(count),
         }
     }
-    /// Whether every wait takes time.
+    /// True if every wait is positive.
     pub(crate) fn is_valid(&self) -> bool {
         match *self {
             Self::Backoff { initial, jitter, .. } => !initial.is_zero() && (0.0..1.0).contains(&jitter),

@@ -1,5 +1,4 @@
-//! RadSec connections to servers (RFC 6614, RFC 6613): each is a lane of identifiers, as a source port is for
-//! datagrams.
+//! RadSec connections to servers (RFC 6614, RFC 6613). Each is a lane of identifiers, as a source port is for UDP.
 
 use super::identifier::IdentifierSlot;
 use super::machine::{ClientTimer, RadiusClient};
@@ -14,28 +13,28 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum ServerConnectionState {
-    /// Nothing wants to be sent.
+    /// Not connected, since nothing is pending.
     #[default]
     Idle,
     Connecting(ConnId),
     Up(ConnId),
-    /// The next attempt comes then.
+    /// Failed, with the time of the next attempt.
     Failed(Instant),
 }
 
-/// A connection to a server, or the wish for one.
+/// A connection to a server, or the intent to open one.
 #[derive(Debug, Default)]
 pub(super) struct ServerConnection {
     state: ServerConnectionState,
     framer: PacketFramer,
-    /// Connections in a row that brought no answer.
+    /// The number of consecutive connections without a reply.
     failures: u32,
-    /// An answer came by this one.
+    /// True if this connection has carried a reply.
     proved: bool,
 }
 
 impl ServerConnection {
-    /// Its connection while that is up.
+    /// Returns the connection if it is up.
     pub(super) fn live_connection(&self) -> Option<ConnId> {
         match self.state {
             ServerConnectionState::Up(conn) => Some(conn),
@@ -52,7 +51,7 @@ impl RadiusClient {
         all.sort_unstable();
         (all, self.next_conn)
     }
-    /// Whether this RadSec connection is up.
+    /// True if this RadSec connection is up.
     #[must_use]
     pub fn is_connected(&self, conn: ConnId) -> bool {
         let link = self.by_conn.get(&conn).map(|&(server, lane)| (usize::from(server), lane as usize));
@@ -67,17 +66,17 @@ impl RadiusClient {
         &mut links[lane as usize]
     }
 
-    /// Whether the last connection to a server came to nothing.
+    /// True if the last connection to a server failed.
     pub(super) fn is_unreachable(&self, server: u16) -> bool {
         let links = &self.links[usize::from(server)];
         !links.is_empty() && links.iter().all(|l| l.failures > 0 && l.live_connection().is_none())
     }
-    /// Whether a server has a connection that is up.
+    /// True if a server has a connection that is up.
     pub(super) fn has_connection(&self, server: u16) -> bool {
         self.links[usize::from(server)].iter().any(|l| l.live_connection().is_some())
     }
 
-    /// Whether a slot's connection is up; asks for it where it is not.
+    /// True if the connection of a slot is up. Otherwise starts one.
     pub(super) fn ensure_connected(&mut self, now: Instant, slot: IdentifierSlot) -> bool {
         match self.connection_mut(slot.server, slot.socket).state {
             ServerConnectionState::Up(_) => return true,
@@ -102,15 +101,15 @@ impl RadiusClient {
         self.expect_reply(now, server);
     }
 
-    /// The time for the next attempt has come.
+    /// Handles the time of the next attempt.
     pub(super) fn retry_connection(&mut self, now: Instant, server: u16, lane: u32) {
-        // Whether anything waits or not: those who ask turn to the others until this one is back.
+        // Connects even if nothing is pending: requests go to other servers until this one is back.
         if matches!(self.connection_mut(server, lane).state, ServerConnectionState::Failed(at) if at <= now) {
             self.open_connection(now, server, lane);
         }
     }
 
-    /// Connects at once where an attempt failed and the next is still to come.
+    /// Connects at once if an attempt failed and the next is scheduled.
     pub(super) fn reconnect_server(&mut self, now: Instant, server: u16) {
         for lane in 0..self.links[usize::from(server)].len() as u32 {
             if matches!(self.connection_mut(server, lane).state, ServerConnectionState::Failed(_)) {
@@ -119,7 +118,7 @@ impl RadiusClient {
         }
     }
 
-    /// The places of what waits for answers by a connection.
+    /// Returns the indexes of the requests that wait on a connection.
     fn pending_on_lane(&self, server: u16, lane: u32) -> Vec<u32> {
         let slot = |identifier| IdentifierSlot { server, socket: lane, identifier };
         (0..=u8::MAX).filter_map(|identifier| self.pending_index(slot(identifier))).collect()
@@ -127,7 +126,7 @@ impl RadiusClient {
 
     pub(super) fn handle_stream_event(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         let Some(&(server, lane)) = self.by_conn.get(&conn) else {
-            // Of a connection that was given up, its end is yet to come.
+            // The end of a connection that was reset earlier may still arrive.
             self.counters.not_a_datagram += u64::from(!matches!(event, StreamEvent::Closed(_)));
             return;
         };
@@ -152,7 +151,7 @@ impl RadiusClient {
         }
     }
 
-    /// Whether a certificate is one that the server may have.
+    /// True if the server may present this certificate.
     fn is_servers(&self, server: u16, certificate: Option<&[u8]>) -> bool {
         let may = &self.config.servers[usize::from(server)].certificates;
         may.is_empty() || certificate.is_some_and(|shown| may.iter().any(|m| m.matches_certificate(shown)))
@@ -185,8 +184,8 @@ impl RadiusClient {
         }
     }
 
-    /// Resets a RadSec connection by which came what nobody who knows RADIUS and the secret sends, and counts it; one that
-    /// is over already is let be. What waited by it goes to another server of its group, or by the next connection.
+    /// Resets a RadSec connection that carried invalid data, and counts it. Does nothing if it has already ended. Its
+    /// pending requests move to another server of their group or to the next connection.
     pub fn reset_connection(&mut self, now: Instant, conn: ConnId) {
         let Some(&(server, lane)) = self.by_conn.get(&conn) else { return };
         self.counters.connections_spoilt += 1;
@@ -195,13 +194,14 @@ impl RadiusClient {
         self.handle_disconnect(now, conn, server, lane);
     }
 
-    /// An answer came by a connection.
+    /// Records that a connection has carried a reply.
     pub(super) fn mark_proved(&mut self, slot: IdentifierSlot) {
         let link = self.connection_mut(slot.server, slot.socket);
         (link.proved, link.failures) = (true, 0);
     }
 
-    /// A connection is over. What waited by it goes to another server of its group, or by the next connection.
+    /// Handles the end of a connection. Its pending requests move to another server of their group or to the next
+    /// connection.
     fn handle_disconnect(&mut self, now: Instant, conn: ConnId, server: u16, lane: u32) {
         self.by_conn.remove(&conn);
         let base = self.config.reconnect;
@@ -219,7 +219,7 @@ impl RadiusClient {
         self.move_lane_requests(now, server, lane);
     }
 
-    /// Moves what waits by a connection to other servers where that is possible; the rest waits for the next.
+    /// Moves the requests of a connection to other servers if possible. The rest waits for the next connection.
     fn move_lane_requests(&mut self, now: Instant, server: u16, lane: u32) {
         let mut stay = false;
         for index in self.pending_on_lane(server, lane) {
@@ -235,7 +235,7 @@ impl RadiusClient {
         }
     }
 
-    /// Gives up all connections to a server and moves what waits for it.
+    /// Resets all connections to a server and moves its requests.
     pub(super) fn abort_connections(&mut self, now: Instant, server: u16) {
         for lane in 0..self.links[usize::from(server)].len() as u32 {
             let link = self.connection_mut(server, lane);

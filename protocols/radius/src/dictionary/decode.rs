@@ -1,4 +1,4 @@
-//! Attributes read and printed by a dictionary.
+//! Decoding and printing of attributes by a dictionary.
 
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary};
 use crate::attribute::{AttributeValue, DataType, RawIter, VendorFraming, kind, read_extended, read_vendor};
@@ -6,22 +6,22 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One attribute that holds no others.
+/// An attribute without nested attributes.
 #[derive(Clone, Debug)]
 pub struct DecodedAttribute<'a, 'd> {
     /// Its number.
     pub oid: AttributeOid,
-    /// What the dictionary says of it.
+    /// The definition in the dictionary.
     pub definition: Option<&'d AttributeDefinition>,
-    /// The tag in front (RFC 2868).
+    /// The tag before the value (RFC 2868).
     pub tag: Option<u8>,
-    /// The octets after the tag, joined where the attribute was in pieces.
+    /// The octets after the tag, joined if the attribute was split.
     pub bytes: Cow<'a, [u8]>,
     dictionary: &'d RadiusDictionary,
 }
 
 impl DecodedAttribute<'_, '_> {
-    /// The value by its type; octets where it is hidden, unknown or ill-formed (RFC 8044 §2).
+    /// Returns the value by its type; octets if it is hidden, unknown or malformed (RFC 8044 §2).
     #[must_use]
     pub fn value(&self) -> AttributeValue<'_> {
         let bytes = &*self.bytes;
@@ -38,7 +38,7 @@ impl DecodedAttribute<'_, '_> {
 }
 
 impl fmt::Display for DecodedAttribute<'_, '_> {
-    /// `Name[:tag] = value`, or `Attr-26.9.1 = 0x…` for what the dictionary does not have.
+    /// Prints `Name[:tag] = value`, or `Attr-26.9.1 = 0x…` for unknown attributes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.definition {
             Some(d) => f.write_str(&d.name)?,
@@ -56,12 +56,12 @@ impl fmt::Display for DecodedAttribute<'_, '_> {
     }
 }
 
-/// Walks attributes, those within others included; see [`RadiusDictionary::decode`].
+/// An iterator over attributes, including nested ones; see [`RadiusDictionary::decode`].
 #[derive(Clone, Debug)]
 pub struct AttributeDecoder<'a, 'd> {
     dictionary: &'d RadiusDictionary,
     attributes: RawIter<'a>,
-    /// Found within the attribute before, last first.
+    /// Attributes inside the previous one, in reverse order.
     inner: Vec<(AttributeOid, Cow<'a, [u8]>)>,
 }
 
@@ -70,7 +70,7 @@ impl<'a, 'd> AttributeDecoder<'a, 'd> {
         Self { dictionary, attributes: RawIter::new(attributes), inner: Vec::new() }
     }
 
-    /// The next attribute of the packet, joined where it is in pieces.
+    /// Returns the next attribute of the packet, joined if it is split.
     fn next_outer(&mut self) -> Option<(AttributeOid, Cow<'a, [u8]>)> {
         if let Some(e) = read_extended(&mut self.attributes) {
             return Some((AttributeOid::from_kind(e.kind).child(e.extended.into())?, e.value));
@@ -91,7 +91,7 @@ impl<'a, 'd> AttributeDecoder<'a, 'd> {
         Some((oid, bytes))
     }
 
-    /// What an attribute holds, if it holds others and is well-formed.
+    /// Returns the nested attributes of a well-formed attribute.
     fn nested_attributes(
         &self,
         oid: AttributeOid,
@@ -119,7 +119,7 @@ impl<'a, 'd> AttributeDecoder<'a, 'd> {
     }
 }
 
-/// The attributes that octets are, framed so; `None` where they are not.
+/// Splits octets into attributes of this format; `None` if they do not fit.
 fn split_nested<'a>(
     oid: AttributeOid,
     data: &[u8],

@@ -1,4 +1,4 @@
-//! FreeRADIUS dictionary syntax.
+//! The parser of FreeRADIUS's dictionary syntax.
 
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
 use crate::attribute::{DataType, VendorFraming};
@@ -7,14 +7,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Files nested by `$INCLUDE` at most.
+/// The maximum nesting of `$INCLUDE`.
 const MAX_DEPTH: usize = 16;
-/// Files that one load reads at most; FreeRADIUS's own dictionaries are 240.
+/// The maximum number of files per load; FreeRADIUS's own dictionaries are 240.
 const MAX_FILES: usize = 1024;
-/// Octets that one load reads at most; FreeRADIUS's own dictionaries are a million.
+/// The maximum number of octets per load; FreeRADIUS's own dictionaries have a million.
 const MAX_OCTETS: usize = 16 << 20;
 
-/// What is wrong, and where.
+/// An error and its position.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}: {description}")]
 pub struct DictionaryError {
@@ -22,47 +22,47 @@ pub struct DictionaryError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub description: String,
 }
 
 /// A file that `$INCLUDE` names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IncludedFile {
-    /// What errors call it; the same for the same file, by whatever name it was included.
+    /// The name for errors. A file has the same name however it was included.
     pub file: String,
-    /// What it says.
+    /// The contents.
     pub text: String,
 }
 
-/// Gives the file that `$INCLUDE` names (second) in another (first, as [`IncludedFile::file`] or the caller called it); `None`
-/// where there is none.
+/// Returns the file that `$INCLUDE` names (second argument) in another file (first argument, as [`IncludedFile::file`]
+/// or the caller names it); `None` if there is none.
 pub type IncludeResolver<'r> = dyn FnMut(&str, &str) -> Option<IncludedFile> + 'r;
 
-/// What the lines of a file stand in.
+/// The context of a line.
 struct DictionaryScope {
     vendor: Option<(u32, Option<AttributeOid>)>,
     tlvs: Vec<AttributeOid>,
 }
 
-/// What the files of one load share.
+/// The state that all files of a load share.
 struct DictionaryLoader<'r, 'f> {
     resolver: &'r mut IncludeResolver<'f>,
-    /// The files that are open, the outermost first.
+    /// The open files, the outermost first.
     open: Vec<String>,
     files: usize,
     octets: usize,
-    /// Values whose attribute was not defined yet when they came.
+    /// Values that precede the definition of their attribute.
     unresolved_values: Vec<(DictionaryError, String, String, u64)>,
 }
 
 impl RadiusDictionary {
-    /// Adds the definitions of a text in dictionary syntax; later ones replace earlier ones of the same
-    /// name or number. `file` names the text in errors.
+    /// Adds the definitions of a text in dictionary syntax. Later ones replace earlier ones of the same name or number.
+    /// `file` names the text in errors.
     ///
     /// # Errors
-    /// The first line that cannot be understood; lines before it are in. A VALUE may stand before its ATTRIBUTE: it is put in
-    /// at the end, and where the attribute has not come by then that line is the error, and all the rest is in.
+    /// The first invalid line; the lines before it are loaded. A VALUE may precede its ATTRIBUTE. If the attribute is
+    /// still missing at the end, the line of the VALUE is the error, and everything else is loaded.
     pub fn load_text(
         &mut self,
         file: &str,
@@ -89,7 +89,7 @@ impl RadiusDictionary {
         Ok(())
     }
 
-    /// Reads a file, which is the last one of those open after an error.
+    /// Reads a file. After an error it is the last of the open files.
     fn load_file(
         &mut self,
         load: &mut DictionaryLoader<'_, '_>,
@@ -138,7 +138,7 @@ impl RadiusDictionary {
         Ok(())
     }
 
-    /// A named value; what it says where its attribute is not known yet.
+    /// Parses a named value. Returns it if its attribute is unknown so far.
     fn parse_value(&mut self, rest: &[&str]) -> Result<Option<(String, String, u64)>, String> {
         let &[attribute, name, number] = rest else { return Err(format!("VALUE with {} words", rest.len())) };
         let number = parse_number(number).ok_or_else(|| format!("`{number}` is not a number"))?;
@@ -221,7 +221,7 @@ impl RadiusDictionary {
             }
             (None, None) => Vec::new(),
         };
-        // FreeRADIUS's older way: the vendor's name in place of the flags.
+        // FreeRADIUS's older syntax: the name of the vendor in place of the flags.
         let named = if parts.is_empty() { self.vendor_by_name(flags) } else { None };
         if let Some(vendor) = named {
             parts.extend([26, vendor.number]);
@@ -297,7 +297,7 @@ pub(super) fn parse_framing(text: &str) -> Option<VendorFraming> {
     })
 }
 
-/// The file that a line includes, where there is one.
+/// Returns the file that a line includes.
 fn resolve_include(
     load: &mut DictionaryLoader<'_, '_>,
     from: &str,
@@ -319,7 +319,7 @@ fn resolve_include(
     Ok(Some(found))
 }
 
-/// Types of later versions of FreeRADIUS, which are octets here.
+/// True for types of later FreeRADIUS versions, which are octets here.
 fn is_octets_type(name: &str) -> bool {
     matches!(name, "bool" | "struct")
 }

@@ -1,4 +1,4 @@
-//! The built-in table of vendors' attributes, in a form of its own that is short and quick to read:
+//! The built-in table of vendor attributes, in a short format of its own that parses fast:
 //!
 //! ```text
 //! vendor 9 Cisco
@@ -8,17 +8,19 @@
 //! vendor 429 USR 4,0
 //! ```
 //!
-//! After `vendor` come its number, its name, and, where it is another than RFC 2865 §5.26 suggests, its format. An
-//! attribute has its number below its vendor, its name, its type in FreeRADIUS's words, and flags; a value (`=`) is of
-//! the attribute above it. What stands before the first vendor is of none. Of one number the last name is the one that is
-//! printed. `cargo run -p usher-radius --example vendor_table` makes it of FreeRADIUS's dictionaries.
+//! A `vendor` line has the number, the name, and the format if it differs from RFC 2865 §5.26. An attribute line has
+//! the number below the vendor, the name, FreeRADIUS's name of the type, and flags. A value line (`=`) belongs to the
+//! attribute above it. Lines before the first vendor are standard attributes. If a number has several names, the last
+//! is printed.
+//!
+//! `cargo run -p usher-radius --example vendor_table` creates the table from FreeRADIUS's dictionaries.
 
 use super::parse::parse_framing;
 use super::{AttributeDefinition, AttributeEncryption, AttributeOid, RadiusDictionary, VendorDefinition};
 use crate::attribute::{DataType, VendorFraming};
 use alloc::borrow::Cow;
 
-/// The lines of a table with where each begins.
+/// Returns the lines of a table with their offsets.
 fn lines_with_offsets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_inclusive('\n').scan(0, |at, line| {
         let begin = *at;
@@ -27,7 +29,7 @@ fn lines_with_offsets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The values in a part of a table: `=NUMBER NAME` each.
+/// Returns the values in a part of a table: `=NUMBER NAME` each.
 pub(super) fn parse_values(part: &str) -> impl Iterator<Item = (u64, &str)> {
     part.lines().filter_map(|line| {
         let (number, name) = line.strip_prefix('=')?.split_once(' ')?;
@@ -36,11 +38,11 @@ pub(super) fn parse_values(part: &str) -> impl Iterator<Item = (u64, &str)> {
 }
 
 impl RadiusDictionary {
-    /// Adds what a table says; numbers that are known keep their names. `None` where a line is not understood.
+    /// Adds the definitions of a table. Known numbers keep their names. `None` if a line is invalid.
     pub(super) fn load_table(&mut self, text: &'static str) -> Option<()> {
         let known = self.attributes.len();
         let mut vendor = None;
-        // Whose values come next, and where they begin.
+        // The attribute of the next values, and their offset.
         let mut open: Option<(u32, usize)> = None;
         for (begin, line) in lines_with_offsets(text) {
             if line.starts_with('=') {
@@ -109,7 +111,7 @@ mod tests {
         for line in VENDORS.lines().filter(|l| l.starts_with('=')) {
             assert_eq!(parse_values(line).count(), 1, "{line}");
         }
-        // What the standards say is not said anew.
+        // The table repeats nothing of the standards.
         for d in before.attributes() {
             assert_eq!(all.by_oid(d.oid), Some(d));
         }

@@ -87,7 +87,7 @@ fn files_include_files() {
     let text = "$INCLUDE inner\n$INCLUDE- other\nVALUE A b 1\nATTRIBUTE C 3 integer\n";
     d.load_text("outer", text, &mut files).unwrap();
     assert!(d.by_name("a").is_some() && d.by_name("b").is_some());
-    // A value may come before its attribute.
+    // A value may precede its attribute.
     assert_eq!(d.value_number(AttributeOid::from_kind(3), "X"), Some(1));
 }
 
@@ -108,7 +108,7 @@ fn inclusion_ends() {
         included_file(&format!("f{depth}"), "$INCLUDE next")
     };
     assert_eq!(fault(deeper), "f15:1: more than 16 files include each other");
-    // Each of a few files includes the next one often.
+    // Each of a few files includes the next one many times.
     let mut n = 0;
     let wide = &mut |from: &str, _: &str| {
         n += 1;
@@ -134,7 +134,7 @@ fn what_freeradius_writes_otherwise_is_read_too() {
     assert_eq!(is("old-way"), Some(("26.100.1".into(), DataType::Text)));
     assert_eq!(is("old-mac"), Some(("26.100.2".into(), DataType::Ether)));
     assert_eq!(is("old-small"), Some(("26.100.3".into(), DataType::Byte)));
-    // One of FreeRADIUS's own is known, and is none of a packet.
+    // An internal attribute of FreeRADIUS is known, but no packet can hold it.
     assert!(d.attribute_number(d.by_name("its-own").unwrap().oid).is_none());
 }
 

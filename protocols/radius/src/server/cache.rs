@@ -1,4 +1,4 @@
-//! Requests being worked on and replies kept for duplicates (RFC 5080 §2.2.2), in one slab.
+//! Pending requests, and replies kept for duplicates (RFC 5080 §2.2.2), in one slab.
 
 use crate::auth::SharedSecret;
 use crate::packet::PacketCode;
@@ -9,22 +9,22 @@ use core::net::SocketAddr;
 use usher_core::collections::{HashState, HashTable};
 use usher_core::{ConnId, DatagramPath, Duration, Instant, SocketId};
 
-/// How many reply buffers are kept for reuse.
+/// The number of reply buffers kept for reuse.
 const SPARE: usize = 256;
 
-/// What tells requests apart before their authenticator is compared: where they come from and their identifier, in numbers,
-/// which are hashed in fewer steps than a [`SocketAddr`].
+/// The key of a request before its authenticator is compared: source and identifier. As numbers they hash in fewer
+/// steps than a [`SocketAddr`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RequestKey {
     address: u128,
-    /// Port, identifier, and whether the address is of IPv6.
+    /// Port, identifier, and a flag for IPv6.
     port: u32,
     scope: u32,
     flow: u32,
     via: RequestTransport,
 }
 
-/// By what a request came. Identifiers are a connection's own (RFC 6613 §2.6.1).
+/// The socket or connection that carried a request. Each connection has its own identifiers (RFC 6613 §2.6.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum RequestTransport {
     Socket(SocketId),
@@ -43,14 +43,14 @@ impl RequestKey {
     }
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestState {
-    /// The caller works on it; the entry's bytes are its Proxy-State attributes.
+    /// Pending at the caller. The bytes of the entry are its Proxy-State attributes.
     Waiting,
-    /// The entry's bytes are the reply.
+    /// Answered. The bytes of the entry are the reply.
     Answered,
-    /// The caller did not want to answer.
+    /// Discarded by the caller.
     Discarded,
 }
 
@@ -64,10 +64,10 @@ pub(crate) struct CacheEntry {
     pub(crate) secret: SharedSecret,
     pub(crate) identifier: u8,
     pub(crate) code: PacketCode,
-    /// The request had a Message-Authenticator.
+    /// True if the request had a Message-Authenticator.
     pub(crate) signed: bool,
     pub(crate) state: RequestState,
-    /// The reply waits in the ready list.
+    /// True if the reply waits in the ready list.
     pub(crate) queued: bool,
     pub(crate) expires: Instant,
 }
@@ -78,7 +78,7 @@ impl CacheEntry {
     }
 }
 
-/// An entry's name: its place, and how often the place was used before.
+/// A reference to an entry: its slot and the generation of the slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheHandle {
     pub(crate) index: u32,
@@ -97,22 +97,22 @@ impl CacheHandle {
 #[derive(Debug)]
 struct CacheSlot {
     generation: u32,
-    /// Of the entry's key.
+    /// The hash of the entry's key.
     hash: u64,
     entry: Option<CacheEntry>,
 }
 
-/// What is looked up: the hash of an entry's key, and the entry's place.
+/// An index entry: the hash of a key and the slot of the entry.
 type IndexEntry = (u64, u32);
 
-/// How many entries went, and of which kind.
+/// The number of removed entries by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PurgeCounts {
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
 }
 
-/// How much there may be.
+/// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheLimits {
     pub(crate) entries: usize,
@@ -125,8 +125,8 @@ impl CacheLimits {
     }
 }
 
-/// What an entry takes without its bytes: its place, what is looked up with the room that a hash table leaves free, and
-/// its expiry.
+/// The memory of an entry without its bytes: its slot, its index entry with the free space of a hash table, and its
+/// expiry.
 const ENTRY: usize =
     size_of::<CacheSlot>() + 2 * size_of::<IndexEntry>() + 2 * size_of::<(Instant, CacheHandle)>();
 
@@ -134,20 +134,19 @@ const ENTRY: usize =
 pub(crate) struct DuplicateCache {
     slots: Vec<CacheSlot>,
     free: Vec<u32>,
-    /// By key, which stands in the entry alone: the table stays small, and an entry that has had its time leaves it unread.
+    /// The index by key. The entry holds the key, so the index stays small, and expiry does not read the entry.
     by_key: HashTable<IndexEntry>,
     state: HashState,
-    /// Each in order of expiry, since all of a kind live equally long; entries that left earlier are
-    /// passed over.
+    /// Entries in order of expiry, since all of a kind live equally long. Entries removed earlier are skipped.
     waiting: VecDeque<(Instant, CacheHandle)>,
     settled: VecDeque<(Instant, CacheHandle)>,
-    /// How many wait, by client.
+    /// The number of pending requests by client.
     waiting_of: Vec<u32>,
     spare: Vec<Vec<u8>>,
     sweep: Option<Instant>,
     interval: Duration,
     bounds: CacheLimits,
-    /// What the entries take.
+    /// The memory of the entries.
     bytes: usize,
 }
 
@@ -171,16 +170,16 @@ impl DuplicateCache {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
     }
-    /// Other settings: those who are kept, are kept as long as was said.
+    /// Applies new limits. Kept entries keep their expiry.
     pub(crate) fn set_limits(&mut self, retain: Duration, bounds: CacheLimits) {
         self.interval = retain.max(Duration::from_millis(100));
         self.bounds = bounds;
     }
-    /// How many requests of a client wait.
+    /// Returns the number of pending requests of a client.
     pub(crate) fn waiting_of(&self, client: u32) -> usize {
         self.waiting_of.get(client as usize).map_or(0, |&n| n as usize)
     }
-    /// The clients were numbered anew: `number` is what each entry's is now.
+    /// Applies a new numbering of the clients: `number` gives the new number of each entry.
     pub(crate) fn renumber_clients(&mut self, clients: usize, number: impl Fn(&CacheEntry) -> Option<u32>) {
         self.waiting_of.clear();
         self.waiting_of.resize(clients, 0);
@@ -193,7 +192,7 @@ impl DuplicateCache {
             }
         }
     }
-    /// One fewer of a client waits.
+    /// Decrements the pending requests of a client.
     fn decrement_waiting(&mut self, client: u32) {
         if let Some(n) = self.waiting_of.get_mut(client as usize) {
             *n -= 1;
@@ -213,7 +212,7 @@ impl DuplicateCache {
         let (_, index) = *self.by_key.find(hash, same)?;
         Some(CacheHandle { index, generation: self.slots.get(index as usize)?.generation })
     }
-    /// An empty buffer for an entry's bytes.
+    /// Returns an empty buffer for the bytes of an entry.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
@@ -223,7 +222,7 @@ impl DuplicateCache {
             self.spare.push(buffer);
         }
     }
-    /// Whether a further entry finds room; gives up the oldest kept reply for it.
+    /// True if there is space for another entry. Evicts the oldest kept reply if needed.
     pub(crate) fn evict_for_entry(&mut self, purged: &mut PurgeCounts) -> bool {
         while self.by_key.len() >= self.bounds.entries || self.bytes > self.bounds.bytes {
             let Some((_, h)) = self.settled.pop_front() else { return false };
@@ -233,7 +232,7 @@ impl DuplicateCache {
         }
         true
     }
-    /// Adds an entry that waits for the caller until `entry.expires`. No other may have its key.
+    /// Adds an entry that is pending until `entry.expires`. Its key must be new.
     pub(crate) fn insert(&mut self, now: Instant, entry: CacheEntry) -> CacheHandle {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(CacheSlot { generation: 0, hash: 0, entry: None });
@@ -255,7 +254,7 @@ impl DuplicateCache {
         self.sweep.get_or_insert(now + self.interval);
         handle
     }
-    /// Puts an entry's bytes in place of those it has.
+    /// Replaces the bytes of an entry.
     pub(crate) fn replace_bytes(&mut self, h: CacheHandle, bytes: Vec<u8>) {
         let after = bytes.capacity();
         let Some(entry) = self.get_mut(h) else { return };
@@ -263,7 +262,7 @@ impl DuplicateCache {
         self.bytes = self.bytes + after - before.capacity();
         self.recycle_buffer(before);
     }
-    /// Notes that an entry got its state for good and goes at `expires`.
+    /// Sets the final state of an entry, and its expiry.
     pub(crate) fn set_final_state(&mut self, h: CacheHandle, state: RequestState, expires: Instant) {
         if let Some(entry) = self.get_mut(h) {
             let waited = entry.state == RequestState::Waiting;
@@ -276,7 +275,7 @@ impl DuplicateCache {
             self.settled.push_back((expires, h));
         }
     }
-    /// Takes an entry out; false where it had left before.
+    /// Removes an entry. Returns false if it was already removed.
     pub(crate) fn remove(&mut self, h: CacheHandle) -> bool {
         if self.get(h).is_none() {
             return false;
@@ -296,7 +295,7 @@ impl DuplicateCache {
         self.recycle_buffer(entry.bytes);
         true
     }
-    /// Takes out what has had its time, at most `limit` of each kind.
+    /// Removes expired entries, at most `limit` of each kind.
     pub(crate) fn purge_expired(&mut self, now: Instant, limit: usize, purged: &mut PurgeCounts) {
         for _ in 0..limit {
             let Some(&(at, h)) = self.waiting.front() else { break };
@@ -319,12 +318,12 @@ impl DuplicateCache {
             }
         }
     }
-    /// When memory is next given back. One wake-up serves all entries: what counts is compared with
-    /// the time when it is looked up.
+    /// Returns the time of the next sweep, which frees memory. One wake-up serves all entries: a lookup checks the
+    /// expiry itself.
     pub(crate) fn next_sweep(&self) -> Option<Instant> {
         self.sweep
     }
-    /// Gives memory back when the time has come.
+    /// Frees memory if a sweep is due.
     pub(crate) fn run_sweep(&mut self, now: Instant, purged: &mut PurgeCounts) {
         if self.sweep.is_some_and(|at| at <= now) {
             self.purge_expired(now, usize::MAX, purged);

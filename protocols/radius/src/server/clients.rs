@@ -1,11 +1,11 @@
-//! Which client an address is: the longest prefix that holds it.
+//! Lookup of the client of an address, by longest prefix.
 
 use super::{ClientConfig, ClientTransport};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
-/// Networks by prefix length: a look-up costs one probe for each length that is in use.
+/// A table of networks by prefix length. A lookup takes one probe per length in use.
 #[derive(Debug)]
 pub(crate) struct ClientTable {
     configs: Vec<ClientConfig>,
@@ -39,10 +39,10 @@ impl PrefixTable {
     }
 }
 
-/// Why a server cannot be made of a [`super::RadiusServerConfig`].
+/// An error in a [`super::RadiusServerConfig`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A prefix longer than the address.
+    /// The prefix is longer than the address.
     #[error("client {index}: a prefix of {prefix} bits is longer than the address")]
     Prefix {
         /// Index of the client.
@@ -50,7 +50,7 @@ pub enum ConfigError {
         /// Its prefix.
         prefix: u8,
     },
-    /// A secret without any octet (RFC 2865 §3).
+    /// The secret is empty (RFC 2865 §3).
     #[error("client {0} has an empty secret")]
     Secret(usize),
     /// Two clients have the same network.
@@ -78,7 +78,7 @@ impl ClientTable {
         }
         Ok(Self { configs, v4, v6 })
     }
-    /// The client that sends datagrams from an address; an IPv4-mapped address is its IPv4 address.
+    /// Returns the client that sends datagrams from an address. An IPv4-mapped address counts as IPv4.
     pub(crate) fn find_by_address(&self, address: IpAddr) -> Option<(u32, &ClientConfig)> {
         let index = match address.to_canonical() {
             IpAddr::V4(a) => self.v4.find_longest(u128::from(a.to_bits())),
@@ -86,7 +86,7 @@ impl ClientTable {
         }?;
         Some((index, self.configs.get(index as usize)?))
     }
-    /// Whether an address is of a RadSec client's network that is narrower than this many bits.
+    /// True if a RadSec client with a longer prefix than this holds the address.
     pub(crate) fn narrower_by_radsec(&self, address: IpAddr, prefix: u8) -> bool {
         self.configs.iter().any(|c| {
             c.transport != ClientTransport::Udp
@@ -94,7 +94,7 @@ impl ClientTable {
                 && is_within(c.network, c.prefix, address.to_canonical())
         })
     }
-    /// The client that a connection is of.
+    /// Returns the client of a connection.
     pub(crate) fn identify_connection(&self, address: IpAddr, certificate: Option<&[u8]>) -> Option<u32> {
         let fits = |c: &&ClientConfig| match &c.transport {
             ClientTransport::Udp => false,
@@ -108,12 +108,12 @@ impl ClientTable {
         let (index, _) = all.rev().filter(|(_, c)| near(c) && fits(c)).max_by_key(|(_, c)| c.prefix)?;
         Some(index as u32)
     }
-    /// Whether some client may connect from an address, whatever its certificate is to be.
+    /// True if some client may connect from this address, with any certificate.
     pub(crate) fn may_connect(&self, address: IpAddr) -> bool {
         let near = |c: &ClientConfig| is_within(c.network, c.prefix, address.to_canonical());
         self.configs.iter().any(|c| matches!(c.transport, ClientTransport::Tls(_)) && near(c))
     }
-    /// Whether an address is the client's alone, or one that it is said to speak for.
+    /// True if the address belongs to this client only, or to an access server that it may name.
     pub(crate) fn speaks_for(&self, client: u32, address: IpAddr) -> bool {
         let said = |c: &ClientConfig| c.speaks_for.iter().any(|&(network, n)| is_within(network, n, address));
         self.find_by_address(address).is_some_and(|(index, _)| index == client)
@@ -127,7 +127,7 @@ impl ClientTable {
     }
 }
 
-/// Whether an address is of a network.
+/// True if the address is in the network.
 fn is_within(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
     let same = |a: u128, b: u128, width: u32| {
         (a ^ b).checked_shr(width.saturating_sub(prefix.into())).unwrap_or(0) == 0

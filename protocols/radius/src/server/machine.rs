@@ -1,4 +1,4 @@
-//! The server's machine.
+//! The state machine of the server.
 
 use super::cache::{
     CacheEntry, CacheHandle, CacheLimits, DuplicateCache, PurgeCounts, RequestKey, RequestState,
@@ -25,11 +25,11 @@ use usher_core::{
     OutputOf, SecureRng, StreamOp, Transmit, WallTime,
 };
 
-/// How many lists are kept for reuse.
+/// The number of lists kept for reuse.
 const SPARE: usize = 64;
 
-/// What was decided and not carried out yet, in its order. What it carries waits beside it: an entry of the queue is small, since a
-/// large one would be copied whole for the smallest of them.
+/// The queue of outputs that are decided and not yet carried out, in order. Their contents wait beside it. The entries
+/// stay small: an enum moves every entry at the size of the largest.
 #[derive(Debug, Default)]
 pub(super) struct ServerOutputQueue {
     order: VecDeque<QueuedServerOutput>,
@@ -39,11 +39,11 @@ pub(super) struct ServerOutputQueue {
 
 #[derive(Debug)]
 enum QueuedServerOutput {
-    /// The reply of an entry.
+    /// The reply of a cache entry.
     Cached(CacheHandle),
-    /// A reply that nothing is kept of.
+    /// A reply that is not cached.
     Loose,
-    /// A request, for the host.
+    /// A request for the host.
     Request,
 }
 
@@ -61,12 +61,12 @@ impl ServerOutputQueue {
     }
 }
 
-/// How a reply goes back to where its request came from.
+/// Returns the path of a reply to the source of its request.
 fn reply_transmit(path: DatagramPath, conn: Option<ConnId>) -> Transmit {
     conn.map_or(Transmit::Datagram { path }, |conn| Transmit::Stream { conn, op: StreamOp::Data })
 }
 
-/// Where a packet came from, and whose it is.
+/// The source of a packet and its client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketOrigin {
     pub(super) path: DatagramPath,
@@ -75,12 +75,12 @@ pub(super) struct PacketOrigin {
     pub(super) role: PortRole,
 }
 
-/// What a packet shows of its sender.
+/// The verdict of a packet on its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PacketVerdict {
-    /// Nothing amiss, or nothing that a client would not do.
+    /// A plausible client: valid, or an error that a client could cause.
     Fine,
-    /// It does not know the secret, or does not write RADIUS.
+    /// The sender does not know the secret or does not speak RADIUS.
     Foreign,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum PacketVerdict {
 #[derive(Debug)]
 pub struct RadiusServer {
     pub(super) clients: ClientTable,
-    /// Its list of clients is in `clients`.
+    /// The configuration; the list of clients is in `clients`.
     pub(super) config: RadiusServerConfig,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
@@ -98,18 +98,18 @@ pub struct RadiusServer {
     pub(super) ready: ServerOutputQueue,
     work: WorkMeter,
     pub(super) counters: RadiusServerCounters,
-    /// Whence what is dropped came.
+    /// The sources of dropped packets.
     pub(super) sources: DropSources,
     spare_lists: Vec<AttributeList>,
-    /// Requests for dynamic authorisation with an Event-Timestamp.
+    /// Requests for dynamic authorization with an Event-Timestamp.
     replay_cache: ReplayCache,
 }
 
 impl RadiusServer {
-    /// A server of these clients. Salts are drawn from `rng`.
+    /// A server of these clients. It draws salts from `rng`.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// If the configuration is invalid.
     pub fn new(mut config: RadiusServerConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         let clients = core::mem::take(&mut config.clients);
         Ok(Self {
@@ -131,11 +131,11 @@ impl RadiusServer {
             replay_cache: ReplayCache::default(),
         })
     }
-    /// Takes another configuration. Requests that wait and replies that are kept stay, as do connections of those
-    /// who are still clients; connections of others are closed. The bound on entries holds for new ones.
+    /// Applies a new configuration. Pending requests and kept replies stay, as do the connections of remaining clients.
+    /// The connections of other clients are closed. The limit of entries applies to new entries.
     ///
     /// # Errors
-    /// The configuration contradicts itself, and nothing changed.
+    /// If the configuration is invalid. It then changes nothing.
     pub fn reload_config(&mut self, mut config: RadiusServerConfig) -> Result<(), ConfigError> {
         let clients = core::mem::take(&mut config.clients);
         self.clients = ClientTable::new(clients, hash_state(&mut self.rng))?;
@@ -149,17 +149,17 @@ impl RadiusServer {
         });
         Ok(())
     }
-    /// What happened so far.
+    /// The counters.
     #[must_use]
     pub const fn counters(&self) -> &RadiusServerCounters {
         &self.counters
     }
-    /// Whence what it dropped came.
+    /// The sources of dropped packets.
     #[must_use]
     pub const fn drop_sources(&self) -> &DropSources {
         &self.sources
     }
-    /// Requests being worked on and replies kept.
+    /// The number of pending requests and kept replies.
     #[must_use]
     pub fn entry_count(&self) -> usize {
         self.cache.len()
@@ -167,34 +167,36 @@ impl RadiusServer {
     /// The client of an index.
     ///
     /// # Panics
-    /// When no [`RadiusRequest`] of this server had that index.
+    /// If no [`RadiusRequest`] of this server had this index.
     #[must_use]
     pub fn client_config(&self, index: u32) -> &ClientConfig {
         self.clients.get(index)
     }
-    /// The client that sends datagrams from an address, and its index; `None` also where the address is of a RadSec
-    /// client whose network is the narrower one: who is there has not this client's secret.
+    /// Returns the client that sends datagrams from an address, and its index. `None` also if a RadSec client has a
+    /// longer prefix for the address: its hosts do not have this client's secret.
     #[must_use]
     pub fn client_at(&self, address: core::net::IpAddr) -> Option<(u32, &ClientConfig)> {
         self.clients
             .find_by_address(address)
             .filter(|(_, c)| !self.clients.narrower_by_radsec(address, c.prefix))
     }
-    /// Whether some client may connect by RadSec from an address: any other need not be heard out.
+    /// True if some client may connect by RadSec from this address. The host may close other connections at once.
     #[must_use]
     pub fn may_connect(&self, address: core::net::IpAddr) -> bool {
         self.clients.may_connect(address)
     }
-    /// Whether a client whose packet came from `source` may name an access server by this address (NAS-IP-Address,
-    /// NAS-IPv6-Address): its own, one of its network that is no other client's, or one that it is said to speak for.
-    /// The secret proves no more than which client a packet is of; a RadSec client's network says only where it may
-    /// connect from.
+    /// True if a client, with a packet from `source`, may name an access server by this address (NAS-IP-Address,
+    /// NAS-IPv6-Address).
+    ///
+    /// It may name its own address, an address of its network that no other client has, or one in
+    /// [`ClientConfig::speaks_for`]. The secret proves only the client of a packet; the network of a RadSec client only
+    /// limits its connections.
     #[must_use]
     pub fn speaks_for(&self, client: u32, source: core::net::IpAddr, named: core::net::IpAddr) -> bool {
         named.to_canonical() == source.to_canonical() || self.clients.speaks_for(client, named.to_canonical())
     }
-    /// Whether a datagram from an address is a request of a client with a right Message-Authenticator. Nothing is counted
-    /// or kept: for hosts that let another server take what is its.
+    /// True if a datagram is a request of a client with a valid Message-Authenticator. It counts and keeps nothing. A
+    /// host uses it before it lets another server take over a request.
     #[must_use]
     pub fn is_signed(&self, source: core::net::IpAddr, datagram: &[u8]) -> bool {
         let Ok(packet) = RadiusPacket::parse(datagram) else { return false };
@@ -202,7 +204,7 @@ impl RadiusServer {
             .find_by_address(source)
             .is_some_and(|(_, config)| matches!(verify_request(&packet, &config.secret, config), Ok(true)))
     }
-    /// An empty list, reused from an earlier command where there is one.
+    /// Returns an empty list, reused from an earlier command if possible.
     #[must_use]
     pub fn take_attributes(&mut self) -> AttributeList {
         self.spare_lists.pop().unwrap_or_default()
@@ -225,21 +227,21 @@ impl RadiusServer {
         self.process_packet(now, PacketOrigin { path, conn: None, client, role }, &packet);
     }
 
-    /// Whether a request for dynamic authorisation is of now (RFC 5176 §6.3).
+    /// True if a request for dynamic authorization is fresh (RFC 5176 §6.3).
     fn is_fresh(&self, now: Instant, packet: &RadiusPacket<'_>) -> bool {
         let dynamic = matches!(packet.code(), PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
         let Some(policy) = self.config.freshness.filter(|_| dynamic) else { return true };
         policy.check_timestamp(now.to_wall_time(self.epoch), packet).unwrap_or(!policy.required)
     }
 
-    /// How long a request is fresh that says of when it is.
+    /// Returns the time for which a request with an Event-Timestamp is fresh.
     fn freshness_window(&self, packet: &RadiusPacket<'_>) -> Option<Duration> {
         let dynamic = matches!(packet.code(), PacketCode::COA_REQUEST | PacketCode::DISCONNECT_REQUEST);
         let stamped = dynamic && packet.get(kind::EVENT_TIMESTAMP).is_some();
         self.config.freshness.filter(|_| stamped).map(|freshness| freshness.window)
     }
 
-    /// Takes a packet of a client.
+    /// Handles a packet of a client.
     pub(super) fn process_packet(
         &mut self,
         now: Instant,
@@ -272,7 +274,7 @@ impl RadiusServer {
             self.counters.too_many_attributes += 1;
             return PacketVerdict::Fine;
         }
-        // A duplicate proves the secret that its original proved, which may be another by now.
+        // A duplicate proves the secret of its original, which may differ from the current one.
         let is_duplicate = duplicate.is_some();
         let secret = duplicate.map_or(&config.secret, |entry| &entry.secret).clone();
         let signed = match verify_request(packet, &secret, config) {
@@ -373,7 +375,7 @@ impl RadiusServer {
         PacketVerdict::Fine
     }
 
-    /// A request came again: what it was answered it is answered again, and nothing while it has no answer.
+    /// Repeats the reply to a duplicate. Without a reply yet, it sends nothing.
     fn repeat_reply(&mut self, handle: CacheHandle) {
         let Some(entry) = self.cache.get_mut(handle) else { return };
         if entry.state != RequestState::Answered {
@@ -387,8 +389,8 @@ impl RadiusServer {
         self.counters.duplicates_answered += 1;
     }
 
-    /// A request of a kind that is not served. By RadSec, whose one port says nothing of what is served, its client is
-    /// told (RFC 6614 §2.5).
+    /// Handles a request of an unsupported kind. By RadSec the client gets an error reply, since its single port does
+    /// not show the supported kinds (RFC 6614 §2.5).
     fn refuse_unsupported(
         &mut self,
         now: Instant,
@@ -419,7 +421,7 @@ impl RadiusServer {
         PacketVerdict::Fine
     }
 
-    /// Answers a request of which nothing is kept; whether the answer fits a packet.
+    /// Sends a reply that is not cached. Returns false if it exceeds a packet.
     fn reply_at_once(
         &mut self,
         origin: PacketOrigin,
@@ -445,7 +447,8 @@ impl RadiusServer {
         self.counters.evicted += purged.evicted;
     }
 
-    /// Answers a Status-Server (RFC 5997 §4.2): at once, without the duplicate cache, and whatever else it says (§3).
+    /// Answers a Status-Server at once, without the duplicate cache (RFC 5997 §4.2), regardless of its other attributes
+    /// (§3).
     fn answer_status_server(
         &mut self,
         origin: PacketOrigin,
@@ -505,11 +508,11 @@ impl RadiusServer {
         Ok(())
     }
 
-    /// Takes a request's list back, for [`attributes`](Self::take_attributes) to give out again.
+    /// Takes the list of a request back, for [`take_attributes`](Self::take_attributes) to reuse.
     pub fn recycle_attributes(&mut self, list: AttributeList) {
         if self.spare_lists.len() < SPARE {
             self.spare_lists.push(list);
-            // Where it lies: to move what has just been written in part is slow.
+            // Clear it in place: a move of recently written data is slow.
             if let Some(list) = self.spare_lists.last_mut() {
                 list.clear();
             }
@@ -517,7 +520,7 @@ impl RadiusServer {
     }
 }
 
-/// By what code a request is refused whose kind is not served (RFC 6614 §2.5).
+/// Returns the code that rejects a request of an unsupported kind (RFC 6614 §2.5).
 fn refusal_code(code: PacketCode) -> Option<PacketCode> {
     match code {
         PacketCode::ACCOUNTING_REQUEST => Some(PacketCode::ACCOUNTING_RESPONSE),
@@ -527,7 +530,7 @@ fn refusal_code(code: PacketCode) -> Option<PacketCode> {
     }
 }
 
-/// What that says.
+/// Adds the attributes of that reply.
 fn push_unsupported(packet: &RadiusPacket<'_>, list: &mut AttributeList) {
     list.push_u32(kind::ERROR_CAUSE, error_cause::UNSUPPORTED_EXTENSION);
     for a in packet.attributes().filter(|a| a.kind == kind::PROXY_STATE) {
@@ -535,9 +538,11 @@ fn push_unsupported(packet: &RadiusPacket<'_>, list: &mut AttributeList) {
     }
 }
 
-/// The NAK, with Error-Cause 406, that a RadSec client answers to a CoA- or Disconnect-Request where it takes none from
-/// the server of the connection (RFC 6614 §2.5); empty where it fits no packet. `None`: what came is no such request, or
-/// does not know the secret, and its connection is to be given up (RFC 6613 §2.6.4).
+/// Builds the NAK with Error-Cause 406, for a RadSec client that gets a CoA- or Disconnect-Request and takes none on
+/// this connection (RFC 6614 §2.5). It is empty if it exceeds a packet.
+///
+/// `None`: the packet is another one or does not prove the secret. The client must then close the connection (RFC 6613
+/// §2.6.4).
 #[must_use]
 pub fn build_nak(request: &[u8]) -> Option<Vec<u8>> {
     let packet = RadiusPacket::parse(request).ok()?;
@@ -553,14 +558,14 @@ pub fn build_nak(request: &[u8]) -> Option<Vec<u8>> {
     Some(if fits { out } else { Vec::new() })
 }
 
-/// Why a request is not believed.
+/// The reason why verification fails.
 enum VerificationError {
     Authenticator,
     Bad,
     Missing,
 }
 
-/// Whether an Access-Request carries something that proves its user, in an attribute of RFC 2865, 2548 or 2869.
+/// True if an Access-Request carries a proof of its user, in an attribute of RFC 2865, 2548 or 2869.
 fn has_user_proof(packet: &RadiusPacket<'_>) -> bool {
     const PROOFS: [u8; 4] = [kind::USER_PASSWORD, kind::CHAP_PASSWORD, ARAP_PASSWORD, kind::EAP_MESSAGE];
     let microsoft = |v: VendorAttribute<'_>| {
@@ -573,7 +578,7 @@ fn has_user_proof(packet: &RadiusPacket<'_>) -> bool {
 /// ARAP-Password (RFC 2869 §5.4).
 const ARAP_PASSWORD: u8 = 70;
 
-/// Whether a request is genuine; answers whether it has a Message-Authenticator.
+/// Verifies a request. Returns true if it has a Message-Authenticator.
 fn verify_request(
     packet: &RadiusPacket<'_>,
     secret: &SharedSecret,
@@ -596,7 +601,7 @@ fn verify_request(
                         MessageAuthenticatorPolicy::ProxyState => packet.get(kind::PROXY_STATE).is_some(),
                         MessageAuthenticatorPolicy::Off => false,
                     };
-                    // By datagrams nothing else would show where it is from (RFC 3579 §3.3, note 1).
+                    // RFC 3579 3.3, note 1: by UDP nothing else proves the source.
                     let bare = config.transport == ClientTransport::Udp && !has_user_proof(packet);
                     policy || packet.get(kind::EAP_MESSAGE).is_some() || bare
                 }
@@ -607,7 +612,7 @@ fn verify_request(
     }
 }
 
-/// What a reply is besides its attributes.
+/// The parts of a reply without its attributes.
 struct ReplyHeader<'a> {
     code: PacketCode,
     identifier: u8,

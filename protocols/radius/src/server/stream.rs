@@ -1,6 +1,6 @@
 //! RadSec connections of clients (RFC 6614, RFC 6613).
 //!
-//! What is cached of a connection goes with it (RFC 6613 §2.6.1).
+//! Cache entries of a connection end with it (RFC 6613 §2.6.1).
 
 use super::cache::RequestKey;
 use super::machine::{PacketOrigin, PacketVerdict, RadiusServer};
@@ -16,7 +16,7 @@ use usher_core::{ConnId, DatagramPath, Instant, SocketId, StreamEvent, StreamOp,
 struct ClientConnection {
     path: DatagramPath,
     client: u32,
-    /// To find its client again when they are configured anew.
+    /// The certificate, to identify the client again after a reload.
     certificate: Option<Box<[u8]>>,
     framer: PacketFramer,
 }
@@ -29,26 +29,26 @@ impl ConnectionTable {
     pub(super) fn new(state: HashState) -> Self {
         Self(HashMap::with_hasher(state))
     }
-    /// Whose a connection is.
+    /// Returns the client of a connection.
     pub(super) fn client_index(&self, conn: ConnId) -> Option<u32> {
         self.0.get(&conn).map(|s| s.client)
     }
 }
 
 impl RadiusServer {
-    /// RadSec connections.
+    /// The number of RadSec connections.
     #[must_use]
     pub fn connection_count(&self) -> usize {
         self.streams.0.len()
     }
 
-    /// Whether this RadSec connection is open: it was taken, and nothing came by it that ends it.
+    /// True if this RadSec connection was accepted and is still open.
     #[must_use]
     pub fn is_connected(&self, conn: ConnId) -> bool {
         self.streams.0.contains_key(&conn)
     }
 
-    /// Whether a RadSec connection with this other side is taken: it is a client's, and there is room.
+    /// True if a RadSec connection from this peer is accepted: the peer is a client and the limit is not reached.
     #[must_use]
     pub fn accepts_connection(&self, remote: IpAddr, certificate: Option<&[u8]>) -> bool {
         self.connection_count() < self.config.max_connections
@@ -119,7 +119,7 @@ impl RadiusServer {
         self.ready.push_transmit(Transmit::Stream { conn, op }, Vec::new());
     }
 
-    /// A connection is over: nobody waits for what was asked by it.
+    /// Handles the end of a connection and discards its requests.
     fn remove_connection(&mut self, conn: ConnId) {
         let Some(stream) = self.streams.0.remove(&conn) else { return };
         for identifier in 0..=u8::MAX {
@@ -131,7 +131,7 @@ impl RadiusServer {
         }
     }
 
-    /// The clients are others now: whose is each connection?
+    /// Identifies the client of each connection again, after a reload.
     pub(super) fn reidentify_connections(&mut self) {
         let mut over = Vec::new();
         for (&conn, stream) in &mut self.streams.0 {

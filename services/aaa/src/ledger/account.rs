@@ -1,4 +1,4 @@
-//! What becomes of a record: something new, a duplicate, or something older than what is known.
+//! Applies accounting records: new, duplicate or outdated.
 
 use super::limits::{PendingAdmission, pool_leases, same_station};
 use super::past::{EndedSession, PastSession};
@@ -15,34 +15,33 @@ use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant, WallTime};
 
-/// Times that their sender gives are in whole seconds.
+/// Times of a sender have whole seconds.
 const ROUNDING: Duration = Duration::from_secs(2);
-/// How long a record may be on its way, and wait in queues, longer than another: that makes what is told by
-/// Acct-Delay-Time seem later.
+/// Maximum difference of two records' transit and queueing times. It delays event times from Acct-Delay-Time.
 const MAX_TRANSIT_DELAY: Duration = Duration::from_secs(10);
-/// How many changes [`Ledger::commit_record`] writes at once.
+/// Maximum number of changes that [`Ledger::commit_record`] writes at once.
 const BATCH: usize = 1024;
-/// An Acct-Session-Id that more open sessions of a NAS have does not tell them apart.
+/// If more open sessions of a NAS have the same Acct-Session-Id, it does not distinguish them.
 const MOST_ALIKE: usize = 16;
-/// How often a record may be given again because of [`RecordOutcome::LookupNeeded`]: an Acct-Session-Id is looked up under no more uses
-/// than there can be, without a User-Name once more, and then the record is taken.
+/// Maximum repetitions of a record by [`RecordOutcome::LookupNeeded`]: all generations of an Acct-Session-Id, with
+/// and without User-Name. Then the record is applied.
 const MOST_QUESTIONS: usize = 2001;
-/// Restarts that wait to be written; further ones are not taken, so that whoever tells of many while the store is away
-/// does not fill the memory.
+/// Maximum number of restarts that are not durable. Further ones are not accepted, to bound memory while the store
+/// is unavailable.
 pub(super) const MOST_RESTARTS: usize = 1 << 14;
 
-/// When a NAS last began anew, or last went down.
+/// The last restart or shutdown of a NAS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NasRestart {
     nas: IpAddr,
     status: RecordStatus,
-    /// What names the record; its Acct-Session-Id is in it.
+    /// Digest of the record, with its Acct-Session-Id.
     key: SessionDigest,
     restarted_at: WallTime,
     pub(super) wait: u64,
 }
 
-/// Of so many NASs as are remembered.
+/// Restarts of a bounded number of NASs.
 #[derive(Debug)]
 pub(super) struct NasRestartTable {
     table: SessionTable<NasRestart>,
@@ -70,7 +69,7 @@ impl NasRestartTable {
 }
 
 impl Ledger {
-    /// Takes a record; see the [module](super) for what to do then.
+    /// Applies a record. See the [module](super) for the next step.
     pub fn apply_record(&mut self, now: Instant, record: &LedgerRecord) -> RecordOutcome {
         if matches!(record.status, RecordStatus::On | RecordStatus::Off) {
             return self.apply_restart(record);
@@ -98,8 +97,8 @@ impl Ledger {
             None => RecordOutcome::LookupNeeded(unique),
         }
     }
-    /// The name under which the session of a record stands: its own, or that of the only open session of the same NAS and
-    /// Acct-Session-Id whose records lack what this one has, or have what it lacks.
+    /// Returns the session of a record: of its own digest, or the only open session of the same NAS and
+    /// Acct-Session-Id that differs in missing parts alone.
     fn resolve_session_id(&self, record: &LedgerRecord) -> UniqueSessionId {
         let key = record.unique.session_digest();
         if self.table.find_slot(&key).is_some() {
@@ -111,7 +110,8 @@ impl Ledger {
             _ => None,
         };
         let identifier = self.identifier_of(record);
-        // Where a session of the record's own name has ended, it is of that, unless the other began afterwards.
+        // If a session of the record's own digest has ended, the record belongs to it, unless the other one started
+        // later.
         let fits = |s: &LedgerSession| {
             s.may_be_of(record, identifier)
                 && ended.is_none_or(|stop| {
@@ -133,7 +133,7 @@ impl Ledger {
             nameless.filter(|s| s.end_state == SessionState::Open && s.user().is_empty() && ended.is_none());
         open.map_or(record.unique, |s| s.unique)
     }
-    /// A digest of a record's NAS-Identifier, by Diameter of whose it is; 0 without one.
+    /// Returns a digest of the NAS-Identifier, or over Diameter of the origin. 0: none.
     fn identifier_of(&self, record: &LedgerRecord) -> u32 {
         self.identifier_digest(&record.nas_identifier, &record.diameter_origin)
     }
@@ -144,12 +144,12 @@ impl Ledger {
             (_, false) => self.hash.hash_one(diameter_origin) as u32 | BY_DIAMETER,
         }
     }
-    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none.
+    /// Returns the session of a row as an open one. `None`: its acctuniqueid is invalid.
     pub(super) fn session_of(&self, row: &SessionRow) -> Option<LedgerSession> {
         LedgerSession::of_row(row, self.identifier_digest("", &row.diameter_origin))
     }
-    /// A record of whose name nothing is known: it may end, once more, a session that began and ended without its
-    /// User-Name before this ledger began.
+    /// Handles a record of an unknown session. It may be a repeated Stop of a session without User-Name that ended
+    /// before this ledger started.
     fn of_nameless(&mut self, now: Instant, unique: UniqueSessionId, record: &LedgerRecord) -> RecordOutcome {
         let Some(nameless) = record.nameless.filter(|n| n.session_digest() != unique.session_digest()) else {
             return self.start_session(now, unique, record);
@@ -166,7 +166,7 @@ impl Ledger {
             _ => self.start_session(now, unique, record),
         }
     }
-    /// What the store answered to [`RecordOutcome::LookupNeeded`].
+    /// Applies the store's result for [`RecordOutcome::LookupNeeded`].
     pub fn apply_stored_row(&mut self, now: Instant, unique: UniqueSessionId, row: Option<SessionRow>) {
         if self.table.find_slot(&unique.session_digest()).is_some() {
             return;
@@ -179,11 +179,11 @@ impl Ledger {
             self.take_in(now, session);
         }
     }
-    /// Takes a record, and has `ask` say what the store has of its session wherever that must be known
-    /// ([`Store::find_session`]): what becomes of it, [`RecordOutcome::LookupNeeded`] never.
+    /// Applies a record, and calls `ask` to look its session up where necessary ([`Store::find_session`]). The
+    /// result is never [`RecordOutcome::LookupNeeded`].
     ///
     /// # Errors
-    /// The store could not say; the record is not to be acknowledged.
+    /// The lookup failed. The record must not be acknowledged.
     pub fn apply_record_with(
         &mut self,
         now: Instant,
@@ -201,7 +201,8 @@ impl Ledger {
         }
         Ok(RecordOutcome::Busy)
     }
-    /// Takes a record and makes it durable at once, for hosts that have one store and no threads. True: acknowledge it.
+    /// Applies a record and makes it durable at once, for hosts with one store and no threads. True: acknowledge
+    /// it.
     pub fn commit_record(&mut self, now: Instant, store: &mut dyn Store, record: &LedgerRecord) -> bool {
         let number = match self.apply_record_with(now, record, |unique| store.find_session(unique)) {
             Ok(RecordOutcome::Write(number)) => number,
@@ -218,7 +219,7 @@ impl Ledger {
         }
     }
 
-    /// Whether there is no room for another session of a record's client.
+    /// True if there is no room for another session of the record's client.
     fn is_full(&self, record: &LedgerRecord) -> bool {
         let (all, most) = (self.table.len(), self.config.max_sessions);
         all >= most || self.table.shares.has_its_share(record.client, all, most)
@@ -227,7 +228,7 @@ impl Ledger {
         self.counters.busy += 1;
         RecordOutcome::Busy
     }
-    /// How much later than it is a record may seem.
+    /// Returns by how much an event time may be late.
     const fn time_slack(&self, record: &LedgerRecord) -> Duration {
         match (record.stamped, record.timed) {
             (true, _) => ROUNDING,
@@ -235,7 +236,7 @@ impl Ledger {
             (false, false) => self.config.retransmission,
         }
     }
-    /// A record that changes nothing: it is acknowledged with what it repeats.
+    /// Handles a record without changes. It is acknowledged with the record that it repeats.
     fn nothing_new(&mut self, slot: Option<u32>) -> RecordOutcome {
         let Some((slot, wait)) = slot.and_then(|s| Some((s, self.table.get(s)?.wait))) else {
             return RecordOutcome::Durable;
@@ -255,13 +256,13 @@ impl Ledger {
         self.nothing_new(slot)
     }
 
-    /// A record of a session that goes on.
+    /// Handles a record of an open session.
     fn of_open(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
         self.table.touch(now, slot);
         let slack = self.time_slack(record);
         let Some(s) = self.table.get(slot) else { return RecordOutcome::Busy };
-        // By nothing but a Start that is no retransmission does a NAS say that the id of an open session is another's: its
-        // count of seconds may lag, and its clock may step.
+        // Only a Start that is no retransmission shows that the Acct-Session-Id was reused: the session time may
+        // lag, and the clock may step.
         if record.status == RecordStatus::Start
             && record.occurred_at > s.last + slack.max(self.config.retransmission)
         {
@@ -302,7 +303,7 @@ impl Ledger {
                     Some(t) if t < then => self.count_late(Some(slot)),
                     Some(t) if t == then && same => self.count_duplicate(Some(slot)),
                     Some(t) if t == then && less => self.count_late(Some(slot)),
-                    // Where its NAS's clock was set back, what it counts says which record is the newer one.
+                    // If the NAS's clock was set back, the counters show which record is newer.
                     None if record.occurred_at < s.last && !more => self.count_late(Some(slot)),
                     None if record.occurred_at == s.last && same => self.count_duplicate(Some(slot)),
                     _ => {
@@ -318,7 +319,7 @@ impl Ledger {
             }
         }
     }
-    /// A record of a session that ended; `slot` where that is not durable yet.
+    /// Handles a record of an ended session. `slot` is given while that is not durable.
     fn of_ended(
         &mut self,
         now: Instant,
@@ -331,7 +332,7 @@ impl Ledger {
         }
         let slack = self.time_slack(record);
         let another = match record.status {
-            // What its NAS did not end itself can hardly have been begun again before that by the same Start.
+            // If the NAS did not end the session, the same Start does not reopen it.
             RecordStatus::Start => {
                 record.occurred_at > if ended.is_nas_reported { ended.stop + slack } else { ended.stop }
             }
@@ -354,7 +355,7 @@ impl Ledger {
             _ => self.go_on(now, ended, slot, record),
         }
     }
-    /// A session that the ledger thought ended was not.
+    /// Reopens a session that the ledger has ended.
     fn go_on(
         &mut self,
         now: Instant,
@@ -365,7 +366,7 @@ impl Ledger {
         let slot = match (slot, &ended.row) {
             (Some(slot), _) => {
                 self.table.reopen_session(now, slot);
-                // Its NAS's restart may wait to be written, and would end it.
+                // A pending restart of its NAS would end it in the store.
                 self.enqueue_last(slot);
                 slot
             }
@@ -385,7 +386,7 @@ impl Ledger {
         self.claim_leases(slot);
         self.of_open(now, slot, record)
     }
-    /// The Acct-Session-Id of an open session is another session's now: the Stop was lost.
+    /// Ends an open session whose Acct-Session-Id was reused: its Stop was lost.
     fn replace_reused_session(&mut self, now: Instant, slot: u32, record: &LedgerRecord) -> RecordOutcome {
         if self.is_full(record) {
             return self.count_busy();
@@ -399,7 +400,7 @@ impl Ledger {
         self.table.remove_key(&unique.session_digest());
         self.start_session(now, unique.next_generation(), record)
     }
-    /// A session of which nothing was known.
+    /// Starts an unknown session.
     fn start_session(
         &mut self,
         now: Instant,
@@ -429,7 +430,7 @@ impl Ledger {
         RecordOutcome::Write(self.enqueue_session(slot))
     }
 
-    /// Takes over what a record says of an open session, its address included.
+    /// Updates an open session, with its address.
     fn update_session(&mut self, slot: u32, record: &LedgerRecord) {
         let Some(s) = self.table.get(slot) else { return };
         let address = record.framed_address.or(s.address);
@@ -448,7 +449,7 @@ impl Ledger {
             s.reported_as(record, identifier);
         }
     }
-    /// The user of an open session is known now, who was not when it began.
+    /// Sets the user of an open session that started without User-Name.
     fn name_user(&mut self, slot: u32, record: &LedgerRecord) {
         let held = self.take_admitted(record);
         self.release_leases(slot);
@@ -465,7 +466,7 @@ impl Ledger {
         self.claim_leases(slot);
         self.enqueue_session(slot);
     }
-    /// The session has what it has of the pools.
+    /// Assigns the session's leases of the pools.
     pub(super) fn claim_leases(&mut self, slot: u32) {
         let Some(s) = self.table.get(slot) else { return };
         let (address, prefix) = (s.address, s.prefix);
@@ -482,13 +483,13 @@ impl Ledger {
         if let Some(s) = self.table.get_mut(slot) {
             s.add_counts(record);
             if record.occurred_at < s.start {
-                // Its NAS's clock was set back: by what it shows now, it began so long ago.
+                // Its NAS's clock was set back. Its start is recomputed by the new clock.
                 s.start = subtract_seconds(record.occurred_at, record.session_time.unwrap_or(0));
             }
         }
         self.end_session(slot, record.occurred_at, SessionState::Stopped(cause), record.session_time);
     }
-    /// Ends an open session; writing that is the caller's.
+    /// Ends an open session. The caller queues the change.
     pub(super) fn end_session(
         &mut self,
         slot: u32,
@@ -503,8 +504,9 @@ impl Ledger {
         }
     }
 
-    /// Accounting-On, Accounting-Off: of this NAS, what had begun by then has ended. Of several that have one address, such as
-    /// those behind a proxy, what has its NAS-Identifier, or of which none is known.
+    /// Applies Accounting-On or Accounting-Off: ends the sessions of this NAS that started before it. Several NASs
+    /// may share an address, for example behind a proxy. Then sessions with its NAS-Identifier end, and those with
+    /// an unknown one.
     fn apply_restart(&mut self, record: &LedgerRecord) -> RecordOutcome {
         let (nas, at, status) = (record.session.nas, record.occurred_at, record.status);
         let (key, slack) = (record.unique.session_digest(), self.time_slack(record));
@@ -520,16 +522,16 @@ impl Ledger {
         }
         self.counters.restarts += 1;
         let ending = if status == RecordStatus::On { SessionState::Restarted } else { SessionState::NasDown };
-        // Diameter has no restarts, and a NAS that speaks it may have any address, as it says.
+        // Diameter has no restarts, and a Diameter NAS may claim any address.
         let identifier = self.identifier_of(record);
         let of_address = || self.table.of_nas(nas).filter(|(_, s)| !s.is_by_diameter());
-        // The store has no NAS-Identifiers: where another's sessions go on, it is told of each that ended.
+        // The store has no NAS-Identifiers. If sessions of another NAS continue, each ended session is written.
         let shared = of_address().any(|(_, s)| !s.may_be_at(identifier));
         let of_nas = of_address().filter(|(_, s)| s.may_be_at(identifier) && self.began_before(s, record));
         let ended: Vec<_> = of_nas.map(|(slot, s)| (slot, s.start, s.ahead)).collect();
         for (slot, start, ahead) in ended {
             self.counters.ended_by_restart += 1;
-            // By its times the store would not end one that began later.
+            // The store would not end a session that started later by its times.
             let later = start > at;
             let end = if later { shift_time(record.local_event_time(), ahead) } else { at };
             self.end_session(slot, end, ending, None);
@@ -542,19 +544,19 @@ impl Ledger {
         self.restarts.insert(NasRestart { nas, status, key, restarted_at: at, wait });
         RecordOutcome::Write(wait)
     }
-    /// Whether a session had begun when its NAS restarted. Two times of one clock are compared as they were told; the
-    /// clock may have been set in between, or one of the times be ours.
+    /// True if a session started before a restart of its NAS. Times of the same clock are compared as sent. The
+    /// clock may have been set in between, or one of the times may be local.
     fn began_before(&self, session: &LedgerSession, restart: &LedgerRecord) -> bool {
         let stepped = session.ahead.abs_diff(restart.ahead);
         let one_clock = restart.stamped && u64::from(stepped) <= self.config.retransmission.as_secs();
         let began_here = shift_time(session.start, session.ahead.saturating_neg());
         session.start <= restart.occurred_at
             || (!one_clock && began_here <= restart.local_event_time())
-            // What was told of has begun by now, whatever its clock says.
+            // A session known now has started, whatever its clock says.
             || session.start > restart.received_at
     }
 
-    /// Who was admitted and has come now.
+    /// Removes and returns the admission of a session that starts.
     fn take_admitted(&mut self, record: &LedgerRecord) -> Option<PendingAdmission> {
         let (calling, port) = (&record.calling_station_id, &record.port);
         let fits = |held: &PendingAdmission| {

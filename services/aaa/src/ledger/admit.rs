@@ -1,4 +1,4 @@
-//! Who may come in, and with which address.
+//! Admission: session limits and addresses.
 
 use super::Ledger;
 use super::limits::{
@@ -16,12 +16,12 @@ use usher_core::{Instant, WallTime};
 type LeasedAddresses = (Option<IpAddr>, Option<(Ipv6Addr, u8)>);
 
 impl Ledger {
-    /// May somebody come in who has proved who they are? What is given is held for [`super::LedgerConfig::admission_timeout`];
-    /// asking again for the same user, NAS and station (or, without Calling-Station-Id, port) meanwhile gives the same.
+    /// Admits an authenticated user, or refuses. The leases are held for
+    /// [`super::LedgerConfig::admission_timeout`]. A repeated request of the same user, NAS and station returns the
+    /// same leases. Without Calling-Station-Id the port counts.
     ///
-    /// Simultaneous-Use counts the user's open sessions and those who were admitted and have not started, but none of
-    /// the same Calling-Station-Id: who comes again from the same station, by a re-authentication or at another NAS,
-    /// goes on with what they had, address included.
+    /// Simultaneous-Use counts open sessions and pending admissions, except those of the same Calling-Station-Id.
+    /// So reauthentication or roaming of a station keeps its session and address.
     pub fn admit_user(&mut self, now: Instant, wall: WallTime, request: &AdmitRequest) -> AdmissionVerdict {
         self.expire_sessions(now);
         let admission = self.decide_admission(now, wall, request);
@@ -75,7 +75,7 @@ impl Ledger {
         }
         AdmissionVerdict::Yes { address, prefix }
     }
-    /// How many sessions the user may have.
+    /// Returns the maximum number of sessions of the user.
     fn session_limit(&self, request: &AdmitRequest) -> Option<u32> {
         request.simultaneous.or(self.config.simultaneous)
     }
@@ -91,7 +91,7 @@ impl Ledger {
         (others.take(allowed as usize).count() >= allowed as usize)
             .then_some(AdmissionRefusal::TooManySessions { allowed })
     }
-    /// What the user's pool gives: what the same station has already, or something free.
+    /// Leases addresses of the user's pool: those that the station has, or free ones.
     fn lease_addresses(
         &mut self,
         wall: WallTime,
@@ -100,7 +100,7 @@ impl Ledger {
         let Some(name) = &request.pool else { return Ok((None, None)) };
         let pool = self.pools.find_pool(name).ok_or(AdmissionRefusal::UnknownPool)?;
         let holder = self.lease_holder(&request.user, &request.calling_station_id);
-        // Without a station's name, two sessions of a user are two.
+        // Without Calling-Station-Id, two sessions of a user are distinct.
         let again = !canonical_station(request.calling_station_id.as_bytes()).is_empty();
         let (mut address, mut prefix) = (None, None);
         let begin = self.hash.hash_one(wall.unix_secs());
@@ -124,26 +124,26 @@ impl Ledger {
         }
         Ok((address, prefix))
     }
-    /// Somebody failed to prove who they are; empty strings are not counted. Says who is held back from now on.
+    /// Counts a failed attempt of a user and a station. Empty strings are not counted. Returns new lockouts.
     pub fn record_failure(&mut self, now: Instant, user: &str, calling_station_id: &str) -> NewLockouts {
         let keys = self.failure_keys(user, calling_station_id);
         let Some(failures) = &mut self.failures else { return NewLockouts::default() };
-        // Both count, whether the first is held back or not.
+        // Both count, whether or not the first is locked out.
         let [user, station] = keys.map(|key| key.is_some_and(|key| failures.record_failure(now, key)));
         NewLockouts { user, station }
     }
-    /// Whether a user or a station is held back for its failures.
+    /// True if a user or a station is locked out.
     #[must_use]
     pub fn is_locked_out(&self, now: Instant, user: &str, calling_station_id: &str) -> bool {
         let keys = self.failure_keys(user, calling_station_id);
         let held = |key| self.failures.as_ref().is_some_and(|f| f.is_locked_out(now, key));
         keys.into_iter().flatten().any(held)
     }
-    /// How much of each pool is in use, held for those admitted included.
+    /// Use of each pool, including pending admissions.
     pub fn pool_usage(&self) -> impl Iterator<Item = PoolUse<'_>> {
         self.pools.pool_usage()
     }
-    /// How many were admitted and have not started.
+    /// Number of pending admissions.
     #[must_use]
     pub fn admitted_count(&self) -> usize {
         self.admitted.len()
@@ -152,13 +152,13 @@ impl Ledger {
     fn failure_keys(&self, user: &str, station: &str) -> [Option<u64>; 2] {
         limits::failure_keys(&self.hash, user.as_bytes(), station.as_bytes())
     }
-    /// Who an address is kept for: a user at a station.
+    /// Returns the holder of a lease: a user at a station.
     pub(super) fn lease_holder(&self, user: &str, station: &str) -> u64 {
         self.hash.hash_one((canonical_user_name(user), canonical_station(station.as_bytes())))
     }
 }
 
-/// A user's name as users are kept by it: who is found by any spelling of a MAC address is one user.
+/// Returns the canonical name of a user. All notations of a MAC address are one user.
 pub(super) fn canonical_user_name(user: &str) -> Cow<'_, [u8]> {
     canonical_name(user.as_bytes())
 }

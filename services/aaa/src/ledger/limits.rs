@@ -1,4 +1,4 @@
-//! Who may come in: the question, the answer and why it is no.
+//! Requests for admission, verdicts and refusals.
 
 use super::admit::canonical_user_name;
 use crate::users::{canonical_name, canonical_station};
@@ -12,80 +12,81 @@ use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
 
-/// Somebody has proved who they are; may they have a session?
+/// A request to admit an authenticated user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmitRequest {
-    /// The name under which accounting will tell of the session; see [`super::record::storable_text`].
+    /// User name of the session's accounting. See [`super::record::storable_text`].
     pub user: String,
-    /// Simultaneous-Use: how many sessions the user may have, over all NASs; `None`: any number.
+    /// Simultaneous-Use: maximum sessions of the user over all NASs. `None`: unlimited.
     pub simultaneous: Option<u32>,
-    /// The pool of the user's address; `None`: none is given.
+    /// Address pool. `None`: no address.
     pub pool: Option<String>,
-    /// The NAS; see [`super::SessionKey::nas`].
+    /// The NAS. See [`super::SessionKey::nas`].
     pub nas: IpAddr,
-    /// NAS-Port-Id, or NAS-Port in decimal; empty where unknown.
+    /// NAS-Port-Id, or NAS-Port in decimal. Empty: unknown.
     pub port: String,
-    /// Calling-Station-Id; empty where unknown.
+    /// Calling-Station-Id. Empty: unknown.
     pub calling_station_id: String,
 }
 
-/// Whether somebody may come in.
+/// The verdict on an admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AdmissionVerdict {
-    /// Yes. What was given is held until the session's Accounting-Start, for [`super::LedgerConfig::admission_timeout`].
+    /// Admitted. Leases are held until the session's Accounting-Start, for at most
+    /// [`super::LedgerConfig::admission_timeout`].
     Yes {
-        /// For Framed-IP-Address or Framed-IPv6-Address, where a pool was asked for that has addresses.
+        /// Framed-IP-Address or Framed-IPv6-Address, if the pool has addresses.
         address: Option<IpAddr>,
-        /// For Framed-IPv6-Prefix, where a pool was asked for that has prefixes.
+        /// Framed-IPv6-Prefix, if the pool has prefixes.
         prefix: Option<(Ipv6Addr, u8)>,
     },
-    /// No.
+    /// Refused.
     No(AdmissionRefusal),
-    /// Whoever knows cannot be asked just now.
+    /// The ledger is unavailable.
     Unavailable,
 }
 
-/// Why somebody may not come in.
+/// The cause of a refused admission.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum AdmissionRefusal {
     /// Simultaneous-Use is reached.
     #[error("the user has as many sessions as are allowed: {allowed}")]
     TooManySessions {
-        /// How many are allowed.
+        /// Maximum number of sessions.
         allowed: u32,
     },
-    /// Too many failures of this user, or from this station, not long ago.
+    /// The user or the station is locked out.
     #[error("too many failed logins; held back for a while")]
     TooManyFailures,
-    /// The pool has nothing left.
+    /// The pool is exhausted.
     #[error("the address pool has nothing left")]
     PoolExhausted,
     /// The user's pool is not configured.
     #[error("the user's address pool is not configured")]
     UnknownPool,
-    /// The ledger holds as many sessions as it may.
+    /// The ledger is full.
     #[error("the server holds as many sessions as it may")]
     Full,
 }
 
-/// Who is held back from now on.
+/// New lockouts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewLockouts {
-    /// Whoever uses the name.
+    /// True if the user name is locked out.
     pub user: bool,
-    /// Whoever comes from the station.
+    /// True if the station is locked out.
     pub station: bool,
 }
 
-/// Under which keys failures of a user and of a station are counted; `None` for one who is not known. A name counts as
-/// users are kept by it, a station as stations are told apart ([`canonical_station`]).
+/// Returns the keys under which failed attempts of a user and a station count, `None` for an unknown one. Names and
+/// stations count in canonical form ([`canonical_station`]).
 pub(crate) fn failure_keys(hash: &HashState, user: &[u8], station: &[u8]) -> [Option<u64>; 2] {
     let named = (!user.is_empty()).then(|| hash.hash_one((0_u8, canonical_name(user))));
     let station = canonical_station(station);
     [named, (!station.is_empty()).then(|| hash.hash_one((1_u8, station)))]
 }
 
-/// Somebody who was admitted and whose session has not started yet.
+/// An admission whose session has not started.
 #[derive(Clone, Debug)]
 pub(super) struct PendingAdmission {
     pub(super) user: Box<str>,
@@ -102,7 +103,7 @@ impl PendingAdmission {
     }
 }
 
-/// What of a pool goes with an address and a prefix.
+/// Returns the leases of a pool for an address and a prefix.
 pub(super) fn pool_leases(
     address: Option<IpAddr>,
     prefix: Option<(Ipv6Addr, u8)>,
@@ -110,13 +111,13 @@ pub(super) fn pool_leases(
     address.map(Lease::Address).into_iter().chain(prefix.map(|(p, n)| Lease::Prefix(p, n)))
 }
 
-/// Whether two Calling-Station-Ids name one station ([`canonical_station`]); what names none is no other's.
+/// True if two Calling-Station-Ids name one station ([`canonical_station`]). An empty one equals no other.
 pub(super) fn same_station(a: &str, b: &str) -> bool {
     let a = canonical_station(a.as_bytes());
     !a.is_empty() && a == canonical_station(b.as_bytes())
 }
 
-/// All who were admitted and whose sessions have not started yet, the longest waiting first.
+/// Pending admissions, the oldest first.
 #[derive(Debug)]
 pub(super) struct AdmissionTable {
     table: SessionTable<PendingAdmission>,
@@ -153,7 +154,7 @@ impl AdmissionTable {
     pub(super) fn touch(&mut self, now: Instant, token: u64) {
         self.table.touch(now, token);
     }
-    /// Those of a user, in the order in which they were admitted.
+    /// Admissions of a user, the oldest first.
     pub(super) fn of_user<'a>(&'a self, user: &'a str) -> impl Iterator<Item = (u64, &'a PendingAdmission)> {
         let user = canonical_user_name(user);
         let tokens = self.by_user.get(&self.hash.hash_one(&*user)).map_or(&[][..], Vec::as_slice);

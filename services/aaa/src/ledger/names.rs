@@ -1,4 +1,4 @@
-//! Names of numbers, as a store's columns have them: those of FreeRADIUS's dictionary.
+//! Names of enumerated values in a store's columns, as in FreeRADIUS's dictionary.
 
 use alloc::string::{String, ToString};
 
@@ -76,10 +76,10 @@ pub(super) const TERMINATE_CAUSE: NumberNames = &[
     (18, "Host-Request"),
 ];
 
-/// What stands for a number that is not known.
+/// An unknown number.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 
-/// The number's name, or the number in decimal; empty for [`UNKNOWN`].
+/// Returns the name, or the number in decimal. Empty for [`UNKNOWN`].
 pub(super) fn name_of_number(names: NumberNames, number: u32) -> String {
     match names.iter().find(|(n, _)| *n == number) {
         Some((_, name)) => (*name).into(),
@@ -88,7 +88,7 @@ pub(super) fn name_of_number(names: NumberNames, number: u32) -> String {
     }
 }
 
-/// The number of a name, or the number that stands there.
+/// Returns the number of a name, or the number in the text.
 pub(super) fn number_of_name(names: NumberNames, text: &str) -> u32 {
     match names.iter().find(|(_, name)| *name == text) {
         Some((n, _)) => *n,

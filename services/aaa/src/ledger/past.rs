@@ -1,4 +1,4 @@
-//! Ended sessions that are remembered, so that a record which comes again is known without asking the store.
+//! Ended sessions in memory, so that duplicates of their records need no lookup in the store.
 
 use super::record::{LedgerRecord, UniqueSessionId};
 use super::session::{LedgerSession, SessionDigest, SessionState, subtract_seconds};
@@ -8,18 +8,18 @@ use usher_core::collections::{HashMap, HashState};
 use usher_core::table::SessionTable;
 use usher_core::{Duration, Instant, WallTime};
 
-/// What is known of an ended session.
+/// An ended session.
 #[derive(Clone, Debug)]
 pub(super) struct EndedSession {
     pub(super) unique: UniqueSessionId,
     pub(super) stop: WallTime,
-    /// Its NAS said that it ended; otherwise the ledger did.
+    /// True if its NAS ended it, false if the ledger did.
     pub(super) is_nas_reported: bool,
-    /// Nobody said so: nothing was heard of it.
+    /// True if it ended for lack of records.
     pub(super) stale: bool,
-    /// The store has no later use of the same Acct-Session-Id.
+    /// True if the store has no later generation of the Acct-Session-Id.
     pub(super) latest: bool,
-    /// All of it, where the store was asked.
+    /// Its row, if the store was queried.
     pub(super) row: Option<Box<SessionRow>>,
 }
 
@@ -34,7 +34,7 @@ impl EndedSession {
             row: None,
         }
     }
-    /// What a row of an ended session says.
+    /// Creates it from a row.
     fn of_row(unique: UniqueSessionId, stop: WallTime, row: SessionRow) -> Self {
         let ending = SessionState::of_row(&row);
         let (told, stale) = (ending.is_stopped(), ending == SessionState::Stale);
@@ -47,30 +47,30 @@ impl EndedSession {
             row: Some(row.into()),
         }
     }
-    /// True where a record, by its length, tells of a session that began after this one had ended.
+    /// True if the record's session, by its length, started after this one had ended.
     pub(super) fn is_before(&self, record: &LedgerRecord, slack: Duration) -> bool {
         let Some(seconds) = record.session_time.filter(|t| *t > 0) else { return false };
-        // When a stale session was heard of last is not when it ended, and its NAS's count of seconds may lag behind.
+        // A stale session may have ended after its last record, and its NAS's session time may lag.
         let lag = Duration::from_secs(if self.stale { seconds / 8 } else { 0 });
         subtract_seconds(record.occurred_at, seconds) > self.stop + slack + lag
     }
 }
 
-/// What is known of a session that is not in the ledger.
+/// A session that is not in the ledger's table.
 #[derive(Clone, Debug)]
 pub(super) enum PastSession {
-    /// The store has none of this name.
+    /// The store does not have it.
     NotFound,
-    /// It ended.
+    /// It has ended.
     Ended(EndedSession),
-    /// It stands under another name: its first record lacked what this name is made of, or had more.
+    /// It has another id: its first record lacked a part of this id, or had more parts.
     Same(UniqueSessionId),
 }
 
-/// Fewer are not enough: what the store says of one record's session stands under several names.
+/// Minimum capacity: one lookup creates entries of several ids.
 const LEAST: usize = 16;
 
-/// So many of them as are remembered, that of which was heard longest ago going first.
+/// A bounded cache. The entry with the oldest record is evicted.
 #[derive(Debug)]
 pub(super) struct PastSessionCache {
     table: SessionTable<(SessionDigest, PastSession)>,
@@ -100,7 +100,7 @@ impl PastSessionCache {
         let token = self.by_key.remove(key)?;
         self.table.remove(token).map(|(_, past)| past)
     }
-    /// Learns what the store answered; false where that is an open session, which is no past.
+    /// Adds a result of the store. False if that is an open session.
     pub(super) fn insert_row(&mut self, unique: UniqueSessionId, row: Option<SessionRow>) -> bool {
         let key = unique.session_digest();
         let known = match self.get(&key) {
@@ -109,13 +109,13 @@ impl PastSessionCache {
         };
         let past = match (known, row) {
             (None, None) => PastSession::NotFound,
-            // Somebody took it out of the store.
+            // The row was deleted from the store.
             (Some(ended), None) if ended.unique == unique => PastSession::NotFound,
             (Some(mut ended), None) => {
                 ended.latest |= unique == ended.unique.next_generation();
                 PastSession::Ended(ended)
             }
-            // The end of this session may not be written yet: what is known here is newer.
+            // The end of this session may not be durable. The cache is newer.
             (Some(mut ended), Some(row)) if ended.unique == unique => {
                 ended.row = Some(row.into());
                 PastSession::Ended(ended)

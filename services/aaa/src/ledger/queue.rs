@@ -1,4 +1,4 @@
-//! What waits to be written, and what is being written.
+//! The queue of changes, and the batch that is being written.
 
 use super::session::{ADMIN_REBOOT, NAS_REBOOT, SessionState};
 use super::{BatchOutcome, CommitReport, Ledger, RecordStatus};
@@ -8,14 +8,14 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::WallTime;
 
-/// What [`super::session::Session::wait`] is where the store refused the session.
+/// Value of [`super::session::LedgerSession::wait`] if the store refused the session.
 pub(super) const REFUSED: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
 pub(super) enum QueuedChange {
     /// The session in this slot.
     Session(u32),
-    /// A NAS began anew, or went down. `shared`: other NASs have its address, and the sessions that ended are written each by
+    /// A restart or shutdown of a NAS. `shared`: other NASs have its address, so each ended session is written by
     /// itself before this.
     Restart { nas: IpAddr, restarted_at: WallTime, status: RecordStatus, shared: bool },
 }
@@ -26,7 +26,7 @@ pub(super) struct NumberedChange {
     change: QueuedChange,
 }
 
-/// The items in the order of their numbers.
+/// Changes ordered by number.
 #[derive(Debug, Default)]
 pub(super) struct ChangeQueue {
     last: u64,
@@ -45,26 +45,26 @@ impl ChangeQueue {
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.flying.len()
     }
-    /// How many restarts are not durable yet.
+    /// Number of restarts that are not durable.
     pub(super) const fn pending_restarts(&self) -> usize {
         self.restarts
     }
 }
 
 impl Ledger {
-    /// How many changes are not durable yet.
+    /// Number of changes that are not durable.
     #[must_use]
     pub fn unwritten_count(&self) -> usize {
         self.queue.len()
     }
-    /// A session is to be written; the number of the write that will say what it is now.
+    /// Queues a session, and returns the number of the write with its current state.
     pub(super) fn enqueue_session(&mut self, slot: u32) -> u64 {
         match self.table.get(slot) {
             Some(session) if session.queued => session.wait,
             _ => self.enqueue_last(slot),
         }
     }
-    /// As [`Self::enqueue_session`], after all that waits already.
+    /// Queues a session like [`Self::enqueue_session`], but after all queued changes.
     pub(super) fn enqueue_last(&mut self, slot: u32) -> u64 {
         let number = self.queue.push(QueuedChange::Session(slot));
         if let Some(session) = self.table.get_mut(slot) {
@@ -74,8 +74,8 @@ impl Ledger {
         number
     }
 
-    /// Appends what is to be written next, in order, at most `most` changes, and gives the number up to which that
-    /// makes everything durable; `None` where nothing waits, or where an earlier batch is not settled yet.
+    /// Appends at most `most` queued changes in order, and returns the number up to which they make everything
+    /// durable. `None`: the queue is empty, or a batch is not finished.
     pub fn take_changes(&mut self, out: &mut Vec<StoreChange>, most: usize) -> Option<u64> {
         if !self.queue.flying.is_empty() {
             return None;
@@ -100,7 +100,7 @@ impl Ledger {
         self.queue.flying.back().map(|item| item.number)
     }
 
-    /// What became of the batch of the last [`Self::take_changes`].
+    /// Applies the result of the last batch of [`Self::take_changes`].
     pub fn finish_batch(&mut self, settled: BatchOutcome) {
         let mut flying = core::mem::take(&mut self.queue.flying);
         while let Some(item) =
@@ -141,7 +141,7 @@ impl Ledger {
             }
         }
     }
-    /// Gives an ended session's slot free, once nothing of it waits.
+    /// Frees the slot of an ended session once no change of it is queued.
     pub(super) fn retire_session(&mut self, slot: u32) {
         let Some(session) = self.table.get(slot) else { return };
         let (durable, key) = (session.wait == 0, session.unique.session_digest());
@@ -163,8 +163,9 @@ impl Ledger {
         }
     }
 
-    /// Writes what waits, at most `most` changes, by one [`Store::write_changes`]; where the store refuses a change, by several, so that the
-    /// others are kept. Then answer whoever waits for a number: see [`CommitReport::is_durable`].
+    /// Writes at most `most` queued changes by one [`Store::write_changes`]. If the store refuses one, it is
+    /// written in several parts, so that the others become durable. Then answer the waiting records by
+    /// [`CommitReport::is_durable`].
     pub fn commit_changes(&mut self, store: &mut dyn Store, most: usize) -> CommitReport {
         let mut commit = CommitReport::default();
         let mut batch = Vec::new();
@@ -187,8 +188,8 @@ impl Ledger {
         }
         commit
     }
-    /// Writes so many items in parts: each half as long as the one before that was refused, and twice as long as the one before that was
-    /// not. So a change that the store refuses costs a few writes more, and not one for each of its batch.
+    /// Writes `items` changes in parts. A refused part is halved; after a success the next part has twice the
+    /// length. So a refused change costs a few writes, not one for each change of its batch.
     fn commit_parts(&mut self, store: &mut dyn Store, items: usize, commit: &mut CommitReport) {
         let mut part = Vec::new();
         let (mut left, mut most) = (items, items / 2);

@@ -1,4 +1,4 @@
-//! One accounting record, whichever protocol brought it.
+//! An accounting record of RADIUS or Diameter.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,57 +9,60 @@ use usher_crypto::digest::md5;
 use usher_diameter::accounting::{AccountingRequest, RecordType};
 use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
 
-/// What a record tells: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
+/// The kind of a record: Acct-Status-Type (RFC 2866 §5.1), Accounting-Record-Type (RFC 6733 §9.8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RecordStatus {
-    /// A session has begun.
+    /// A session starts.
     Start,
-    /// It goes on (Interim-Update, INTERIM_RECORD).
+    /// A session continues (Interim-Update, INTERIM_RECORD).
     Interim,
-    /// It has ended.
+    /// A session stops.
     Stop,
-    /// The NAS begins anew: none of its earlier sessions is left (Accounting-On).
+    /// The NAS restarts: its earlier sessions have ended (Accounting-On).
     On,
-    /// The NAS goes down, and all its sessions with it (Accounting-Off).
+    /// The NAS shuts down with all its sessions (Accounting-Off).
     Off,
 }
 
-/// What names a session to people and to its NAS.
+/// Identifies a session for people and its NAS.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionKey {
-    /// The NAS: NAS-IPv6-Address, NAS-IP-Address or, without either, where the record came from.
+    /// NAS-IPv6-Address, NAS-IP-Address, or without either the source of the record.
     pub nas: IpAddr,
-    /// Acct-Session-Id; in Diameter, where it is missing, the Session-Id. Empty with [`RecordStatus::On`] and [`RecordStatus::Off`].
+    /// Acct-Session-Id. In Diameter, if it is missing, the Session-Id. Empty with [`RecordStatus::On`] and
+    /// [`RecordStatus::Off`].
     pub id: String,
-    /// User-Name; empty without one.
+    /// User-Name. Empty: none.
     pub user: String,
 }
 
-/// What makes a session unique among all NASs (column acctuniqueid).
+/// Identifies a session among all NASs (column acctuniqueid).
 ///
 /// The digest is FreeRADIUS's: MD5 over User-Name, Acct-Session-Id, NAS address, NAS-Identifier, NAS-Port-Id and
-/// NAS-Port, with commas between, what is missing left empty; so sessions that FreeRADIUS began go on here. It is that of
-/// the session's first record: later ones that lack a part, or write the name in other capitals, are found without it.
-/// Who reported
-/// it counts too where the NAS address does not say that ([`LedgerRecord::report_by`], [`LedgerRecord::from_diameter`]). Where a
-/// NAS uses an Acct-Session-Id again, the digest's last four digits make room for the use's number: `-001`, `-002`.
+/// NAS-Port, separated by commas, missing parts empty. So sessions that FreeRADIUS started continue here. It is
+/// computed from the session's first record. Later records that lack a part, or write the name in other case, are
+/// matched without it.
+///
+/// If the NAS address does not identify the reporter, the reporter is part of the digest
+/// ([`LedgerRecord::report_by`], [`LedgerRecord::from_diameter`]). If a NAS reuses an Acct-Session-Id, the
+/// generation replaces the last four digits: `-001`, `-002`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UniqueSessionId {
     /// The digest.
     pub digest: [u8; 16],
-    /// Which use of the Acct-Session-Id this is: 0 to 999.
+    /// Generation of the Acct-Session-Id: 0 to 999.
     pub generation: u16,
 }
 
 impl UniqueSessionId {
-    /// Of FreeRADIUS's parts, in its order.
+    /// Computes the digest of FreeRADIUS's parts, in its order.
     pub(super) fn from_parts(parts: [&[u8]; 6]) -> Self {
         let [user, id, nas, identifier, port_id, port] = parts;
         let comma = &b","[..];
         let digest = md5(&[user, comma, id, comma, nas, comma, identifier, comma, port_id, comma, port]);
         Self { digest, generation: 0 }
     }
-    /// From column acctuniqueid; `None` where the text is none. Of a later use, the digest's last two octets are zero.
+    /// Parses column acctuniqueid. `None`: invalid. With a generation, the digest's last two octets are zero.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (digits, generation) = match text.split_once('-') {
@@ -90,48 +93,47 @@ impl fmt::Display for UniqueSessionId {
     }
 }
 
-/// One record (RFC 2866 §5, RFC 2869 §5, RFC 3162, RFC 6733 §9, RFC 7155 §4.6). Text that is not UTF-8, and control
-/// characters, are written as `\xNN`, so that every store takes it.
+/// A record (RFC 2866 §5, RFC 2869 §5, RFC 3162, RFC 6733 §9, RFC 7155 §4.6). Octets that are not UTF-8, and
+/// control characters, are written as `\xNN`, so that every store accepts the text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LedgerRecord {
-    /// What it tells.
+    /// Kind.
     pub status: RecordStatus,
-    /// Of which session.
+    /// Session.
     pub session: SessionKey,
-    /// What makes that session unique, as the first of its name.
+    /// Unique id of the session's first generation.
     pub unique: UniqueSessionId,
-    /// The same without User-Name, where this record tells of a session that began before and has a User-Name: it may
-    /// have begun without one.
+    /// The id without User-Name, for a record of a running session with User-Name: the session may have started
+    /// without one.
     pub nameless: Option<UniqueSessionId>,
-    /// By Diameter: whose the session is, beside its id: `Origin-Host/NAS address`, and where who is authenticated speaks
-    /// for another, `authenticated!Origin-Host/NAS address`. At most 1024 octets. Empty by RADIUS.
+    /// Diameter: the origin, `Origin-Host/NAS address`. If the authenticated peer relays for another host,
+    /// `authenticated!Origin-Host/NAS address`. At most 1024 octets. Empty for RADIUS.
     pub diameter_origin: String,
-    /// The client that reports it, as its network with the leading bits that count; `None`: not told apart from others.
+    /// Network of the reporting client with its prefix length. `None`: unknown.
     pub client: Option<(IpAddr, u8)>,
-    /// When it happened: Event-Timestamp, or when the record came less Acct-Delay-Time. The NAS's clock may be ahead of
-    /// ours by [`CLOCK_DIFFERENCE`] at most; all that one NAS says is by the same clock, so its times are kept as they
-    /// are.
+    /// Event time: Event-Timestamp, or the arrival less Acct-Delay-Time. The NAS's clock may be ahead by at most
+    /// [`CLOCK_DIFFERENCE`]. Times of one NAS are from the same clock, so they are stored unchanged.
     pub occurred_at: WallTime,
-    /// When it came, by our clock.
+    /// Time of arrival by the local clock.
     pub received_at: WallTime,
-    /// The NAS said when it happened (by Event-Timestamp or Acct-Delay-Time); otherwise `at` is when the record came,
-    /// and a retransmission seems later than it is.
+    /// True if the NAS sent the event time (Event-Timestamp or Acct-Delay-Time). Otherwise the event time is the
+    /// arrival, and a retransmission seems later than it is.
     pub timed: bool,
-    /// The NAS said so by its own clock (Event-Timestamp). An Acct-Delay-Time says how late it was sent, and not how long
-    /// it then took.
+    /// True if the NAS sent its clock (Event-Timestamp). Acct-Delay-Time gives the delay until sending, not the
+    /// transit time.
     pub stamped: bool,
-    /// By how many seconds the clock that `at` was told by is ahead of ours, as far as is known; negative: behind. That
-    /// is known where Acct-Delay-Time stands beside Event-Timestamp, and where a time is told that has not come yet.
+    /// Seconds by which the clock of the event time is ahead of the local one, as far as known; negative: behind.
+    /// It is known if the record has Acct-Delay-Time and Event-Timestamp, or an event time in the future.
     pub ahead: i32,
     /// Acct-Delay-Time.
     pub delay: Duration,
-    /// NAS-Identifier; empty without one.
+    /// NAS-Identifier. Empty: none.
     pub nas_identifier: String,
-    /// NAS-Port-Id, or NAS-Port in decimal; empty without either.
+    /// NAS-Port-Id, or NAS-Port in decimal. Empty: neither.
     pub port: String,
     /// NAS-Port-Type by number.
     pub port_type: Option<u32>,
-    /// Acct-Multi-Session-Id; empty without one.
+    /// Acct-Multi-Session-Id. Empty: none.
     pub multi_session_id: String,
     /// Acct-Session-Time, seconds.
     pub session_time: Option<u64>,
@@ -145,28 +147,28 @@ pub struct LedgerRecord {
     pub output_packets: Option<u64>,
     /// Acct-Authentic by number.
     pub authentic: Option<u32>,
-    /// Acct-Terminate-Cause by number (RFC 2866 §5.10); Diameter's Termination-Cause is translated.
+    /// Acct-Terminate-Cause by number (RFC 2866 §5.10), translated from Diameter's Termination-Cause.
     pub terminate_cause: Option<u32>,
     /// Service-Type by number.
     pub service_type: Option<u32>,
     /// Framed-Protocol by number.
     pub framed_protocol: Option<u32>,
-    /// Called-Station-Id; empty without one.
+    /// Called-Station-Id. Empty: none.
     pub called_station_id: String,
-    /// Calling-Station-Id; empty without one.
+    /// Calling-Station-Id. Empty: none.
     pub calling_station_id: String,
-    /// Framed-IP-Address, or Framed-IPv6-Address where there is no other.
+    /// Framed-IP-Address, or else Framed-IPv6-Address.
     pub framed_address: Option<IpAddr>,
-    /// Framed-IPv6-Prefix, or Delegated-IPv6-Prefix where there is no other, and its length.
+    /// Framed-IPv6-Prefix, or else Delegated-IPv6-Prefix, with its length.
     pub framed_prefix: Option<(Ipv6Addr, u8)>,
-    /// Class, as the server gave it; empty without one.
+    /// Class of the Access-Accept. Empty: none.
     pub class: Vec<u8>,
-    /// Connect-Info; empty without one.
+    /// Connect-Info. Empty: none.
     pub connect_info: String,
 }
 
 impl LedgerRecord {
-    /// A record that says nothing but what it tells, of whom and when. Its digest is made of NAS, name and id alone.
+    /// Creates a record with kind, session and time only. Its digest has NAS, name and id alone.
     #[must_use]
     pub fn new(status: RecordStatus, session: SessionKey, at: WallTime) -> Self {
         let nas = session.nas.to_string();
@@ -213,10 +215,10 @@ impl LedgerRecord {
         }
     }
 
-    /// Reads an Accounting-Request that came from an address at a time.
+    /// Parses an Accounting-Request from an address at a time.
     ///
     /// # Errors
-    /// It cannot be kept, and is not to be acknowledged.
+    /// The request is invalid and must not be acknowledged.
     pub fn from_radius(
         attributes: &AttributeList,
         source: IpAddr,
@@ -268,7 +270,7 @@ impl LedgerRecord {
         record.framed_protocol = attributes.get_u32(kind::FRAMED_PROTOCOL);
         record.called_station_id = storable_text(octets(kind::CALLED_STATION_ID));
         record.calling_station_id = storable_text(octets(kind::CALLING_STATION_ID));
-        // What describes a session is left out where it is not of its type; what counts is not.
+        // Invalid descriptive attributes are left out; invalid counters are errors.
         let v4 = attributes.get_ipv4(kind::FRAMED_IP_ADDRESS).map(IpAddr::from);
         let v6 = a.typed_value(kind::FRAMED_IPV6_ADDRESS, DataType::Ipv6Addr).ok().flatten();
         record.framed_address = v4.or(match v6 {
@@ -287,11 +289,12 @@ impl LedgerRecord {
         Ok(record)
     }
 
-    /// What an ACR (RFC 6733 §9.7.1) says that came from an address at a time. The session is named by Acct-Session-Id
-    /// or, without it, by Session-Id; an EVENT_RECORD is a session that ended as it began. A NAS without an address is
-    /// told from others by its NAS-Identifier or Origin-Host. `origin` is whose the request is as far as that is
-    /// authenticated ([`usher_diameter::node::DiameterNodeEvent::Request`]): records of other origins are of other sessions, whatever
-    /// they say.
+    /// Reads an ACR (RFC 6733 §9.7.1) from an address at a time.
+    ///
+    /// The session id is Acct-Session-Id, or else Session-Id. An EVENT_RECORD is a session that ended as it
+    /// started. A NAS without an address is identified by NAS-Identifier or Origin-Host. `origin` is the
+    /// authenticated origin ([`usher_diameter::node::DiameterNodeEvent::Request`]): records of other origins belong
+    /// to other sessions.
     #[must_use]
     pub fn from_diameter(acr: &AccountingRequest<'_>, origin: &str, source: IpAddr, wall: WallTime) -> Self {
         let status = match acr.record_type {
@@ -306,7 +309,7 @@ impl LedgerRecord {
         let port = acr.nas.port.map(|n| n.to_string()).unwrap_or_default();
         let port_id = acr.nas.port_id.unwrap_or_default();
         let said = acr.origin_host.unwrap_or_default();
-        // A NAS may name whichever address it likes; what it is called is authenticated, or belongs to who brought it.
+        // A NAS may claim any address. Its name is authenticated, or belongs to the peer that relayed it.
         let whose = match said.eq_ignore_ascii_case(origin) {
             true => alloc::format!("{said}/{nas}"),
             false => alloc::format!("{origin}!{said}/{nas}"),
@@ -321,7 +324,7 @@ impl LedgerRecord {
         let nameless = (began_before && !user.is_empty()).then(|| unique_of(b""));
         let words = |words: Option<&str>| storable_text(words.unwrap_or_default().as_bytes());
         let session = SessionKey { nas, id: storable_text(id), user: storable_text(user) };
-        // It is kept in a table, as text.
+        // A table stores it as text.
         let mut diameter_origin = storable_text(whose.as_bytes());
         diameter_origin.truncate(diameter_origin.floor_char_boundary(LONGEST_ORIGIN));
         let mut record = Self { unique, nameless, diameter_origin, ..Self::new(status, session, wall) };
@@ -350,8 +353,8 @@ impl LedgerRecord {
         record
     }
 
-    /// Makes the session one of the client at this address, which named an access server that it does not speak for:
-    /// no record of another has its acctuniqueid, and no restart of another ends it.
+    /// Assigns the session to the client at this address, which named an access server without authority for it. So
+    /// records and restarts of others cannot change the session.
     pub fn report_by(&mut self, client: IpAddr) {
         self.session.nas = client;
         let client = client.to_string();
@@ -360,8 +363,8 @@ impl LedgerRecord {
         }
     }
 
-    /// Sets when it happened (RFC 2869 §5.3, RFC 2866 §5.2). A time from a future that no clock explains, or one of a
-    /// clock that was never set, is not believed.
+    /// Sets the event time (RFC 2869 §5.3, RFC 2866 §5.2). A time too far in the future, or of a clock that was
+    /// never set, is ignored.
     pub(super) fn set_event_time(&mut self, stamp: Option<u64>, delay: Option<u32>, wall: WallTime) {
         let stamp = stamp.filter(|t| {
             let now = wall.unix_secs();
@@ -381,36 +384,36 @@ impl LedgerRecord {
             _ => 0,
         };
     }
-    /// When it happened by our clock, as far as is known.
+    /// Returns the event time by the local clock, as far as known.
     pub(super) fn local_event_time(&self) -> WallTime {
         shift_time(self.occurred_at, self.ahead.saturating_neg())
     }
 }
 
-/// How many seconds a time is after another; both in seconds.
+/// Returns the difference of two times in seconds.
 fn seconds_between(from: u64, to: u64) -> i32 {
     let seconds = i128::from(to) - i128::from(from);
     seconds.clamp(i32::MIN.into(), i32::MAX.into()) as i32
 }
 
-/// A time so many seconds later; negative: earlier.
+/// Adds seconds to a time. Negative: earlier.
 pub(super) fn shift_time(at: WallTime, seconds: i32) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_add_signed(seconds.into()))
 }
 
-/// How long [`LedgerRecord::diameter_origin`] may be: two names of the DNS, an address, and what stands between.
+/// Maximum octets of [`LedgerRecord::diameter_origin`]: two DNS names, an address, and separators.
 pub(super) const LONGEST_ORIGIN: usize = 1024;
 
-/// How far a NAS's clock may be ahead of ours for its Event-Timestamps to be believed.
+/// Maximum lead of a NAS's clock for valid Event-Timestamps.
 pub const CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 
-/// Event-Timestamps that are older come from clocks that were never set.
+/// Older Event-Timestamps come from clocks that were never set.
 const OLDEST: Duration = Duration::from_secs(366 * 86_400);
 
 const ACCT_AUTHENTIC: u8 = 45;
 const CONNECT_INFO: u8 = 77;
 
-/// The values of attributes, with a fault for those that are not of their type.
+/// Typed values of attributes, with an error for a wrong type.
 struct TypedValues<'a>(&'a AttributeList);
 
 impl TypedValues<'_> {
@@ -424,15 +427,15 @@ impl TypedValues<'_> {
             _ => None,
         })
     }
-    /// A count whose upper half is another attribute (RFC 2869 §5.1).
+    /// Reads a counter whose upper half is another attribute (RFC 2869 §5.1).
     fn gigaword_value(&self, low: u8, high: u8) -> Result<Option<u64>, BadRecord> {
         let (low, high) = (self.integer_value(low)?, self.integer_value(high)?.unwrap_or(0));
         Ok(low.map(|low| u64::from(high) << 32 | u64::from(low)))
     }
 }
 
-/// The NAS that a request is of: its NAS-IPv6-Address, its NAS-IP-Address, or where it came from. The unspecified address
-/// (0.0.0.0, ::) is nobody's, and names none: Diameter's sessions without an address are kept with it.
+/// Returns the NAS of a request: NAS-IPv6-Address, NAS-IP-Address, or the source. The unspecified address (0.0.0.0,
+/// ::) is ignored: Diameter's sessions without an address use it.
 #[must_use]
 pub fn nas_of(attributes: &AttributeList, source: IpAddr) -> IpAddr {
     let v6 = attributes.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok());
@@ -441,7 +444,7 @@ pub fn nas_of(attributes: &AttributeList, source: IpAddr) -> IpAddr {
     v6.map(IpAddr::from).filter(named).or(v4.filter(named)).unwrap_or(source)
 }
 
-/// The port that a request is of: its NAS-Port-Id, or its NAS-Port in decimal; empty without either.
+/// Returns the port of a request: NAS-Port-Id, or NAS-Port in decimal. Empty: neither.
 #[must_use]
 pub fn port_of(attributes: &AttributeList) -> String {
     match (attributes.get(kind::NAS_PORT_ID), attributes.get_u32(kind::NAS_PORT)) {
@@ -451,8 +454,8 @@ pub fn port_of(attributes: &AttributeList) -> String {
     }
 }
 
-/// A Termination-Cause (RFC 6733 §8.15) as Acct-Terminate-Cause: from 11 on they are RADIUS's, ten higher (RFC 4005
-/// §9.3.5); those below are the nearest.
+/// Translates a Termination-Cause (RFC 6733 §8.15) to Acct-Terminate-Cause. From 11 on it is RADIUS's plus ten (RFC
+/// 4005 §9.3.5); below that the nearest one is used.
 pub(super) const fn terminate_cause(cause: u32) -> u32 {
     match cause {
         // LOGOUT, USER_MOVED: User-Request.
@@ -471,7 +474,8 @@ pub(super) const fn terminate_cause(cause: u32) -> u32 {
     }
 }
 
-/// Octets from outside as text that every store takes: what is not UTF-8, and control characters, become `\xNN`.
+/// Converts octets to text that every store accepts. Octets that are not UTF-8, and control characters, become
+/// `\xNN`.
 #[must_use]
 pub fn storable_text(octets: &[u8]) -> String {
     let mut out = String::with_capacity(octets.len());
@@ -496,19 +500,19 @@ fn escape_octets(out: &mut String, octets: &[u8]) {
     }
 }
 
-/// Why a message is not a record that can be kept.
+/// An invalid accounting message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum BadRecord {
-    /// It does not say what it tells.
+    /// The kind is missing.
     #[error("no Acct-Status-Type")]
     NoStatus,
-    /// It tells something that is not kept: a tunnel's or a link's beginning (RFC 2867).
+    /// The kind is not recorded, such as the start of a tunnel or link (RFC 2867).
     #[error("an Acct-Status-Type that is not served: {0}")]
     UnknownStatus(u32),
-    /// It does not say of which session.
+    /// The session is missing.
     #[error("no Acct-Session-Id")]
     NoSession,
-    /// A value has not the form of its attribute.
+    /// A value does not have the type of its attribute.
     #[error("attribute {0} has not the form of its type")]
     BadValue(u8),
 }

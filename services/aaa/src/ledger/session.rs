@@ -1,4 +1,4 @@
-//! One session, in as few octets as it needs.
+//! A session in compact form.
 
 use super::admit::canonical_user_name;
 use super::limits::same_station;
@@ -13,7 +13,7 @@ use core::fmt::Write;
 use core::net::{IpAddr, Ipv6Addr};
 use usher_core::WallTime;
 
-/// What identifies a session in memory: so much of its digest as every use of its Acct-Session-Id has.
+/// Identifies a session in memory: the part of the digest that all generations of its Acct-Session-Id share.
 pub(super) type SessionDigest = [u8; 14];
 
 impl UniqueSessionId {
@@ -22,37 +22,37 @@ impl UniqueSessionId {
         key.copy_from_slice(&self.digest[..14]);
         key
     }
-    /// The next use of the same Acct-Session-Id; the last goes on being used.
+    /// Returns the next generation. The last one is reused.
     pub(super) fn next_generation(self) -> Self {
         Self { generation: (self.generation + 1).min(999), ..self }
     }
 }
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SessionState {
-    /// It goes on.
+    /// Open.
     Open,
-    /// Its NAS said that it ended, with this Acct-Terminate-Cause.
+    /// Ended by its NAS, with this Acct-Terminate-Cause.
     Stopped(u32),
-    /// Its NAS began anew.
+    /// Ended by a restart of its NAS.
     Restarted,
-    /// Its NAS went down.
+    /// Ended by a shutdown of its NAS.
     NasDown,
-    /// Nothing was heard of it.
+    /// Ended for lack of records.
     Stale,
-    /// Somebody said that it is over, since its NAS cannot.
+    /// Ended by an operator, since its NAS cannot.
     Forgotten,
 }
 
-/// What stands in column acctterminatecause where the ledger, not the NAS, ended a session.
+/// Value of column acctterminatecause if the ledger ended a session.
 const STALE: &str = "Stale-Session";
 pub(super) const NAS_REBOOT: &str = "NAS-Reboot";
 pub(super) const ADMIN_REBOOT: &str = "Admin-Reboot";
 const ADMIN_RESET: &str = "Admin-Reset";
 
 impl SessionState {
-    /// The session's own NAS said that this session ended.
+    /// True if the session's own NAS ended it.
     pub(super) const fn is_stopped(self) -> bool {
         matches!(self, Self::Stopped(_))
     }
@@ -66,7 +66,8 @@ impl SessionState {
             Self::Forgotten => ADMIN_RESET.into(),
         }
     }
-    /// A row says only the cause; where a NAS itself gave one of those that the ledger gives, its Stop is as good.
+    /// Reads a row's state. A row has only the cause. If a NAS sent one of the ledger's own causes, its Stop counts
+    /// the same.
     pub(super) fn of_row(row: &SessionRow) -> Self {
         match (row.acctstoptime, row.acctterminatecause.as_str()) {
             (None, _) => Self::Open,
@@ -91,7 +92,7 @@ impl PackedTexts {
         let mut all = String::with_capacity(texts.iter().map(|t| t.len()).sum());
         let mut ends = [0; 4];
         for (i, text) in texts.into_iter().enumerate() {
-            // The last is several, and each of them was cut.
+            // The last text has several parts, which were truncated before.
             all.push_str(if i == 4 { text } else { truncate_text(text) });
             if let Some(end) = ends.get_mut(i) {
                 *end = all.len() as u16;
@@ -106,21 +107,21 @@ impl PackedTexts {
     }
 }
 
-/// Texts come from attributes of at most 253 octets, each of which becomes at most four.
+/// Truncates a text. Attributes have at most 253 octets, each of which becomes at most four.
 fn truncate_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(4 * 253)]
 }
 
-/// What shares the last place of [`PackedTexts`], a line each. The one that RADIUS's sessions lack is last.
+/// Joins the parts of the last text of [`PackedTexts`], a line each. The last line is missing for RADIUS.
 fn last_text(calling: &str, class: &str, origin: &str) -> String {
     let origin = &origin[..origin.floor_char_boundary(LONGEST_ORIGIN)];
     let between = if origin.is_empty() { "" } else { "\n" };
-    // What others wrote into a table may be anything.
+    // A table that others write may contain any text.
     let line = |text| truncate_text(text).split('\n').next().unwrap_or_default();
     format!("{}\n{}{between}{origin}", line(calling), line(class))
 }
 
-/// Set in the identifier of a session that is reported by Diameter.
+/// Flag in the identifier of a Diameter session.
 pub(super) const BY_DIAMETER: u32 = 1 << 31;
 
 /// A session, open or ended.
@@ -128,11 +129,11 @@ pub(super) const BY_DIAMETER: u32 = 1 << 31;
 pub(super) struct LedgerSession {
     texts: PackedTexts,
     pub(super) start: WallTime,
-    /// When its NAS last spoke of it; where it ended, when that was.
+    /// Time of its last record, or its end.
     pub(super) last: WallTime,
     pub(super) input: u64,
     pub(super) output: u64,
-    /// The number of the write that makes it durable; 0: it is.
+    /// Number of the change that makes it durable. 0: it is durable.
     pub(super) wait: u64,
     pub(super) end_state: SessionState,
     pub(super) seconds: u32,
@@ -141,27 +142,26 @@ pub(super) struct LedgerSession {
     service_type: u32,
     framed_protocol: u32,
     authentic: u32,
-    /// By how many seconds the clock that `start` was told by is ahead of ours: see [`LedgerRecord::ahead`]. 0 also where that
-    /// is not known any more.
+    /// Seconds by which the clock of `start` is ahead ([`LedgerRecord::ahead`]). 0 also if unknown.
     pub(super) ahead: i32,
-    /// A digest of its NAS-Identifier, by Diameter of whose it is; 0: it has none, or that is not known any more.
+    /// Digest of its NAS-Identifier, or of its Diameter origin. 0: none, or unknown.
     identifier: u32,
-    /// Writes that wait or are under way.
+    /// Number of queued writes or writes under way.
     pub(super) pending: u16,
     pub(super) unique: UniqueSessionId,
-    /// The number of the client that reported it.
+    /// Number of the client that reports it.
     pub(super) client: u32,
     pub(super) nas: IpAddr,
     pub(super) address: Option<IpAddr>,
     pub(super) prefix: Option<(Ipv6Addr, u8)>,
-    /// Its Start was seen.
+    /// True if its Start was received.
     pub(super) started: bool,
-    /// The write of `wait` has not been taken yet.
+    /// True if the write of `wait` is still queued.
     pub(super) queued: bool,
 }
 
 impl LedgerSession {
-    /// A session that a record tells of first, with the digest of its NAS-Identifier.
+    /// Creates a session from its first record, with the digest of its NAS-Identifier.
     pub(super) fn new(unique: UniqueSessionId, record: &LedgerRecord, identifier: u32) -> Self {
         let class = encode_hex(&record.class);
         let texts = [
@@ -199,8 +199,8 @@ impl LedgerSession {
         session.add_counts(record);
         session
     }
-    /// Takes over what a record counts. All is counted since the session began, so less than was counted already is a
-    /// NAS's error or an older record, and lowers nothing.
+    /// Updates the counters, which are totals since the start. A smaller value is an error of the NAS or from an
+    /// older record, and is ignored.
     pub(super) fn add_counts(&mut self, record: &LedgerRecord) {
         let seconds = record.session_time.map_or(0, |t| t.min(u32::MAX.into()) as u32);
         self.seconds = self.seconds.max(seconds);
@@ -208,10 +208,11 @@ impl LedgerSession {
         self.output = self.output.max(record.output_octets.unwrap_or(0));
         self.last = self.last.max(record.occurred_at);
     }
-    /// Whether a record with the same NAS and Acct-Session-Id tells of this session, though it lacks something that
-    /// the other has, or writes the user's name in other capitals. `identifier`: the digest of the record's
-    /// NAS-Identifier. Diameter's Session-Id is unique without all that (RFC 6733 §8.8), but anybody may write it: it
-    /// counts for nothing without whose it is.
+    /// True if a record of the same NAS and Acct-Session-Id may belong to this session. One of the two may lack a
+    /// part, or have the name in other case. `identifier` is the digest of the record's NAS-Identifier.
+    ///
+    /// Diameter's Session-Id alone is unique (RFC 6733 §8.8), but any peer can write it. So the origin must match
+    /// too.
     pub(super) fn may_be_of(&self, record: &LedgerRecord, identifier: u32) -> bool {
         if !record.diameter_origin.is_empty() {
             return self.identifier == identifier;
@@ -229,28 +230,28 @@ impl LedgerSession {
         let station = a.is_empty() || b.is_empty() || same_station(a, b);
         user && port && station && self.may_be_at(identifier)
     }
-    /// Whether it may be of the NAS with this digest of a NAS-Identifier, as far as both are known.
+    /// True if it may be a session of the NAS with this digest of a NAS-Identifier, as far as both are known.
     pub(super) const fn may_be_at(&self, identifier: u32) -> bool {
         self.identifier == 0 || identifier == 0 || self.identifier == identifier
     }
-    /// Whether it is reported by Diameter, as far as that is known: of sessions that version 0.2.0 or an earlier one wrote
-    /// it is known from their next record on.
+    /// True if it is a Diameter session, as far as known. Sessions written by version 0.2.0 or earlier show it at
+    /// their next record.
     pub(super) const fn is_by_diameter(&self) -> bool {
         self.identifier & BY_DIAMETER != 0
     }
-    /// Notes which NAS reports it, where that was not known, as of a session that an earlier ledger left; `identifier` as in
+    /// Sets the reporting NAS if it was unknown, as for a session of an earlier ledger. `identifier` as in
     /// [`Self::may_be_of`].
     pub(super) fn reported_as(&mut self, record: &LedgerRecord, identifier: u32) {
         if self.identifier == 0 || !record.diameter_origin.is_empty() {
             self.identifier = identifier;
         }
     }
-    /// Gives the session another user's name.
+    /// Sets the user name.
     pub(super) fn set_user(&mut self, user: &str) {
         self.texts =
             PackedTexts::new([self.id(), user, self.port(), self.called_station(), self.texts.get(4)]);
     }
-    /// Takes over what a record says of the session beside its counts.
+    /// Updates everything but the counters.
     pub(super) fn update_details(&mut self, record: &LedgerRecord) {
         let newer = |new: &str, old: &str| -> String { if new.is_empty() { old.into() } else { new.into() } };
         let class = if record.class.is_empty() { self.class().into() } else { encode_hex(&record.class) };
@@ -275,7 +276,7 @@ impl LedgerSession {
         self.framed_protocol = record.framed_protocol.unwrap_or(self.framed_protocol);
         self.authentic = record.authentic.unwrap_or(self.authentic);
     }
-    /// Ends the session at a time; its length is `seconds`, or what has passed, and not less than was counted already.
+    /// Ends the session. Its length is `seconds` or the elapsed time, but never less than before.
     pub(super) fn mark_ended(&mut self, at: WallTime, ending: SessionState, seconds: Option<u64>) {
         let passed = at.unix_secs().saturating_sub(self.start.unix_secs());
         self.seconds = self.seconds.max(seconds.unwrap_or(passed).min(u32::MAX.into()) as u32);
@@ -308,7 +309,7 @@ impl LedgerSession {
         self.texts.get(4).split('\n').nth(n).unwrap_or_default()
     }
 
-    /// As the store keeps it.
+    /// Returns its row for the store.
     pub(super) fn to_row(&self) -> SessionRow {
         SessionRow {
             acctsessionid: self.id().into(),
@@ -339,8 +340,8 @@ impl LedgerSession {
             diameter_origin: self.diameter_origin().into(),
         }
     }
-    /// The session that a row tells of, as an open one; `None` where its acctuniqueid is none. `identifier`: the digest of
-    /// its Diameter origin, where it has one.
+    /// Reads a row as an open session. `None`: its acctuniqueid is invalid. `identifier` is the digest of its
+    /// Diameter origin.
     pub(super) fn of_row(row: &SessionRow, identifier: u32) -> Option<Self> {
         let last = row.acctupdatetime.or(row.acctstarttime).unwrap_or(WallTime::from_unix_secs(0));
         let texts = [
@@ -381,7 +382,7 @@ impl LedgerSession {
     }
 }
 
-/// So many seconds before a time.
+/// Subtracts seconds from a time.
 pub(super) fn subtract_seconds(at: WallTime, seconds: u64) -> WallTime {
     WallTime::from_unix_secs(at.unix_secs().saturating_sub(seconds))
 }

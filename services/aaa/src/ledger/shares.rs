@@ -1,17 +1,17 @@
-//! What each client may have of a table that all share.
+//! Shares of the clients in a common table.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use usher_core::collections::{HashMap, HashState};
 
-/// The network of a RADIUS client, with its leading bits that count: what tells clients apart for as long as the server
-/// runs, whatever becomes of the list.
+/// The network of a RADIUS client with its prefix length. It identifies the client for the life of the server,
+/// across reloads.
 pub(super) type ClientNetwork = (IpAddr, u8);
 
-/// The number of those of whom it is not known who reported them, such as sessions that were open at the start.
+/// Client number of sessions with an unknown reporter, such as those loaded at the start.
 pub(super) const UNKNOWN_CLIENT: u32 = 0;
 
-/// How many sessions are whose.
+/// Number of sessions of each client.
 #[derive(Debug)]
 pub(super) struct SessionQuotas {
     numbers: HashMap<ClientNetwork, u32>,
@@ -22,7 +22,7 @@ impl SessionQuotas {
     pub(super) fn new(hash: HashState) -> Self {
         Self { numbers: HashMap::with_hasher(hash), counts: alloc::vec![0] }
     }
-    /// A client's number.
+    /// Returns a client's number.
     pub(super) fn client_number(&mut self, client: Option<ClientNetwork>) -> u32 {
         let Some(client) = client else { return UNKNOWN_CLIENT };
         let counts = &mut self.counts;
@@ -31,21 +31,21 @@ impl SessionQuotas {
             counts.len() as u32 - 1
         })
     }
-    /// One more of a client's.
+    /// Adds a session to a client.
     pub(super) fn add_session(&mut self, number: u32) {
         if let Some(count) = self.counts.get_mut(number as usize) {
             *count += 1;
         }
     }
-    /// One fewer.
+    /// Removes a session from a client.
     pub(super) fn remove_session(&mut self, number: u32) {
         if let Some(count) = self.counts.get_mut(number as usize) {
             *count -= 1;
         }
     }
-    /// Whether a client has its share where `all` of at most `most` are taken: nine tenths of what the others leave. So
-    /// one alone can have nearly all, and however many take what they can, some is left for the next. Those of whom it is
-    /// not known whose they are have no share of their own.
+    /// True if a client has used its share when `all` of `most` are used. The share is nine tenths of the capacity
+    /// that others leave. So one client alone can use nearly all, and further clients always find some room.
+    /// Unknown clients have no share.
     pub(super) fn has_its_share(&self, client: Option<ClientNetwork>, all: usize, most: usize) -> bool {
         let number = client.and_then(|client| self.numbers.get(&client));
         let own = number.and_then(|n| self.counts.get(*n as usize)).copied().unwrap_or(0);

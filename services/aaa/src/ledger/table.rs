@@ -1,10 +1,8 @@
-//! The sessions, found by what identifies them, by user, by address, by NAS, by NAS and Acct-Session-Id, and by age, each
-//! in O(1).
+//! The table of sessions, with O(1) lookup by digest, user, address, NAS, NAS and Acct-Session-Id, and age.
 //!
-//! A session stands in a slot; slots stand in blocks, so that growth copies and wastes nothing. Sessions of one user,
-//! address or NAS are chained through their slots, and a hash table knows the first of each chain; it holds slots'
-//! numbers only, since the sessions have the keys. Ended sessions that are not yet durable keep their slot and are in
-//! no chain.
+//! A session has a slot in a block; blocks avoid copies and waste on growth. Sessions of one user, address or NAS
+//! form a chain through their slots. A hash table has the first slot of each chain, and the sessions hold the keys.
+//! Ended sessions that are not durable keep their slot and are in no chain.
 
 use super::admit::canonical_user_name;
 use super::session::{LedgerSession, SessionDigest, SessionState};
@@ -18,7 +16,7 @@ use usher_core::collections::{HashState, HashTable};
 const NONE: u32 = u32::MAX;
 const BLOCK: usize = 256;
 
-/// What sessions are chained by.
+/// The key of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChainKind {
     User = 0,
@@ -28,7 +26,7 @@ enum ChainKind {
     Id = 3,
 }
 const CHAINS: [ChainKind; 4] = [ChainKind::User, ChainKind::Address, ChainKind::Nas, ChainKind::Id];
-/// The chain of age, beside those.
+/// The chain of age.
 const AGE: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +52,11 @@ pub(super) struct LedgerTable {
     heads: [HashTable<u32>; 4],
     oldest: u32,
     newest: u32,
-    /// Open sessions.
+    /// Number of open sessions.
     open: usize,
-    /// Sessions in all.
+    /// Number of all sessions.
     len: usize,
-    /// And whose they are.
+    /// Number of sessions of each client.
     pub(super) shares: SessionQuotas,
     hash: HashState,
 }
@@ -78,11 +76,11 @@ impl LedgerTable {
             hash,
         }
     }
-    /// Open sessions.
+    /// Number of open sessions.
     pub(super) const fn open_count(&self) -> usize {
         self.open
     }
-    /// Sessions in all: open, and ended ones that are not durable yet.
+    /// Number of all sessions: open, and ended but not durable.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
@@ -95,7 +93,7 @@ impl LedgerTable {
     pub(super) fn get(&self, at: u32) -> Option<&LedgerSession> {
         self.slot(at)?.session.as_ref()
     }
-    /// The session, for changes of anything but its user, address, NAS, ending and digest.
+    /// Returns a session. The caller must not change its user, address, NAS, state or digest.
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut LedgerSession> {
         self.slot_mut(at)?.session.as_mut()
     }
@@ -108,7 +106,7 @@ impl LedgerTable {
             .filter(|s| s.end_state == SessionState::Open)
     }
 
-    /// Adds an open session; it is found by its key instead of any that was before.
+    /// Adds an open session. Its key replaces an earlier one.
     pub(super) fn insert(&mut self, now: Instant, session: LedgerSession) -> u32 {
         let key = session.unique.session_digest();
         self.shares.add_session(session.client);
@@ -139,7 +137,7 @@ impl LedgerTable {
         self.chain_all(at, now);
         at
     }
-    /// A session that ended goes on.
+    /// Reopens an ended session.
     pub(super) fn reopen_session(&mut self, now: Instant, at: u32) {
         if let Some(session) = self.get_mut(at).filter(|s| s.end_state != SessionState::Open) {
             session.end_state = SessionState::Open;
@@ -147,7 +145,7 @@ impl LedgerTable {
             self.chain_all(at, now);
         }
     }
-    /// Takes an open session out of all chains. It keeps its slot and its key; its ending is set by the caller.
+    /// Removes an open session from all chains. It keeps its slot and key. The caller sets its state.
     pub(super) fn close_session(&mut self, at: u32) {
         for by in CHAINS {
             self.unlink_chain(by, at);
@@ -155,7 +153,7 @@ impl LedgerTable {
         self.unlink_age(at);
         self.open = self.open.saturating_sub(1);
     }
-    /// Frees the slot of a session that was closed.
+    /// Frees the slot of a closed session.
     pub(super) fn remove(&mut self, at: u32) -> Option<LedgerSession> {
         let key = self.get(at)?.unique.session_digest();
         if self.find_slot(&key) == Some(at) {
@@ -167,7 +165,7 @@ impl LedgerTable {
         self.shares.remove_session(session.client);
         Some(session)
     }
-    /// The session of this key is not found by it any more.
+    /// Removes a session's key, so that it is not found by it.
     pub(super) fn remove_key(&mut self, key: &SessionDigest) {
         let hash = self.hash.hash_one(key);
         let blocks = &self.blocks;
@@ -179,16 +177,16 @@ impl LedgerTable {
         let hash = self.hash.hash_one(key);
         self.by_key.find(hash, |&i| key_of(&self.blocks, i) == *key).copied()
     }
-    /// Makes an open session the one of which was heard last.
+    /// Marks an open session as the one with the latest record.
     pub(super) fn touch(&mut self, now: Instant, at: u32) {
         self.unlink_age(at);
         self.link_age(now, at);
     }
-    /// The open session of which nothing was heard for longest, and since when.
+    /// Returns the open session with the oldest record, and its time.
     pub(super) fn oldest(&self) -> Option<(u32, Instant)> {
         Some((self.oldest, self.slot(self.oldest)?.touched))
     }
-    /// Gives an open session another address.
+    /// Changes the address of an open session.
     pub(super) fn set_address(&mut self, at: u32, address: Option<IpAddr>) {
         self.unlink_chain(ChainKind::Address, at);
         if let Some(session) = self.get_mut(at) {
@@ -197,7 +195,7 @@ impl LedgerTable {
         self.link_chain(ChainKind::Address, at);
     }
 
-    /// Gives an open session another user's name.
+    /// Changes the user of an open session.
     pub(super) fn set_user(&mut self, at: u32, user: &str) {
         self.unlink_chain(ChainKind::User, at);
         if let Some(session) = self.get_mut(at) {
@@ -239,7 +237,7 @@ impl LedgerTable {
         }
         self.link_age(now, at);
     }
-    /// Puts a session in front of its chain.
+    /// Inserts a session at the front of its chain.
     fn link_chain(&mut self, by: ChainKind, at: u32) {
         let Some(hash) = self.get(at).and_then(|s| hash_by(&self.hash, by, s)) else { return };
         let (blocks, state) = (&self.blocks, &self.hash);
@@ -312,7 +310,7 @@ fn session_at(blocks: &[Vec<SessionSlot>], at: u32) -> Option<&LedgerSession> {
 fn key_of(blocks: &[Vec<SessionSlot>], at: u32) -> SessionDigest {
     session_at(blocks, at).map_or([0; 14], |s| s.unique.session_digest())
 }
-/// What a session is chained by; `None`: it is not.
+/// Returns the hash of a session's key. `None`: it is in no such chain.
 fn hash_by(state: &HashState, by: ChainKind, s: &LedgerSession) -> Option<u64> {
     match by {
         ChainKind::User => Some(state.hash_one(&*canonical_user_name(s.user()))),
@@ -331,7 +329,7 @@ fn is_same_chain(blocks: &[Vec<SessionSlot>], by: ChainKind, a: u32, b: u32) -> 
     }
 }
 
-/// Sessions of one chain with their slots.
+/// Sessions of a chain with their slots.
 #[derive(Debug)]
 pub(super) struct SessionChain<'a> {
     table: &'a LedgerTable,

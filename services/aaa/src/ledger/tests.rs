@@ -1,4 +1,4 @@
-//! Scenarios: records in their order, out of it, twice, and with a store that fails.
+//! Scenarios: records in order, out of order, repeated, and with a store that fails.
 
 mod durable;
 mod limits;
@@ -21,7 +21,7 @@ fn wall_at(secs: u64) -> WallTime {
     WallTime::from_unix_secs(BEGIN + secs)
 }
 
-/// A record of anna's session that happened then.
+/// Returns a record of anna's session with this event time.
 fn build_record(status: RecordStatus, id: &str, secs: u64) -> LedgerRecord {
     let whole = matches!(status, RecordStatus::On | RecordStatus::Off);
     let session = SessionKey {
@@ -52,7 +52,7 @@ impl LedgerFixture {
     fn new(config: LedgerConfig) -> Self {
         Self { ledger: Ledger::new(config), store: MemoryStore::new() }
     }
-    /// Gives a record when it happens; true: acknowledged.
+    /// Applies a record at its event time. True: acknowledged.
     #[track_caller]
     fn send_record(&mut self, record: &LedgerRecord) -> bool {
         let secs = record.occurred_at.unix_secs() - BEGIN;
@@ -62,7 +62,7 @@ impl LedgerFixture {
         let record = LedgerRecord { received_at: wall_at(secs), ..record.clone() };
         self.ledger.commit_record(instant_at(secs), &mut self.store, &record)
     }
-    /// The host dies and comes again with nothing but its store.
+    /// Restarts the host, which keeps only its store.
     fn restart_host(&mut self, secs: u64) {
         self.ledger = Ledger::new(self.ledger.config.clone());
         let ledger = &mut self.ledger;
@@ -71,14 +71,14 @@ impl LedgerFixture {
     fn rows(&self) -> Vec<SessionRow> {
         self.store.sessions().cloned().collect()
     }
-    /// The only row.
+    /// Returns the only row.
     #[track_caller]
     fn only_row(&self) -> SessionRow {
         let rows = self.rows();
         assert_eq!(rows.len(), 1, "{rows:#?}");
         rows[0].clone()
     }
-    /// Begin and end of all rows, in seconds, in the order of their beginning.
+    /// Returns start and stop of all rows in seconds, by start.
     fn session_spans(&self) -> Vec<(u64, Option<u64>)> {
         let secs = |t: WallTime| t.unix_secs() - BEGIN;
         let mut spans: Vec<_> =

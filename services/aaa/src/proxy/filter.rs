@@ -1,20 +1,20 @@
-//! What passes between an access network and the home servers of another realm.
+//! Filters the attributes between an access network and the home servers of another realm.
 //!
-//! A home server proves who a user is. It is not asked which VLAN of somebody else's network the user comes into, nor
-//! what the user may do at a router's console, and whoever runs it may be anybody. So its answers are held against a list
-//! of what may pass; of requests, what is nobody else's business is left out. A realm may be given more, either way.
+//! A home server authenticates its users. It must not choose the VLAN or the router privileges of a user in a
+//! foreign network, and it may be run by anybody. So its answers pass an allow list, and requests omit attributes
+//! that do not concern it. A realm may allow more in either direction.
 
 use alloc::vec::Vec;
 use usher_radius::attribute::{AttributeList, RawAttribute, RawIter, kind, read_vendor, vendor};
 use usher_radius::dictionary::AttributeOid;
 use usher_radius::packet::PacketCode;
 
-/// Attributes that pass beside those that always do.
+/// Attributes that pass in addition to the standard ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExtraAttributes {
-    /// These, each with all that is below it: `26.9` is every attribute of vendor 9.
+    /// These, each with all sub-attributes: `26.9` is every attribute of vendor 9.
     These(Vec<AttributeOid>),
-    /// All: nothing is left out.
+    /// All attributes.
     All,
 }
 
@@ -34,35 +34,37 @@ impl ExtraAttributes {
     }
 }
 
-/// What passes between an access network and a realm's home servers.
+/// The filter between an access network and a realm's home servers.
 ///
-/// **Answers** are left with what an access network needs of any home server: what carries the method (EAP-Message,
-/// State, MS-CHAP2-Success, MS-CHAP-Error), the keys (MS-MPPE-Recv-Key, MS-MPPE-Send-Key, MS-CHAP-MPPE-Keys and what
-/// says how they are used, EAP-Key-Name), how long a session lasts (Session-Timeout, Idle-Timeout, Termination-Action,
-/// Acct-Interim-Interval), what accounting is to say (Class, Chargeable-User-Identity), what people read (Reply-Message,
-/// where no EAP goes with it: RFC 3579 §2.6.5), and a link of the plainest kind (Service-Type Framed-User,
-/// Framed-Protocol, Framed-MTU, Framed-Compression). User-Name passes where its realm is the request's: accounting by
-/// another name would be another's. VLANs and tunnels, filters, addresses and routes, other Service-Types, and whatever a
-/// vendor thought of, do not pass.
+/// **Answers** keep the attributes that an access network needs of any home server:
+/// - the method: EAP-Message, State, MS-CHAP2-Success, MS-CHAP-Error
+/// - keys: MS-MPPE-Recv-Key, MS-MPPE-Send-Key, MS-CHAP-MPPE-Keys with their policy and types, EAP-Key-Name
+/// - session lifetime: Session-Timeout, Idle-Timeout, Termination-Action, Acct-Interim-Interval
+/// - accounting: Class, Chargeable-User-Identity
+/// - text: Reply-Message, without EAP only (RFC 3579 §2.6.5)
+/// - a plain link: Service-Type Framed-User, Framed-Protocol, Framed-MTU, Framed-Compression
+/// - User-Name, if its realm is the request's. Otherwise accounting would go to another realm.
 ///
-/// **Requests** go without VLANs and tunnels, filters, privileges of RFC 5607, and vendors' attributes but those that
-/// prove a password (MS-CHAP).
+/// VLANs, tunnels, filters, addresses, routes, other Service-Types and vendors' attributes do not pass.
 ///
-/// State, Class and Proxy-State are never touched (RFC 2865 §2.3).
+/// **Requests** omit VLANs, tunnels, filters, privileges of RFC 5607, and vendors' attributes except those of a
+/// proof (MS-CHAP).
+///
+/// State, Class and Proxy-State are never changed (RFC 2865 §2.3).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RealmFilter {
-    /// What else passes of answers. With User-Name among them, any name does.
+    /// Extra attributes of answers. With User-Name among them, any name passes.
     pub answers: ExtraAttributes,
-    /// What else passes of requests.
+    /// Extra attributes of requests.
     pub requests: ExtraAttributes,
 }
 
-/// A list that was held against a filter.
+/// The result of a filter.
 #[derive(Debug, Default)]
 pub struct FilteredAttributes {
-    /// What passes, in its order.
+    /// Attributes that pass, in their order.
     pub passed: AttributeList,
-    /// What does not.
+    /// Attributes that are left out.
     pub left_out: AttributeList,
 }
 
@@ -85,16 +87,16 @@ const MANAGEMENT_PRIVILEGE_LEVEL: u8 = 136;
 /// Service-Type Framed-User (RFC 2865 §5.6).
 const FRAMED_USER: u32 = 2;
 
-/// Microsoft's types (RFC 2548 §2.4) that say how its keys are used, and the keys of MS-CHAP.
+/// Microsoft's types (RFC 2548 §2.4) for the use of its keys, and the MS-CHAP keys.
 const MS_MPPE_ENCRYPTION_POLICY: u8 = 7;
 const MS_MPPE_ENCRYPTION_TYPES: u8 = 8;
 impl RealmFilter {
-    /// Holds a request against the filter.
+    /// Filters a request.
     #[must_use]
     pub fn filter_request(&self, given: &AttributeList) -> FilteredAttributes {
         split_attributes(given, |oid, _| self.requests.contains_oid(oid) || request_passes(oid))
     }
-    /// Holds a home server's answer against the filter; `own_name` says whether a User-Name is of the request's realm.
+    /// Filters a home server's answer. `own_name` is true for a User-Name of the request's realm.
     #[must_use]
     pub fn filter_answer(
         &self,
@@ -141,7 +143,7 @@ fn request_passes(oid: &[u32]) -> bool {
                 vendor::MS_CHAP_RESPONSE | vendor::MS_CHAP_CHALLENGE | vendor::MS_CHAP2_RESPONSE
             )
         }
-        // Vendors' own, also where an extended type holds them (RFC 6929 §2.4).
+        // Vendors' attributes, also inside an extended type (RFC 6929 §2.4).
         [26, ..] | [_, 26, ..] => false,
         _ => true,
     }
@@ -198,7 +200,7 @@ fn answer_passes(code: PacketCode, oid: &[u32], value: &[u8]) -> bool {
     }
 }
 
-/// Parts a list by what passes, which is asked for each attribute by its numbers and value.
+/// Splits a list by `passes`, which gets the numbers and value of each attribute.
 fn split_attributes(given: &AttributeList, passes: impl Fn(&[u32], &[u8]) -> bool) -> FilteredAttributes {
     let mut sifted = FilteredAttributes {
         passed: AttributeList::with_capacity(given.len()),
@@ -221,7 +223,7 @@ fn split_attributes(given: &AttributeList, passes: impl Fn(&[u32], &[u8]) -> boo
     sifted
 }
 
-/// The numbers of an attribute with an extended type; how many.
+/// Reads the numbers of an attribute with an extended type, and returns their count.
 fn read_extended_oid(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
     let header = match a.kind {
         kind::EXTENDED_1..=kind::EXTENDED_4 => 1,
@@ -239,8 +241,8 @@ fn read_extended_oid(a: RawAttribute<'_>, oid: &mut [u32; 3]) -> usize {
     }
 }
 
-/// Parts a Vendor-Specific attribute, which may hold several; one that is not in the format of RFC 2865 §5.26 is asked
-/// for by its vendor alone.
+/// Filters a Vendor-Specific attribute, which may hold several sub-attributes. If it is not in the format of RFC
+/// 2865 §5.26, only its vendor decides.
 fn sift_vendor(
     a: RawAttribute<'_>,
     passes: &impl Fn(&[u32], &[u8]) -> bool,
@@ -304,7 +306,7 @@ mod tests {
         assert_eq!(said(PacketCode::ACCESS_CHALLENGE), [24, 25, 27, 28, 33, 76, 79, 80, 101]);
         assert_eq!(said(PacketCode::ACCESS_REJECT), [24, 25, 33, 75, 79, 80, 101]);
         assert_eq!(said(PacketCode::ACCOUNTING_RESPONSE), [24, 25, 33, 79, 80, 101]);
-        // Without EAP people are told something.
+        // Reply-Message passes without EAP.
         for code in [PacketCode::ACCESS_ACCEPT, PacketCode::ACCESS_CHALLENGE, PacketCode::ACCESS_REJECT] {
             assert_eq!(
                 attribute_kinds(&filtered_answer(&filter, code, &attributes_with(&[18])).passed),
@@ -352,7 +354,8 @@ mod tests {
     fn vendor_attributes() -> AttributeList {
         let mut list = AttributeList::new();
         list.push_vendor(9, 1, b"shell:priv-lvl=15").unwrap();
-        // Several in one attribute: keys, and what is none of the home server's business (MS-Primary-DNS-Server).
+        // Several in one attribute: keys, and an attribute that does not concern the home server
+        // (MS-Primary-DNS-Server).
         let mut value = vendor::MICROSOFT.to_be_bytes().to_vec();
         value.extend([17, 4, 1, 2, 28, 6, 9, 9, 9, 9, 16, 4, 3, 4]);
         list.push_bytes(26, &value).unwrap();

@@ -1,4 +1,4 @@
-//! Home servers: which one is asked, and the client that asks.
+//! Home servers: the choice of a server, and the client of all of them.
 
 use super::{HomeServerPool, HomeServerType, PoolBalance, ProxyConfig};
 use alloc::collections::VecDeque;
@@ -12,24 +12,24 @@ use usher_radius::attribute::AttributeList;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig, ServerHealth, ServerTransport};
 use usher_radius::packet::PacketCode;
 
-/// A proxy was configured in contradiction to itself.
+/// A contradiction in a proxy's configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// A pool without servers, or with one that does not exist.
+    /// A pool without servers, or with an unknown one.
     #[error("pool {0:?} is empty or names a server that does not exist")]
     Pool(alloc::string::String),
-    /// A realm leads to a pool that does not exist.
+    /// A realm with an unknown pool.
     #[error("realm {0:?} leads to a pool that does not exist")]
     Realm(alloc::string::String),
-    /// What the client of the home servers says.
+    /// An error of the client.
     #[error("home servers: {0}")]
     Client(#[from] client::ConfigError),
 }
 
-/// Whose conversation a request is of: what its later rounds have in common.
+/// The conversation of a request, the same for all its rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ProxiedConversation<'a> {
-    /// The client's index, or another number of whoever asked.
+    /// Index of the client, or another number of the requester.
     pub owner: u32,
     /// User-Name.
     pub name: &'a [u8],
@@ -39,35 +39,34 @@ pub struct ProxiedConversation<'a> {
     pub state: Option<&'a [u8]>,
 }
 
-/// What became of a request.
+/// The result of forwarding a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForwardOutcome {
-    /// It is under way.
+    /// It was sent.
     Forwarded,
-    /// No server of the pool is alive.
+    /// The pool has no live server.
     NoLiveServer,
-    /// It cannot be sent: no identifier is free, or it does not fit a packet.
+    /// It cannot be sent: no free identifier, or too long for a packet.
     Impossible,
 }
 
-/// How a home server is, and what came of asking it.
+/// Health and counters of a home server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeServerReport {
-    /// What logs call it.
+    /// Name for logs.
     pub name: String,
-    /// What it is asked for.
+    /// Service.
     pub service: HomeServerType,
-    /// Where.
+    /// Address.
     pub address: SocketAddr,
-    /// How it is.
+    /// Health.
     pub health: ServerHealth,
-    /// What came of asking it.
+    /// Counters.
     pub counts: client::ServerCounts,
 }
 
-/// What a server weighs for a conversation: of several servers the heaviest is asked. The same wherever it is asked, so
-/// that each of several proxies chooses alike for all rounds of one conversation (FNV-1a, its bits then mixed as
-/// SplitMix64 does).
+/// Returns the weight of a server for a conversation. The heaviest server is chosen. All proxies compute the same
+/// weight, so they choose alike for all rounds of a conversation (FNV-1a, finished by the mixer of SplitMix64).
 fn server_weight(server: u16, conversation: &ProxiedConversation<'_>) -> u64 {
     let lengths = [conversation.name.len(), conversation.station.len()].map(|n| (n as u64).to_be_bytes());
     let owner = conversation.owner.to_be_bytes();
@@ -87,18 +86,18 @@ fn server_weight(server: u16, conversation: &ProxiedConversation<'_>) -> u64 {
 pub struct HomeServers {
     client: ChildMachine<RadiusClient>,
     pools: Vec<HomeServerPool>,
-    /// Each home server's name, and its places in the client: authentication, accounting.
+    /// Name of each home server and its indices in the client: authentication, accounting.
     client_slots: Vec<(String, [u16; 2])>,
     hasher: HashState,
-    /// Which server made a State.
+    /// Server of each State.
     conversations: HashMap<u64, u16>,
     order: VecDeque<u64>,
     max_conversations: usize,
 }
 
 impl HomeServers {
-    /// All servers of a configuration, asked by nobody yet. The client that asks them is in this slot of its container, and
-    /// `first_connection` is the number of its first RadSec connection to one.
+    /// Creates all servers of a configuration, without requests. The client is in this slot of its owner. Its
+    /// RadSec connections are numbered from `first_connection`.
     ///
     /// # Errors
     /// The configuration contradicts itself.
@@ -158,16 +157,16 @@ impl HomeServers {
             max_conversations: config.max_conversations,
         }))
     }
-    /// The client that asks them.
+    /// The client of the home servers.
     #[must_use]
     pub const fn client(&self) -> &ChildMachine<RadiusClient> {
         &self.client
     }
-    /// The client that asks them, to be driven by a host.
+    /// The client of the home servers, to be driven by a host.
     pub const fn client_mut(&mut self) -> &mut ChildMachine<RadiusClient> {
         &mut self.client
     }
-    /// The home server at a place in the client, and what it is asked for there.
+    /// Returns the home server and service at an index of the client.
     #[must_use]
     pub fn server_at(&self, place: u16) -> Option<(u16, HomeServerType)> {
         self.client_slots.iter().zip(0..).find_map(|((_, places), server)| match *places {
@@ -176,12 +175,12 @@ impl HomeServers {
             [_, second] => (second == place).then_some((server, HomeServerType::Accounting)),
         })
     }
-    /// What a home server is called.
+    /// Returns the name of a home server.
     #[must_use]
     pub fn server_name(&self, server: u16) -> Option<&str> {
         self.client_slots.get(usize::from(server)).map(|(name, _)| name.as_str())
     }
-    /// Each home server, by what it is asked for.
+    /// Reports of each home server and service.
     pub fn reports(&self) -> impl Iterator<Item = HomeServerReport> {
         (0..self.client.config().servers.len() as u16).filter_map(|place| {
             let (server, service) = self.server_at(place)?;
@@ -194,7 +193,7 @@ impl HomeServers {
             })
         })
     }
-    /// Another proxy that asks the same servers found out how one is.
+    /// Sets the health of a home server that another proxy found.
     pub fn set_health(&mut self, now: Instant, name: &str, service: HomeServerType, health: ServerHealth) {
         let place = (0..self.client.config().servers.len() as u16).find(|&place| {
             self.server_at(place)
@@ -205,7 +204,7 @@ impl HomeServers {
         }
     }
 
-    /// Passes a request on to a pool. The client's event has the token again.
+    /// Forwards a request to a pool. The client's event returns the token.
     pub fn forward_request(
         &mut self,
         now: Instant,
@@ -222,7 +221,7 @@ impl HomeServers {
         let known = known.and_then(|key| self.conversations.remove(&key));
         let group = pool * 2 + u16::from(code == PacketCode::ACCOUNTING_REQUEST);
         let members = &self.client.config().groups[usize::from(group)];
-        // Those that owe an answer are asked where nobody else is left.
+        // Suspect servers are used if there is no live one.
         let best = members.iter().map(|&s| self.client.server_health(s)).min().unwrap_or(ServerHealth::Dead);
         if best == ServerHealth::Dead {
             return ForwardOutcome::NoLiveServer;
@@ -244,7 +243,7 @@ impl HomeServers {
         }
     }
 
-    /// A server's challenge has this State: the next round goes to it.
+    /// Keeps the server of a challenge's State: the next round goes to it.
     pub fn pin_state(&mut self, owner: u32, state: &[u8], server: u16) {
         let key = self.state_key(owner, state);
         while self.order.len() >= self.max_conversations.max(1) {
@@ -258,7 +257,7 @@ impl HomeServers {
         self.hasher.hash_one((owner, state))
     }
 
-    /// Gives a request up that nobody waits for any more.
+    /// Cancels a request that is no longer needed.
     pub fn cancel_request(&mut self, now: Instant, token: u64) -> Result<(), CommandError> {
         self.client.handle_command(now, client::RadiusClientCommand::Cancel { token })
     }
@@ -276,7 +275,7 @@ mod tests {
                 &ProxiedConversation { owner: 1, name: name.as_bytes(), station: b"s", state: None },
             )
         };
-        // Of a frozen value: another program of this version chooses alike.
+        // A fixed value: another process of this version must choose alike.
         assert_eq!(of(0, "ann"), 0x9846_9fbe_3a16_9231);
         let chosen = |name: &str| (0..4).max_by_key(|&s| of(s, name)).unwrap();
         let mut counts = [0; 4];

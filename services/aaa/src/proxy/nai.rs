@@ -1,25 +1,24 @@
-//! The Network Access Identifier (RFC 7542): whose user a name is of.
+//! The Network Access Identifier (RFC 7542): the user and realm of a name.
 
-/// A name taken apart.
+/// A parsed name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nai<'a> {
-    /// The user within the realm; empty where the name keeps it to itself (`@example.org`, RFC 7542 §2.4).
+    /// User part. Empty if the name hides it (`@example.org`, RFC 7542 §2.4).
     pub user: &'a [u8],
-    /// The realm as it stands in the name; `None`: a name without one.
+    /// Realm as in the name. `None`: no realm.
     pub realm: Option<&'a [u8]>,
 }
 
 impl<'a> Nai<'a> {
-    /// Takes `user@realm` apart, at the last `@`, or, where there is none, `realm` and `user` at the first
-    /// `prefix` character (`EXAMPLE\user`). A realm that cannot be one ([`is_realm`]) is none: the whole name
-    /// is then the user's.
+    /// Splits `user@realm` at the last `@`. Without `@`, splits `realm` and `user` at the first `prefix` character
+    /// (`EXAMPLE\user`). If the realm is invalid ([`is_realm`]), the whole name is the user.
     #[must_use]
     pub fn parse(name: &'a [u8], prefix: Option<u8>) -> Self {
         let whole = Self { user: name, realm: None };
         let (user, realm, labels) = if let Some(at) = name.iter().rposition(|&b| b == b'@') {
             (&name[..at], &name[at + 1..], is_realm(&name[at + 1..]))
         } else if let Some(at) = prefix.and_then(|p| name.iter().position(|&b| b == p)) {
-            // What stands in front is often a domain of one label with characters that host names lack.
+            // The prefix is often a domain of one label, with characters that host names lack.
             (&name[at + 1..], &name[..at], at > 0)
         } else {
             return whole;
@@ -28,9 +27,9 @@ impl<'a> Nai<'a> {
     }
 }
 
-/// Whether octets can be a realm (RFC 7542 §2.2): labels of letters, digits, hyphens and what is not ASCII, none empty
-/// and none beginning or ending with a hyphen, with dots between them; valid UTF-8, 253 octets at most. One label is
-/// allowed here, since such realms are in use.
+/// True if the octets are a valid realm (RFC 7542 §2.2): labels of letters, digits, hyphens and non-ASCII
+/// characters, separated by dots. Labels are not empty and have no hyphen at either end. The realm is UTF-8 of at
+/// most 253 octets. A single label is allowed, since such realms are in use.
 #[must_use]
 pub fn is_realm(realm: &[u8]) -> bool {
     let label = |l: &[u8]| {
@@ -53,8 +52,8 @@ mod tests {
         (text(nai.user), nai.realm.map(text))
     }
 
-    /// The examples of RFC 7542 §2.9; "fred@example" and "eng%nancy@example.net" stand with the good ones, since
-    /// only what routes is read here.
+    /// The examples of RFC 7542 §2.9. "fred@example" and "eng%nancy@example.net" count as valid, since only the
+    /// realm for routing is parsed here.
     #[test]
     fn names_of_rfc_7542() {
         for (name, user, realm) in [

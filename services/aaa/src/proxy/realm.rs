@@ -1,4 +1,4 @@
-//! Which realm goes where.
+//! Realms and their targets.
 
 use super::filter::RealmFilter;
 use super::nai::{Nai, is_realm};
@@ -7,70 +7,69 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Who keeps the accounting of a realm's users.
+/// Where the accounting of a realm's users goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AccountingMode {
-    /// This server alone.
+    /// To this server only.
     Local,
-    /// The home servers alone; the access server hears from them.
+    /// To the home servers only. Their reply goes to the access server.
     #[default]
     Forward,
-    /// This server keeps each record, acknowledges it, and passes it on.
+    /// To both: this server stores each record, acknowledges it, and forwards it.
     StoreAndForward,
 }
 
-/// Where a realm's users are known.
+/// The target of a realm's logins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RealmTarget {
-    /// Here.
+    /// This server.
     Local,
-    /// Nowhere: they are turned away.
+    /// None: the users are rejected.
     Refuse,
-    /// At home servers that speak RADIUS.
+    /// RADIUS home servers.
     Pool {
         /// Index into [`super::ProxyConfig::pools`].
         pool: u16,
-        /// Who keeps their accounting.
+        /// Where their accounting goes.
         accounting: AccountingMode,
     },
-    /// At a Diameter peer, which is found by this realm in the Diameter node's own routes. EAP alone is
-    /// translated (RFC 4072); other proofs are turned away, accounting is kept here.
+    /// A Diameter peer, found by this realm in the Diameter node's routes. Only EAP is translated (RFC 4072). Other
+    /// proofs are rejected, and accounting stays here.
     Diameter {
         /// Destination-Realm.
         realm: String,
     },
 }
 
-/// One realm.
+/// A realm.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Realm {
-    /// Its name, letter case of ASCII ignored; `*`: any that no other entry names; empty: names without a
-    /// realm.
+    /// Name, without regard to ASCII case. `*`: any realm without an entry. Empty: names without a realm.
     pub name: String,
-    /// Whether it stands for the realms below it too; the longest name that fits is taken.
+    /// True if it includes subdomains. The longest matching name counts.
     pub subrealms: bool,
-    /// Where its users are known.
+    /// Target of its logins.
     pub route: RealmTarget,
-    /// Whether the realm is taken off the User-Name before it is looked up or passed on. Never where EAP
-    /// proves who it is: the method's identity would no longer be the request's (RFC 3579 §2.1).
+    /// True if the realm is removed from User-Name before lookup or proxying. Never with EAP, where User-Name must
+    /// equal the method's identity (RFC 3579 §2.1).
     pub strip: bool,
-    /// What passes between its home servers and those who ask for its users.
+    /// Filter between its home servers and their clients.
     pub filter: Arc<RealmFilter>,
-    /// What is said where none of its home servers answers.
+    /// Reaction if none of its home servers answers.
     pub unanswered: NoAnswerPolicy,
 }
 
-/// What an access server hears when no home server answers.
+/// The reaction to home servers that do not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum NoAnswerPolicy {
-    /// Nothing: it may know another way, and a reject would be wrong about the user.
+    /// No reply: the access server may fail over, and a reject would be wrong about the user.
     #[default]
     Silence,
-    /// Access-Reject. Over Diameter it is DIAMETER_UNABLE_TO_DELIVER all the same (RFC 6733 §7.1.3).
+    /// Access-Reject. Over Diameter it is always DIAMETER_UNABLE_TO_DELIVER (RFC 6733 §7.1.3).
     Reject,
 }
 
-/// What holds of a request that is passed on, by its user's realm.
+/// The settings of a realm for a proxied request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ForwardingTerms {
     /// [`Realm::filter`].
@@ -80,8 +79,8 @@ pub(crate) struct ForwardingTerms {
 }
 
 impl Realm {
-    /// This realm and none below it, its name left as it is, what passes limited as [`RealmFilter`] says, silence where nobody
-    /// answers.
+    /// This realm without subdomains, unstripped, with the standard [`RealmFilter`], and no reply without an
+    /// answer.
     #[must_use]
     pub fn new(name: &str, route: RealmTarget) -> Self {
         Self {
@@ -95,10 +94,10 @@ impl Realm {
     }
 }
 
-/// Why realms cannot be used.
+/// An error in the realms.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RealmError {
-    /// Not a name that a realm can have.
+    /// Invalid name.
     #[error("realm {0:?}: not a realm's name (RFC 7542 section 2.2)")]
     Name(String),
     /// Two entries of one name.
@@ -116,16 +115,16 @@ pub struct RealmTable {
     prefix: Option<u8>,
 }
 
-/// Where a name leads.
+/// The route of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RealmMatch<'r, 'n> {
-    /// Where its users are known.
+    /// Target.
     pub route: &'r RealmTarget,
-    /// The name to look up or to pass on: the user's alone where the realm is stripped.
+    /// Name to look up or to forward: without the realm if that is stripped.
     pub name: &'n [u8],
-    /// The realm as the name has it.
+    /// Realm as in the name.
     pub realm: Option<&'n [u8]>,
-    /// The entry that fits, if any.
+    /// Matching entry.
     pub entry: Option<&'r Realm>,
 }
 
@@ -138,10 +137,10 @@ impl RealmMatch<'_, '_> {
 }
 
 impl RealmTable {
-    /// Of these; `prefix` is the character before which a realm may stand too (`\` or `/`).
+    /// Creates a table. `prefix` is a character that may also separate a leading realm (`\` or `/`).
     ///
     /// # Errors
-    /// A name that is none, or is there twice.
+    /// A name is invalid or duplicate.
     pub fn new(realms: Vec<Realm>, prefix: Option<u8>) -> Result<Self, RealmError> {
         let mut all = Self { prefix, ..Self::default() };
         for (i, realm) in realms.iter().enumerate() {
@@ -161,12 +160,12 @@ impl RealmTable {
         all.realms = realms;
         Ok(all)
     }
-    /// Where a name leads: a name or realm that no entry fits is known here. What is left of a name whose realm was taken off may have
-    /// another realm, which holds then.
+    /// Returns the route of a name. Without a matching entry it is local. If a realm is stripped and the rest has
+    /// another realm, that one counts.
     #[must_use]
     pub fn find_route<'r, 'n>(&'r self, name: &'n [u8]) -> RealmMatch<'r, 'n> {
         let mut found = self.find_outer(name);
-        // Each time the name is shorter, and the last one that is of any realm is the shortest.
+        // The loop ends: each pass shortens the name.
         while *found.route == RealmTarget::Local && found.entry.is_some_and(|realm| realm.strip) {
             let inner = self.find_outer(found.name);
             if inner.realm.is_none() {
@@ -187,7 +186,7 @@ impl RealmTable {
         let name = if realm.is_some_and(|r| r.strip) { nai.user } else { name };
         RealmMatch { route, name, realm: nai.realm, entry: realm }
     }
-    /// Whether two names are of the same realm, letter case of ASCII ignored, or both of none.
+    /// True if two names have the same realm without regard to ASCII case, or both none.
     #[must_use]
     pub fn same_realm(&self, a: &[u8], b: &[u8]) -> bool {
         match (Nai::parse(a, self.prefix).realm, Nai::parse(b, self.prefix).realm) {
@@ -195,12 +194,12 @@ impl RealmTable {
             (a, b) => a.is_none() && b.is_none(),
         }
     }
-    /// The realms, in their order.
+    /// Realms in their order.
     #[must_use]
     pub fn entries(&self) -> &[Realm] {
         &self.realms
     }
-    /// Whether every name is known here.
+    /// True if all names are local.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.realms.is_empty()

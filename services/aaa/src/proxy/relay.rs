@@ -1,5 +1,5 @@
-//! What changes in a packet from one hop to the next (RFC 2865 §2.3): hidden values are of each hop's secret,
-//! Message-Authenticator and Proxy-State are each hop's own.
+//! Changes of a packet from hop to hop (RFC 2865 §2.3). Encrypted values depend on each hop's secret; each hop has
+//! its own Message-Authenticator and Proxy-State.
 
 use alloc::vec::Vec;
 use usher_radius::attribute::{
@@ -9,26 +9,26 @@ use usher_radius::client::RadiusReply;
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
-/// Why a packet cannot be passed on.
+/// A packet cannot be forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RelayError {
-    /// A value that is hidden cannot be revealed: the secrets differ.
+    /// An encrypted value cannot be decrypted: the secrets differ.
     #[error("a hidden value cannot be revealed; is it the same secret?")]
     Hidden,
-    /// A value does not fit its attribute.
+    /// A value exceeds its attribute.
     #[error(transparent)]
     TooLong(#[from] ValueTooLong),
 }
 
-/// Attributes that no Accounting-Request may have (RFC 2866 §4.1, RFC 3579 §3.3).
+/// Attributes that an Accounting-Request must not have (RFC 2866 §4.1, RFC 3579 §3.3).
 const NOT_OF_ACCOUNTING: [u8; 5] =
     [kind::USER_PASSWORD, kind::CHAP_PASSWORD, kind::REPLY_MESSAGE, kind::STATE, kind::EAP_MESSAGE];
 
-/// A request as it goes to a home server: what it is told of the request, under this name and with this Proxy-State
-/// behind those that are there.
+/// Writes a request for a home server: the filtered attributes, this name, and this Proxy-State after those already
+/// there.
 ///
 /// # Errors
-/// A hidden value cannot be revealed, or the name does not fit.
+/// An encrypted value cannot be decrypted, or the name is too long.
 pub fn relay_request(
     request: &RadiusRequest,
     given: &AttributeList,
@@ -54,7 +54,7 @@ pub fn relay_request(
             }
         }
     }
-    // The challenge was the authenticator (RFC 2865 §2.2), which the next hop does not see.
+    // RFC 2865 §2.2: the challenge was the authenticator, which the next hop does not have.
     if request.code == PacketCode::ACCESS_REQUEST
         && given.get(kind::CHAP_PASSWORD).is_some()
         && given.get(kind::CHAP_CHALLENGE).is_none()
@@ -65,11 +65,11 @@ pub fn relay_request(
     Ok(())
 }
 
-/// A home server's answer as it goes back: what it hides is hidden anew, and the Proxy-States are left to the server,
-/// which knows those of the request.
+/// Writes a home server's answer for the client and encrypts its values again. The server adds the Proxy-States of
+/// the request.
 ///
 /// # Errors
-/// A hidden value cannot be revealed.
+/// An encrypted value cannot be decrypted.
 pub fn relay_response(response: &RadiusReply, out: &mut AttributeList) -> Result<(), RelayError> {
     for a in response.attributes.iter() {
         match a.kind {
@@ -92,7 +92,7 @@ fn reveal_value(response: &RadiusReply, value: &[u8]) -> Result<Vec<u8>, RelayEr
         .map_err(|_| RelayError::Hidden)
 }
 
-/// A Vendor-Specific attribute; Microsoft's keys in it are hidden anew, each in an attribute of its own.
+/// Writes a Vendor-Specific attribute. Each of Microsoft's keys is encrypted again in an attribute of its own.
 fn vendor_specific(
     a: RawAttribute<'_>,
     out: &mut AttributeList,
@@ -114,7 +114,7 @@ fn vendor_specific(
                 let (secret, authenticator) = (response.secret.as_bytes(), &response.request_authenticator);
                 let mut clear =
                     reveal_password(secret, authenticator, value).map_err(|_| RelayError::Hidden)?;
-                // Zeros at the end are of the key here, not padding.
+                // Zeros at the end belong to the key; they are no padding.
                 clear.resize(value.len(), 0);
                 out.push_vendor_hidden(vendor::MICROSOFT, kind, &clear)?;
             }
@@ -136,7 +136,7 @@ mod tests {
     use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
     use usher_radius::server::{self, ClientConfig, RadiusServer};
 
-    /// A client and a server of one secret.
+    /// A client and a server with one secret.
     struct RadiusHop {
         client: TestMachine<RadiusClient>,
         server: TestMachine<RadiusServer>,
@@ -244,7 +244,8 @@ mod tests {
         assert_eq!(relay_response(&heard, &mut AttributeList::new()), Err(RelayError::Hidden));
     }
 
-    /// RFC 2865 §2.3 and §5, RFC 2866 §2.1: what others put in stays as it is, in its order; one mark goes behind.
+    /// RFC 2865 §2.3 and §5, RFC 2866 §2.1: attributes of others stay unchanged and in order; one Proxy-State is
+    /// appended.
     #[test]
     fn what_is_not_ours_to_change_is_passed_on_as_it_is() {
         for code in [PacketCode::ACCESS_REQUEST, PacketCode::ACCOUNTING_REQUEST] {

@@ -1,4 +1,4 @@
-//! Accounting requests: each waits until its record is durable.
+//! Accounting requests. The reply waits until the record is durable.
 
 use super::api::AaaServerJob;
 use super::context::ServerContext;
@@ -15,12 +15,12 @@ use usher_radius::attribute::kind;
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
-/// Who waits for a record to be durable.
+/// The request whose record is being written.
 #[derive(Clone, Copy, Debug)]
 enum RecordWaiter {
     /// The RADIUS server's token.
     Radius(u64),
-    /// The Diameter node's token, and what the answer says.
+    /// The Diameter node's token, and the contents of the answer.
     Diameter(u64, AccountingAnswer),
 }
 
@@ -34,14 +34,16 @@ impl PendingAccounting {
     pub(super) fn pending_count(&self) -> usize {
         self.waiting.len()
     }
-    /// Since when the first waits.
+    /// Returns the time since which the oldest request is pending.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.oldest_entry().map(|(_, since)| since)
     }
 
-    /// Takes an Accounting-Request. One that is none gets no answer (RFC 2866 §4.1: what is not recorded is not
-    /// acknowledged). One that tells of a tunnel, a link, a failure or what its vendor thought of has nothing that this
-    /// server records, and its NAS would send it for ever, before the records that count.
+    /// Handles an Accounting-Request.
+    ///
+    /// RFC 2866 §4.1: an invalid record is not recorded, so it gets no reply. Records of tunnels, links, failures
+    /// and vendor types are acknowledged without being recorded. Otherwise the NAS would retransmit them forever,
+    /// ahead of the others.
     pub(super) fn handle_request(&mut self, fronts: &mut ProtocolFronts, request: RadiusRequest) {
         fronts.ctx.counters.accounting += 1;
         let source = request.path.remote.ip();
@@ -80,10 +82,10 @@ impl PendingAccounting {
         fronts.recycle_attributes(request.attributes);
     }
 
-    /// Takes an ACR of this origin, as far as that is authenticated.
+    /// Handles an ACR of this origin, as far as it is authenticated.
     ///
     /// # Errors
-    /// It is none: for the answer.
+    /// It is invalid. The error is for the answer.
     pub(super) fn handle_acr(
         &mut self,
         ctx: &mut ServerContext,
@@ -95,7 +97,7 @@ impl PendingAccounting {
         let acr = AccountingRequest::parse(message.avps.as_sequence())
             .inspect_err(|_| ctx.counters.bad_accounting += 1)?;
         let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        // All Diameter peers together are one client of the ledger.
+        // For the ledger, all Diameter peers together are one client.
         let client = Some((unspecified, 0));
         let record = LedgerRecord::from_diameter(&acr, origin, unspecified, ctx.wall_time());
         let mut record = LedgerRecord { client, ..record };
@@ -116,7 +118,7 @@ impl PendingAccounting {
         ctx.assign_job(token, AaaServerJob::Account { record: Box::new(record) });
     }
 
-    /// The host has written a record, or could not.
+    /// Handles the host's result of a write.
     pub(super) fn finish_record(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -138,7 +140,7 @@ impl PendingAccounting {
         Ok(())
     }
 
-    /// Forgets requests that nobody answered in time.
+    /// Drops requests whose records were not written in time.
     pub(super) fn expire_requests(&mut self, fronts: &mut ProtocolFronts) {
         while let Some((token, since)) = self.waiting.oldest_entry() {
             if since + fronts.ctx.config.session_timeout > fronts.ctx.now {
@@ -156,8 +158,8 @@ fn acknowledge_request(fronts: &mut ProtocolFronts, token: u64) {
     fronts.answer_radius(token, PacketCode::ACCOUNTING_RESPONSE, attributes);
 }
 
-/// A record is not durable: silence over RADIUS, so that the client sends it again or elsewhere; over Diameter
-/// the transient failure that says so (RFC 6733 §7.1.4).
+/// Handles a failed write. Over RADIUS there is no reply, so that the client retransmits or fails over. Over
+/// Diameter the answer has a transient failure (RFC 6733 §7.1.4).
 fn handle_record_failure(fronts: &mut ProtocolFronts, waiting: RecordWaiter) {
     fronts.ctx.counters.unavailable += 1;
     match waiting {
@@ -168,9 +170,8 @@ fn handle_record_failure(fronts: &mut ProtocolFronts, waiting: RecordWaiter) {
     }
 }
 
-/// Has a record tell of the user for whom its Classes stand. Only where users of the name that it gives are
-/// known here: what another realm's home server calls a Class may be ours, seen elsewhere. What makes the session
-/// unique stays what its access server says of it.
+/// Replaces a record's user by the user of its Classes. Only names of local realms are replaced: a Class of another
+/// realm may be an alias of this server that came back. The session keeps the identification of its access server.
 fn resolve_alias<'a>(
     ctx: &ServerContext,
     record: &mut LedgerRecord,

@@ -1,41 +1,42 @@
-//! What an access network is told in the place of a name that it is not to know.
+//! Aliases that replace inner identities towards an access network.
 //!
-//! A user who is anonymous outside of a tunnel is not named to the network that is visited. Accounting must say all the
-//! same whose session it is: the Access-Accept bears a Class, which the access server gives back in every record (RFC 2865
-//! §5.25) and which only servers of one key can read. A network that has to tell users apart, to bill or to bar one, asks
-//! for a Chargeable-User-Identity (RFC 4372): the same for all logins of a user at one operator (Operator-Name, RFC 5580),
-//! and another elsewhere.
+//! A visited network does not learn the inner identity of a user who is anonymous outside of a tunnel. Accounting
+//! still has to assign the session. So the Access-Accept has a Class, which the access server returns in every
+//! record (RFC 2865 §5.25) and which only servers with the key can read. A network that must tell users apart, for
+//! billing or blocking, requests a Chargeable-User-Identity (RFC 4372). It is the same for all logins of a user at
+//! one operator (Operator-Name, RFC 5580), and different at another.
 //!
 //! ```text
 //! Class  | mark: 4 | nonce: 12 | length of the name: 1, the name, zeros up to a multiple of 32; encrypted | tag: 16 |
 //! ```
-//! A name of more than 220 octets takes two Classes. In the place of its length, the first says that it is the beginning and the second
-//! that it is the rest; the second's nonce is the first's with its last bit changed.
+//! A name of more than 220 octets takes two Classes. Instead of a length, a marker identifies the first and the
+//! second part. The second nonce is the first with its last bit changed.
 //!
-//! Encryption is a stream of HMAC-SHA256 over nonce and block number, the tag an HMAC-SHA256 over all before it, each with
-//! a key of its own. The nonce makes two logins of one user unlike, the zeros names of different lengths alike.
+//! Encryption is a stream of HMAC-SHA256 over nonce and block number. The tag is an HMAC-SHA256 over all octets
+//! before it. Each has its own key. The nonce makes two logins of a user differ; the zeros hide the length of the
+//! name.
 
 use alloc::vec::Vec;
 use usher_crypto::SecretValue;
 use usher_crypto::digest::constant_time_eq;
 use usher_crypto::hmac;
 
-/// Octets by which a Class of this form is known.
+/// The first octets of such a Class.
 const MARK: [u8; 4] = *b"Ush1";
 pub(super) const NONCE: usize = 12;
 const TAG: usize = 16;
-/// What is encrypted has a multiple of so many octets.
+/// The encrypted part has a multiple of this many octets.
 const BLOCK: usize = hmac::LEN;
-/// What is encrypted has so many octets at most: an attribute has room for no more beside the rest.
+/// Maximum octets of the encrypted part: the rest of an attribute.
 const MOST: usize = 253 - MARK.len() - NONCE - TAG;
 /// Octets of a name in one Class.
 const NAME_CAPACITY: usize = MOST - 1;
-/// In the place of a length: the first [`NAME_CAPACITY`] octets of a name.
+/// Marker instead of a length: the first [`NAME_CAPACITY`] octets of a name.
 const BEGINNING: u8 = 0xff;
-/// In the place of a length: the rest of a name, behind its own length.
+/// Marker instead of a length: the rest of a name follows, with its own length.
 const REST: u8 = 0xfe;
 
-/// A key that servers share whose access servers' records may come to any of them; never printed.
+/// The key of aliases, shared by all servers that may receive the accounting records. Debug output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityKey {
     cipher: SecretValue<[u8; hmac::LEN]>,
@@ -49,7 +50,7 @@ impl core::fmt::Debug for IdentityKey {
     }
 }
 
-/// Whether a Class, in hexadecimal as sessions are kept with it, stands for a name that the access server does not know.
+/// True if a Class, in hexadecimal, is an alias of a name that the access server does not know.
 #[must_use]
 pub fn is_alias(class: &str) -> bool {
     let digits = MARK.iter().flat_map(|octet| [octet >> 4, octet & 15]);
@@ -58,7 +59,7 @@ pub fn is_alias(class: &str) -> bool {
 }
 
 impl IdentityKey {
-    /// From octets that nobody can guess, 16 of them at least; those of a text of as many random digits do.
+    /// Creates a key from at least 16 random octets, or a text of as many random digits.
     #[must_use]
     pub fn new(secret: &[u8]) -> Self {
         let key = |label: &[u8]| SecretValue::new(hmac::hmac_sha256(secret, &[b"usher ", label]));
@@ -77,7 +78,7 @@ impl IdentityKey {
         tag
     }
 
-    /// The Classes that stand for a name, one or two; none for a name that no User-Name has.
+    /// Returns the one or two Classes of a name; none if the name is too long for a User-Name.
     pub(super) fn classes_for_name(&self, nonce: [u8; NONCE], name: &[u8]) -> Vec<Vec<u8>> {
         let Some((beginning, rest)) =
             name.split_at_checked(NAME_CAPACITY).filter(|(_, rest)| !rest.is_empty())
@@ -106,7 +107,7 @@ impl IdentityKey {
         class
     }
 
-    /// What a Class of this key holds, and its nonce.
+    /// Decrypts a Class of this key. Returns its contents and nonce.
     fn open_class(&self, class: &[u8]) -> Option<([u8; NONCE], Vec<u8>)> {
         let (before, tag) = class.split_last_chunk::<TAG>()?;
         let sealed = before.strip_prefix(&MARK)?;
@@ -119,7 +120,7 @@ impl IdentityKey {
         Some((*nonce, octets))
     }
 
-    /// The name that Classes stand for; `None`: none of them is of this key.
+    /// Returns the name in these Classes. `None`: none of them is of this key.
     pub(super) fn name_from_classes<'a>(&self, classes: impl Iterator<Item = &'a [u8]>) -> Option<Vec<u8>> {
         let (mut beginnings, mut rests) = (Vec::new(), Vec::new());
         for (nonce, octets) in classes.filter_map(|class| self.open_class(class)) {
@@ -137,7 +138,7 @@ impl IdentityKey {
         Some(name)
     }
 
-    /// The Chargeable-User-Identity of a user at an operator: 32 hexadecimal digits.
+    /// Returns the Chargeable-User-Identity of a user at an operator: 32 hexadecimal digits.
     pub(super) fn chargeable_identity(&self, operator: &[u8], name: &[u8]) -> [u8; 32] {
         const DIGITS: [u8; 16] = *b"0123456789abcdef";
         let length = (operator.len() as u32).to_be_bytes();
@@ -150,7 +151,7 @@ impl IdentityKey {
     }
 }
 
-/// The nonce of the second Class of a name.
+/// Returns the nonce of a name's second Class.
 const fn second_nonce(mut nonce: [u8; NONCE]) -> [u8; NONCE] {
     nonce[NONCE - 1] ^= 1;
     nonce
@@ -183,7 +184,7 @@ mod tests {
                 let alone = of(test_key(), core::slice::from_ref(class));
                 prop_assert_eq!(alone, (classes.len() == 1).then(|| name.clone()));
             }
-            // Two halves of two names are no name.
+            // Parts of two names do not combine.
             if let [first, _] = &classes[..] {
                 let mut other = nonce;
                 other[0] ^= 1;

@@ -1,4 +1,4 @@
-//! Verdicts, written in the terms of the protocol that asked.
+//! Writes verdicts as RADIUS replies and Diameter answers.
 
 use super::avps::attributes_as_avps;
 use super::shard::STATE_LEN;
@@ -14,34 +14,34 @@ use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::dictionary::RadiusDictionary;
 use usher_radius::packet::PacketCode;
 
-/// A request that waits for its answer.
+/// Identifies a pending request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestToken {
     /// The RADIUS server's token.
     Radius(u64),
-    /// The Diameter node's token, and what the request asked for.
+    /// The Diameter node's token, and the request's Auth-Request-Type.
     Diameter(u64, AuthRequestType),
 }
 
-/// What a request is answered.
+/// The reply to a request.
 #[derive(Debug)]
 pub(super) enum LoginVerdict<'a> {
-    /// Go on: an EAP request, and the session it belongs to.
+    /// An EAP request, and the State of its session.
     Challenge { eap: &'a [u8], state: [u8; STATE_LEN] },
-    /// What the peer sent is passed over: the EAP request that it has still to answer, again.
+    /// The pending EAP request again: the peer's packet was ignored.
     Rechallenge { eap: &'a [u8], state: [u8; STATE_LEN] },
-    /// Welcome; with the EAP method, if one let in.
+    /// Accept, with the EAP method if one was used.
     Accept {
         eap: Option<&'a [u8]>,
         msk: Option<&'a SecretValue<[u8; 64]>>,
         method: Option<EapType>,
         reply: AttributeList,
     },
-    /// Go away.
+    /// Reject.
     Reject { eap: Option<&'a [u8]>, reply: AttributeList },
 }
 
-/// The reply's code and attributes; `list` gives an empty list.
+/// Returns the reply's code and attributes. `list` provides an empty list.
 pub(super) fn radius_answer(
     verdict: LoginVerdict<'_>,
     list: impl FnOnce() -> AttributeList,
@@ -60,7 +60,7 @@ pub(super) fn radius_answer(
         }
         LoginVerdict::Accept { eap, msk, reply: mut a, .. } => {
             if let Some(eap) = eap {
-                // RFC 3579 §2.6.5: a NAS would make an EAP-Request/Notification of it, behind the end.
+                // RFC 3579 §2.6.5: a NAS would turn it into an EAP-Request/Notification after the end of EAP.
                 a.remove(kind::REPLY_MESSAGE);
                 a.push_eap(eap);
             }
@@ -78,14 +78,14 @@ pub(super) fn radius_answer(
     }
 }
 
-/// Error-Cause 202, by which RADIUS says what Diameter says by EAP-Reissued-Payload (RFC 3579 §2.2, RFC 4072 §6).
+/// Error-Cause 202: the RADIUS equivalent of EAP-Reissued-Payload (RFC 3579 §2.2, RFC 4072 §6).
 pub(super) const INVALID_EAP_PACKET_IGNORED: u32 = 202;
 
-/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): the server remembers nobody it let in.
+/// Auth-Session-State NO_STATE_MAINTAINED (RFC 6733 §8.11): the server keeps no session of an accepted user.
 pub(super) const NO_STATE_MAINTAINED: u32 = 1;
 
-/// The answer's AVPs and its result code. `round` is how long a peer has to answer a further request, where that is
-/// said, and with it the method that let in.
+/// Returns the answer's AVPs and its result code. With `round`, the answer includes Multi-Round-Time-Out and the
+/// accepted method.
 pub(super) fn diameter_answer(
     verdict: &LoginVerdict<'_>,
     request_type: AuthRequestType,
@@ -146,7 +146,7 @@ mod tests {
         assert!(avps.as_sequence().get(codes::USER_PASSWORD).is_none());
     }
 
-    /// RFC 6733 §8.19, RFC 4072 §2.7: only where it is asked for, since a study's messages are counted without.
+    /// RFC 6733 §8.19, RFC 4072 §2.7: only if configured, since studies count messages without them.
     #[test]
     fn a_dea_says_how_long_a_round_may_take_and_which_method_let_in() {
         let round = Some(Duration::from_secs(30));

@@ -1,4 +1,4 @@
-//! What a server is asked, and what it has to say.
+//! Commands, jobs and events of the AAA server.
 
 use super::config::AaaServerConfig;
 use super::reason::{RejectCause, StatusFault};
@@ -23,201 +23,199 @@ use usher_radius::client::{HealthCause, ServerHealth};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
-/// What a look-up ended in.
+/// The result of a user lookup.
 #[derive(Clone, Debug)]
 pub enum LookupResult {
     /// The user.
     User(Arc<User>),
-    /// The user as the host found that name a while ago, since nobody can say how it is now: for this login alone, so that
-    /// what is known of a user grows no older by being asked for.
+    /// A cached user, because the store is unavailable. It holds for this login alone, so that its use does not
+    /// extend its lifetime in the cache.
     Cached(Arc<User>),
-    /// There is none of that name.
+    /// The name is unknown.
     NotFound,
-    /// Nobody can have that name: it is no text, or the store cannot hold it.
+    /// The name cannot exist: it is not text, or the store cannot hold it.
     Unstorable,
-    /// Nobody can say: the store is not there. The request gets no verdict: silence over RADIUS, so that the client
-    /// asks another server; DIAMETER_UNABLE_TO_DELIVER (3002) over Diameter,
-    /// or DIAMETER_TOO_BUSY (3004) where the request names this server.
+    /// The store is unavailable. The request gets no verdict. Over RADIUS there is no reply, so that the client
+    /// fails over. Over Diameter the answer is DIAMETER_UNABLE_TO_DELIVER (3002), or DIAMETER_TOO_BUSY (3004) if
+    /// the request names this server.
     Unavailable,
 }
 
-/// Whose decisions are told line by line.
+/// Selects the logins of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TraceFilter {
-    /// Those about requests with this User-Name, and about logins whose device gives this name inside a tunnel, from
-    /// their beginning as far as it is kept until then.
+    /// Requests with this User-Name, and logins with this name inside a tunnel. Lines from before the inner name
+    /// are included as far as they are kept.
     User(Vec<u8>),
-    /// Those about requests of this Calling-Station-Id, however its address is written.
+    /// Requests of this Calling-Station-Id, in any notation of its address.
     Station(Vec<u8>),
-    /// All.
+    /// All logins.
     All,
 }
 
 /// One line of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceLine {
-    /// When.
+    /// Time of the line.
     pub occurred_at: Instant,
-    /// Of which login: lines of one have one number.
+    /// Number of the login.
     pub session: u64,
-    /// What happened, for people. Never a password or a key.
+    /// Text for people, without passwords and keys.
     pub text: String,
-    /// With the first line about a request: the index of the RADIUS client among those of the configuration, whose name
-    /// the host knows.
+    /// Index of the RADIUS client in the configuration. Only in the first line about a request.
     pub client: Option<u32>,
-    /// With the line that tells that somebody is turned away or gets no verdict: why.
+    /// Reject cause. Only in the line of a reject or of a login without a verdict.
     pub reason: Option<RejectCause>,
-    /// Whose trace it is of: a bit for each number of [`AaaServerCommand::Trace`].
+    /// Traces of this line: a bit for each slot of [`AaaServerCommand::Trace`].
     pub to: u8,
 }
 
 impl TraceLine {
-    /// A line of no further distinction.
+    /// Creates a line without client, cause and traces.
     pub(super) const fn new(at: Instant, session: u64, text: String) -> Self {
         Self { occurred_at: at, session, text, client: None, reason: None, to: 0 }
     }
 }
 
-/// How a Change-of-Authorization or Disconnect request of ours ended (RFC 5176).
+/// The result of a CoA-Request or Disconnect-Request (RFC 5176).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DynamicResult {
-    /// The NAS did it.
+    /// The access server acknowledged it.
     Ack,
-    /// It did not; with its Error-Cause (RFC 5176 §3.6).
+    /// The access server refused it, with this Error-Cause (RFC 5176 §3.6).
     Nak(Option<u32>),
-    /// It did not answer.
+    /// The access server did not answer.
     TimedOut,
 }
 
-/// What a server is asked.
+/// Commands to the AAA server.
 ///
-/// Where a command answers an event, [`usher_core::CommandError::UnknownToken`] says that the session ended meanwhile:
-/// nothing is left to do.
+/// For a job result, [`usher_core::CommandError::UnknownToken`] says that the session has already ended. The caller
+/// can ignore it.
 #[derive(Debug)]
 pub enum AaaServerCommand {
-    /// The answer to [`AaaServerJob::Lookup`].
+    /// Result of [`AaaServerJob::Lookup`].
     Found {
-        /// The look-up's token.
+        /// The job's token.
         token: u64,
-        /// What was found.
+        /// Result of the lookup.
         user: LookupResult,
     },
-    /// The answer to [`AaaServerJob::Verify`].
+    /// Result of [`AaaServerJob::Verify`].
     Verified {
-        /// Its token.
+        /// The job's token.
         token: u64,
-        /// Whether the password is the one that was hashed.
+        /// True if the password matches the hash.
         right: bool,
     },
-    /// The answer to [`AaaServerJob::Admit`].
+    /// Result of [`AaaServerJob::Admit`].
     Admitted {
-        /// Its token.
+        /// The job's token.
         token: u64,
-        /// Whether this login is let in.
+        /// Whether the limits allow this login.
         admission: AdmissionVerdict,
     },
-    /// The answer to [`AaaServerJob::Account`].
+    /// Result of [`AaaServerJob::Account`].
     Accounted {
-        /// Its token.
+        /// The job's token.
         token: u64,
-        /// The record outlasts a power failure; false: it is not kept and not acknowledged.
+        /// True if the record is durable. A record that is not durable is not acknowledged.
         durable: bool,
     },
-    /// The answer to [`AaaServerJob::CheckCertificate`].
+    /// Result of [`AaaServerJob::CheckCertificate`].
     Certificate {
-        /// Its token.
+        /// The job's token.
         token: u64,
-        /// What is said of it.
+        /// Result of the check.
         verdict: CertificateVerdict,
     },
-    /// The answer to [`AaaServerJob::NameUser`].
+    /// Result of [`AaaServerJob::NameUser`].
     Named {
-        /// Its token.
+        /// The job's token.
         token: u64,
-        /// The user; `None`: the certificate names nobody.
+        /// The user. `None`: the certificate names no user.
         name: Option<Vec<u8>>,
     },
-    /// Nobody can say, to [`AaaServerJob::Verify`] or [`AaaServerJob::CheckCertificate`]: too much else waits. As with
-    /// [`LookupResult::Unavailable`] the request gets no verdict.
+    /// The host cannot do [`AaaServerJob::Verify`] or [`AaaServerJob::CheckCertificate`]: its queue is full. As
+    /// with [`LookupResult::Unavailable`] the request gets no verdict.
     Unable {
-        /// The job's.
+        /// The job's token.
         token: u64,
     },
-    /// Go on with another configuration; sessions under way go on. An `Err` says that it contradicts itself, and
-    /// leaves the one before.
+    /// Replaces the configuration. Sessions under way continue. With an error the former configuration stays.
     Reload(Box<AaaServerConfig>),
-    /// Forget users that are kept from look-ups, and end the TLS sessions by which they could be let in again.
+    /// Evicts cached users, and the TLS sessions that could resume their logins.
     EvictUsers {
-        /// This one; `None`: all.
+        /// The user. `None`: all.
         name: Option<Vec<u8>>,
     },
-    /// Weigh nothing that comes under a name or from a station for as long as [`AaaServerConfig::failures`] says: the ledger, which
-    /// counts what all servers saw, holds them back ([`crate::ledger::Ledger::record_failure`]).
+    /// Locks out a name or a station for the duration in [`AaaServerConfig::failures`]. The ledger, which counts
+    /// the failed attempts at all servers, decides it ([`crate::ledger::Ledger::record_failure`]).
     LockOut {
-        /// The name; empty: none.
+        /// User name. Empty: none.
         name: Vec<u8>,
         /// Calling-Station-Id; empty: none.
         station: Vec<u8>,
     },
-    /// Tell what happens to one user or station, line by line.
+    /// Starts or ends a trace of a user or a station.
     Trace {
-        /// Which trace: one of [`TRACES`](super::TRACES) numbers, of the host's choice.
+        /// Slot of the trace, below [`TRACES`](super::TRACES), chosen by the host.
         slot: u8,
-        /// Whom it is of; `None`: it ends.
+        /// Selects the logins. `None`: ends the trace.
         filter: Option<TraceFilter>,
     },
-    /// Ask a NAS for something (RFC 5176); answered by [`AaaServerEvent::Dynamic`].
+    /// Sends a CoA-Request or Disconnect-Request (RFC 5176). Its result is [`AaaServerEvent::Dynamic`].
     Dynamic {
-        /// Comes back with the answer.
+        /// Token of the result.
         token: u64,
-        /// The NAS; a client of this server by UDP, whose secret signs the request.
+        /// Address of the access server. It must be a UDP client of this server, whose secret signs the request.
         to: SocketAddr,
         /// CoA-Request or Disconnect-Request.
         code: PacketCode,
-        /// What names the session, and what is to change.
+        /// Attributes that identify the session, and the changes.
         attributes: AttributeList,
     },
-    /// Another server of the same key hands a request over ([`AaaServerEvent::ShardRequest`]).
+    /// A request that another shard passes to this server ([`AaaServerEvent::ShardRequest`]).
     ShardRequest {
-        /// Which server.
+        /// Number of that shard.
         from: u16,
         /// The request.
         request: ShardRequest,
     },
-    /// A request that was handed over is decided ([`AaaServerEvent::ShardDecision`]).
+    /// The decision on a request that this server passed to another shard ([`AaaServerEvent::ShardDecision`]).
     ShardDecision(ShardDecision),
-    /// Another server of the same key found out how a home server is ([`AaaServerEvent::HomeServer`]): it need not be found out
-    /// here.
+    /// Health of a home server, found by another shard ([`AaaServerEvent::HomeServer`]). It saves a probe by this
+    /// server.
     HomeServer(HomeServerState),
-    /// Something for the Diameter node, such as to disconnect a peer.
+    /// A command to the Diameter node, such as to disconnect a peer.
     Diameter(usher_diameter::node::DiameterNodeCommand),
 }
 
-/// How a home server is found to be.
+/// Health of a home server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HomeServerState {
-    /// What logs call it.
+    /// Name for logs.
     pub name: String,
-    /// What it is asked for where it is so.
+    /// Service that has this health.
     pub service: HomeServerType,
-    /// How it is.
+    /// Health.
     pub health: ServerHealth,
-    /// Why.
+    /// Cause of the health.
     pub cause: HealthCause,
 }
 
-/// A request on its way to another server.
+/// A request that goes to another shard.
 #[derive(Clone)]
 pub enum ShardRequest {
-    /// By RADIUS.
+    /// A RADIUS request.
     Radius(Box<RadiusRequest>),
-    /// By Diameter.
+    /// A Diameter request.
     Diameter {
         /// The node's token.
         token: u64,
-        /// Who sent it.
+        /// Peer that sent it.
         peer: PeerId,
-        /// Whose it is ([`usher_diameter::node::DiameterNodeEvent::Request`]).
+        /// Its origin ([`usher_diameter::node::DiameterNodeEvent::Request`]).
         origin: Arc<str>,
         /// The request.
         message: Box<DiameterMessage>,
@@ -225,7 +223,7 @@ pub enum ShardRequest {
 }
 
 impl fmt::Debug for ShardRequest {
-    /// Without what the request says.
+    /// Omits the contents of the request.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Radius(_) => "Radius(..)",
@@ -234,43 +232,43 @@ impl fmt::Debug for ShardRequest {
     }
 }
 
-/// What was decided on a request that was handed over; its token is that of the server which it came to.
+/// The decision on a request from another shard. Tokens are those of the shard that received the request.
 #[derive(Clone)]
 pub enum ShardDecision {
-    /// To a RADIUS request.
+    /// Reply to a RADIUS request.
     Response {
         /// The request's token.
         token: u64,
         /// Access-Accept, Access-Reject, Access-Challenge.
         code: PacketCode,
-        /// What it says, nothing of it hidden yet.
+        /// Its attributes, not yet encrypted.
         attributes: AttributeList,
     },
-    /// A RADIUS request gets no answer.
+    /// Drop of a RADIUS request: it gets no reply.
     Silence {
         /// The request's token.
         token: u64,
     },
-    /// To a Diameter request.
+    /// Answer to a Diameter request.
     Answer {
         /// The request's token.
         token: u64,
         /// Result-Code.
         result: ResultCode,
-        /// What it says besides.
+        /// Its other AVPs.
         avps: AvpBuf,
     },
-    /// To a Diameter request that is at fault, or that nobody can decide.
+    /// Error answer to a Diameter request that is malformed or cannot be decided.
     Refusal {
         /// The request's token.
         token: u64,
-        /// Why.
+        /// The error.
         fault: DiameterError,
     },
 }
 
 impl fmt::Debug for ShardDecision {
-    /// Without keys.
+    /// Omits keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Response { token, code, .. } => write!(f, "Response({token}, {code})"),
@@ -281,14 +279,14 @@ impl fmt::Debug for ShardDecision {
     }
 }
 
-/// What a host says of a certificate ([`AaaServerJob::CheckCertificate`]).
+/// The result of a certificate check ([`AaaServerJob::CheckCertificate`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CertificateVerdict {
-    /// It may be taken.
+    /// The certificate is accepted.
     Good,
-    /// Its issuer says that it is revoked, or nobody says that it is not where that is wanted.
+    /// The certificate is revoked, or its status is required and unknown.
     Status(StatusFault),
-    /// It is not trusted any more, as it was in the handshake.
+    /// The certificate is not trusted any more.
     Distrusted(TlsFault),
     /// It does not bear the name that the peer gave.
     NameMismatch,
@@ -297,32 +295,32 @@ pub enum CertificateVerdict {
 /// A login that came to its end.
 #[derive(Clone)]
 pub struct FinishedLogin {
-    /// The identity as the peer gave it outside of any tunnel: User-Name.
+    /// User-Name: the identity outside of any tunnel.
     pub name: Vec<u8>,
-    /// The identity within a tunnel, where there was one.
+    /// The identity inside a tunnel.
     pub inner: Option<Vec<u8>>,
-    /// How the proof was made, or was to be made; `None` where none was agreed on.
+    /// The method. `None`: no method was agreed on.
     pub method: Option<AuthMethod>,
-    /// How it was made within the tunnel.
+    /// The method inside the tunnel.
     pub inner_method: Option<InnerMethod>,
     /// Index of the RADIUS client among those of the configuration; `None` over Diameter.
     pub client: Option<u32>,
-    /// When its first request came.
+    /// Time of its first request.
     pub started_at: Instant,
-    /// Why not; `None`: let in.
+    /// Reject cause. `None`: accepted.
     pub reason: Option<RejectCause>,
-    /// What is known of that besides, for people.
+    /// Further detail for people.
     pub detail: Option<Box<str>>,
-    /// A TLS session was resumed.
+    /// True if a TLS session was resumed.
     pub resumed: bool,
-    /// [`AaaServerEvent::Failed`] has told of it already.
+    /// True if [`AaaServerEvent::Failed`] has already reported the failure.
     pub is_failure_reported: bool,
-    /// What the request said besides, as it came; a Diameter request's AVPs as attributes of their numbers.
+    /// The request as received. AVPs of a Diameter request are attributes of the same numbers.
     pub request: AttributeList,
 }
 
 impl FinishedLogin {
-    /// One by no method that is known.
+    /// Creates a login without a known method.
     pub(crate) fn without_method(
         name: Vec<u8>,
         client: Option<u32>,
@@ -343,10 +341,12 @@ impl FinishedLogin {
             request,
         }
     }
-    /// The name and the Calling-Station-Id that this login counts against as a failure, each empty where there is none;
-    /// `None`: it counts against nobody. Whoever offered no proof, or proved who they are and were turned away for
-    /// something else, has not failed. A tunnel that ended before it was said who is inside counts against the station
-    /// alone: the name outside may be anybody's. What [`AaaServerEvent::Failed`] has told of is not counted again.
+    /// Returns the name and the Calling-Station-Id to which the failed attempt counts, each empty where there is
+    /// none.
+    ///
+    /// `None`: the login counts as no failed attempt. It had no proof, or its proof was right and another cause
+    /// rejected it, or [`AaaServerEvent::Failed`] has already reported it. If a tunnel ended before the inner
+    /// identity, only the station counts: the outer name may be anybody's.
     #[must_use]
     pub fn failed_as(&self) -> Option<(&[u8], &[u8])> {
         let (method, reason) = (self.method?, self.reason?);
@@ -358,7 +358,8 @@ impl FinishedLogin {
         let name = self.inner.as_deref().unwrap_or(outside);
         Some((name, self.calling_station_id().unwrap_or_default()))
     }
-    /// The name to write the login down under: the one within a tunnel, since that outside is whatever the peer likes.
+    /// Returns the name for the login's record: the inner identity if there is one, since the outer one is not
+    /// authenticated.
     #[must_use]
     pub fn record_name(&self) -> &[u8] {
         self.inner.as_ref().unwrap_or(&self.name)
@@ -392,7 +393,7 @@ pub(super) fn nas_address(request: &AttributeList) -> Option<IpAddr> {
 }
 
 impl fmt::Debug for FinishedLogin {
-    /// Without the request, which may hold a response to a challenge.
+    /// Omits the request, which may hold a response to a challenge.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
             .field("name", &alloc::string::String::from_utf8_lossy(&self.name))
@@ -408,17 +409,17 @@ impl fmt::Debug for FinishedLogin {
     }
 }
 
-/// The access server or proxy that a login came through: no other one may go on with it.
+/// The access server or proxy of a login. Requests from another one do not continue the login.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LoginOwner {
     /// The RADIUS client of this index.
     Radius(u32),
-    /// The Diameter node of this identity, as far as that is authenticated.
+    /// The Diameter node of this identity, as far as it is authenticated.
     Diameter(Arc<str>),
 }
 
 impl LoginOwner {
-    /// The RADIUS client.
+    /// Index of the RADIUS client.
     pub(super) const fn client_index(&self) -> Option<u32> {
         match self {
             Self::Radius(client) => Some(*client),
@@ -427,62 +428,63 @@ impl LoginOwner {
     }
 }
 
-/// What a server asks of its host; the answer is a command with the same token.
+/// Jobs of the host. The result is a command with the same token.
 #[derive(Clone)]
 pub enum AaaServerJob {
-    /// Find a user; answered by [`AaaServerCommand::Found`]. Only with [`super::UserSource::Host`].
+    /// Looks up a user. Result: [`AaaServerCommand::Found`]. Only with [`super::UserSource::Host`].
     Lookup {
-        /// The login's, for a host that gives each its share of the time.
+        /// Owner of the login, for fair queueing by the host.
         owner: LoginOwner,
-        /// As the peer gave it.
+        /// Name as the peer sent it.
         name: Vec<u8>,
     },
-    /// Compare a password with its hash; answered by [`AaaServerCommand::Verified`].
+    /// Compares a password with its hash. Result: [`AaaServerCommand::Verified`].
     Verify {
-        /// The login's, with `name` for a host that gives each its share of the time.
+        /// Owner of the login. With `name`, for fair queueing by the host.
         owner: LoginOwner,
-        /// Whose password it is said to be, as the peer gave it.
+        /// User name as the peer sent it.
         name: Vec<u8>,
-        /// An argon2 hash in its text form.
+        /// Argon2 hash in PHC text form.
         hash: SecretValue<String>,
-        /// What the peer gave.
+        /// Password that the peer sent.
         password: SecretValue,
     },
-    /// Say whether a login is let in that everything else speaks for; answered by [`AaaServerCommand::Admitted`].
+    /// Checks the limits of a login whose proof is right. Result: [`AaaServerCommand::Admitted`].
     Admit {
-        /// Index of the RADIUS client that asks; `None` over Diameter.
+        /// Index of the RADIUS client. `None`: Diameter.
         client: Option<u32>,
-        /// Who.
+        /// User and request.
         request: AdmitRequest,
     },
-    /// Keep a record; answered by [`AaaServerCommand::Accounted`].
+    /// Makes an accounting record durable. Result: [`AaaServerCommand::Accounted`].
     Account {
-        /// What the NAS said.
+        /// The record of the access server.
         record: Box<LedgerRecord>,
     },
-    /// Say which user a peer's certificate names, of a peer that has said no name (RFC 9190 §2.1.8); answered by [`AaaServerCommand::Named`].
+    /// Finds the user that a certificate names, for a peer whose identity has no user part (RFC 9190 §2.1.8).
+    /// Result: [`AaaServerCommand::Named`].
     NameUser {
-        /// What it has said: nothing, or a realm.
+        /// Identity of the peer: empty, or a realm.
         outer: Vec<u8>,
-        /// DER, the peer's own first.
+        /// Chain in DER, the peer's certificate first.
         chain: Vec<Vec<u8>>,
     },
-    /// Say whether a peer's certificate may be taken; answered by [`AaaServerCommand::Certificate`].
+    /// Checks a peer's certificate. Result: [`AaaServerCommand::Certificate`].
     CheckCertificate {
-        /// The login's, for a host that gives each its share of the time.
+        /// Owner of the login, for fair queueing by the host.
         owner: LoginOwner,
-        /// With EAP-TLS, where nothing but the certificate proves who the peer is: whom it says it is. The
-        /// certificate must bear this name (RFC 5216 §5.2).
+        /// Identity of the peer, with EAP-TLS, where the certificate alone proves it. The certificate must contain
+        /// this name (RFC 5216 §5.2).
         name: Option<Vec<u8>>,
-        /// DER, the peer's own first.
+        /// Chain in DER, the peer's certificate first.
         chain: Vec<Vec<u8>>,
-        /// The peer has taken up a TLS session: it showed them then, and nobody has verified them since.
+        /// True if the peer resumed a TLS session. The chain was last verified in the earlier handshake.
         resumed: bool,
     },
 }
 
 impl fmt::Debug for AaaServerJob {
-    /// Without passwords and their hashes.
+    /// Omits passwords and hashes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lookup { name, .. } => write!(f, "Lookup({:?})", String::from_utf8_lossy(name)),
@@ -495,68 +497,69 @@ impl fmt::Debug for AaaServerJob {
     }
 }
 
-/// What a server has to say.
+/// Events of the AAA server.
 #[derive(Clone)]
 pub enum AaaServerEvent {
-    /// Somebody was let in.
+    /// A login was accepted.
     Accepted(Box<FinishedLogin>),
-    /// Somebody was turned away, or is being told so by the method and may not stay to be turned away.
+    /// A login was rejected, or its method is sending the failure to the peer, which may leave before the reject.
     Rejected(Box<FinishedLogin>),
-    /// A login came to its end without a verdict: nobody could say, or the peer did not go on.
+    /// A login ended without a verdict: a store or check was unavailable, or the peer went silent.
     Undecided(Box<FinishedLogin>),
-    /// A login has failed whose peer is told so before it is turned away, and may not stay for that. With
-    /// [`AaaServerConfig::failures`] only.
+    /// A login failed, and its peer gets to know before the reject and may leave. Only with
+    /// [`AaaServerConfig::failures`].
     Failed {
-        /// Index of the RADIUS client that asks; `None` over Diameter.
+        /// Index of the RADIUS client. `None`: Diameter.
         client: Option<u32>,
-        /// The name that it counts against; empty: none.
+        /// Name to which the failed attempt counts. Empty: none.
         name: Vec<u8>,
-        /// Calling-Station-Id; empty: none.
+        /// Calling-Station-Id to which it counts. Empty: none.
         station: Vec<u8>,
     },
-    /// An unfinished session was pushed out by a new one: there are as many as there may be, and of its client the most.
+    /// A half-open session was evicted for a new one. The client with the most half-open sessions loses one.
     Evicted {
-        /// Index of the RADIUS client among those of the configuration; `None` over Diameter.
+        /// Index of the RADIUS client in the configuration. `None`: Diameter.
         client: Option<u32>,
     },
-    /// A line of the trace that [`AaaServerCommand::Trace`] asked for.
+    /// A line of a trace ([`AaaServerCommand::Trace`]).
     Trace(TraceLine),
-    /// A Diameter peer came or went.
+    /// A Diameter peer connected or disconnected.
     DiameterPeer {
-        /// Which.
+        /// The peer.
         peer: PeerId,
-        /// It came.
+        /// True if it connected.
         up: bool,
     },
-    /// How a home server is: whenever that changes, and each time that a dead one is asked for its status again. Other
-    /// servers of the same key get it as [`AaaServerCommand::HomeServer`].
+    /// Health of a home server, at each change and each probe of a dead one. The owner passes it to other shards as
+    /// [`AaaServerCommand::HomeServer`].
     HomeServer(HomeServerState),
-    /// Another server of the same key ([`super::ShardConfig`]) decides this request: it gets [`AaaServerCommand::ShardRequest`].
+    /// A request for another shard ([`super::ShardConfig`]). The owner passes it on as
+    /// [`AaaServerCommand::ShardRequest`].
     ShardRequest {
-        /// Which server.
+        /// Number of that shard.
         shard: u16,
         /// The request.
         request: ShardRequest,
     },
-    /// What was decided on a request that another server handed over: it gets [`AaaServerCommand::ShardDecision`].
+    /// The decision on another shard's request. The owner passes it on as [`AaaServerCommand::ShardDecision`].
     ShardDecision {
-        /// Which server.
+        /// Number of that shard.
         shard: u16,
-        /// What was decided.
+        /// The decision.
         back: ShardDecision,
     },
-    /// How a [`AaaServerCommand::Dynamic`] ended.
+    /// Result of [`AaaServerCommand::Dynamic`].
     Dynamic {
         /// The command's.
         token: u64,
-        /// How.
+        /// The result.
         result: DynamicResult,
     },
 }
 
 impl AaaServerEvent {
-    /// Against whom a failed proof counts that this tells of: the index of the RADIUS client that asks (`None` over
-    /// Diameter), the name and the Calling-Station-Id, each of these two empty where there is none.
+    /// Returns the index of the RADIUS client (`None`: Diameter), the name and the Calling-Station-Id to which a
+    /// failed attempt counts. Name and station are empty where there is none.
     #[must_use]
     pub fn counted_failure(&self) -> Option<(Option<u32>, &[u8], &[u8])> {
         match self {
@@ -571,7 +574,7 @@ impl AaaServerEvent {
 }
 
 impl fmt::Debug for AaaServerEvent {
-    /// Without passwords and their hashes.
+    /// Omits passwords and hashes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         match self {

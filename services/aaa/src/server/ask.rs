@@ -1,4 +1,4 @@
-//! Requests for admission, whichever protocol carried them.
+//! Access requests, independent of the protocol.
 
 use super::answer::RequestToken;
 use super::api::LoginOwner;
@@ -6,7 +6,7 @@ use super::half_open::RequestSource;
 use usher_core::Instant;
 use usher_radius::attribute::{AttributeList, kind};
 
-/// A request that came.
+/// An access request.
 #[derive(Debug)]
 pub(super) struct LoginRequest {
     pub(super) owner: LoginOwner,
@@ -14,26 +14,26 @@ pub(super) struct LoginRequest {
 }
 
 impl LoginRequest {
-    /// The user's name as the request has it.
+    /// Returns its user name.
     pub(super) fn name(&self) -> &[u8] {
         self.pending.request.get(kind::USER_NAME).unwrap_or_default()
     }
-    /// What is told of it where no session here has it.
+    /// Returns its identification for events if it has no session here.
     pub(super) const fn sessionless_login(&self) -> SessionlessLogin {
         let PendingRequest { asker, arrived, .. } = self.pending;
         SessionlessLogin { started_at: arrived, asker: Some(asker), client: self.owner.client_index() }
     }
 }
 
-/// A request that waits for its answer.
+/// A request that is not answered yet.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) asker: RequestToken,
-    /// Where it came from.
+    /// Source.
     pub(super) source: RequestSource,
-    /// When it came.
+    /// Time of arrival.
     pub(super) arrived: Instant,
-    /// What it said.
+    /// Its attributes.
     pub(super) request: AttributeList,
 }
 
@@ -44,20 +44,20 @@ impl PendingRequest {
     }
 }
 
-/// A login that no session here has.
+/// A login without a session here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionlessLogin {
     pub(super) started_at: Instant,
-    /// Who waits; `None`: nobody.
+    /// The pending request. `None`: it is already answered.
     pub(super) asker: Option<RequestToken>,
     /// The RADIUS client.
     pub(super) client: Option<u32>,
 }
 
-/// How a login ended that no session here has.
+/// The end of a login without a session here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LoginOutcome {
-    /// A home server let it in.
+    /// A home server accepted it.
     Accepted,
     Rejected(super::RejectCause),
     /// It got no verdict.

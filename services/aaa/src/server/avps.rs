@@ -1,17 +1,17 @@
-//! RADIUS attributes as AVPs, and AVPs as attributes (RFC 7155 §4, RFC 4072 §6).
+//! Converts RADIUS attributes to AVPs and back (RFC 7155 §4, RFC 4072 §6).
 //!
-//! The first 256 AVP codes are the attributes' numbers, and their values are written alike (RFC 6733 §4.1), but for what
-//! RADIUS hides and for tunnels: those have a tag in RADIUS (RFC 2868 §3) and a group in Diameter (RFC 7155 §4.5).
+//! AVP codes up to 255 are attribute numbers with the same value format (RFC 6733 §4.1). Exceptions are values that
+//! RADIUS encrypts, and tunnels, which have a tag in RADIUS (RFC 2868 §3) and a group in Diameter (RFC 7155 §4.5).
 
 use usher_diameter::avp::{AvpBuf, AvpId, AvpSequence, AvpView};
 use usher_diameter::codes;
 use usher_radius::attribute::{AttributeList, RawAttribute, VendorFraming, kind, read_vendor, vendor};
 use usher_radius::dictionary::RadiusDictionary;
 
-/// Microsoft's keys (RFC 2548 §2.4), which RADIUS hides and Diameter says by EAP-Master-Session-Key.
+/// Microsoft's keys (RFC 2548 §2.4), which RADIUS encrypts. Diameter uses EAP-Master-Session-Key.
 const HIDDEN_KEYS: [u8; 3] = [vendor::MS_CHAP_MPPE_KEYS, vendor::MS_MPPE_SEND_KEY, vendor::MS_MPPE_RECV_KEY];
 
-/// What one protocol says of a hop or of a packet, and the other says in its own way.
+/// Attributes of a hop or packet, which the other protocol expresses in its own way.
 pub(super) const NOT_TRANSLATED: [u8; 7] = [
     kind::USER_PASSWORD,
     kind::CHAP_PASSWORD,
@@ -22,22 +22,22 @@ pub(super) const NOT_TRANSLATED: [u8; 7] = [
     kind::MESSAGE_AUTHENTICATOR,
 ];
 
-/// The octets that a tunnel attribute's tag may be (RFC 2868 §3); 0 is none.
+/// Valid tag octets of a tunnel attribute (RFC 2868 §3). 0: no tag.
 const TAGS: core::ops::RangeInclusive<u8> = 0..=0x1f;
 const TUNNEL_CLIENT_ENDPOINT: u8 = 66;
 const TUNNEL_SERVER_ENDPOINT: u8 = 67;
 const TUNNEL_PREFERENCE: u8 = 83;
 
-/// How the value of a tunnel attribute is written.
+/// The value format of a tunnel attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum TagFormat {
-    /// A tag and three octets of a number.
+    /// A tag and a number of three octets.
     Number,
-    /// A tag where there is one, and a text.
+    /// An optional tag and a text.
     Text,
 }
 
-/// Whether an attribute describes a tunnel; Tunnel-Password, which is hidden, is none of them.
+/// Returns the format of a tunnel attribute. Tunnel-Password, which is encrypted, has none.
 const fn tag_format(kind: u8) -> Option<TagFormat> {
     match kind {
         kind::TUNNEL_TYPE | kind::TUNNEL_MEDIUM_TYPE | TUNNEL_PREFERENCE => Some(TagFormat::Number),
@@ -48,7 +48,7 @@ const fn tag_format(kind: u8) -> Option<TagFormat> {
     }
 }
 
-/// The tag of a tunnel attribute and what follows it; tag 0 where there is none.
+/// Splits a tunnel attribute into its tag and the rest. Tag 0: none.
 fn split_tag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
     match (tag_format(a.kind)?, a.value) {
         (TagFormat::Number, [tag, number @ ..]) if number.len() == 3 => {
@@ -60,11 +60,11 @@ fn split_tag<'a>(a: &RawAttribute<'a>) -> Option<(u8, &'a [u8])> {
     }
 }
 
-/// Appends what a reply says. Hidden values have no counterpart and are left out. The M flag is set where a Diameter
-/// application defines the attribute; of others, and of vendors', a client need not know anything.
+/// Appends the attributes of a reply as AVPs. Encrypted values have no counterpart and are omitted. The M flag is
+/// set if a Diameter application defines the attribute; a client need not know others or vendors' attributes.
 ///
-/// A Reply-Message does not go beside an EAP packet (RFC 4072 §2.8.3): `with_eap`. `dictionary` knows the headers of the
-/// vendors that have others than most.
+/// RFC 4072 §2.8.3: with an EAP packet (`with_eap`) Reply-Message is omitted. `dictionary` has vendors with unusual
+/// headers.
 pub(super) fn attributes_as_avps(
     reply: &AttributeList,
     with_eap: bool,
@@ -92,7 +92,7 @@ pub(super) fn attributes_as_avps(
     let hidden =
         |of, number| of == vendor::MICROSOFT && HIDDEN_KEYS.iter().any(|kind| u32::from(*kind) == number);
     for a in reply.iter().filter(|a| a.kind == kind::VENDOR_SPECIFIC && !reply.is_clear_secret(a)) {
-        // A vendor's AVP of vendor 0 would be one of the base protocol's (RFC 6733 §4.1), past all that keeps those apart.
+        // An AVP of vendor 0 would be one of the base protocol (RFC 6733 §4.1) and bypass its checks.
         let Some((of @ 1.., data)) = read_vendor(a.value) else { continue };
         let framing = dictionary.map_or(VendorFraming::SUGGESTED, |d| d.vendor_framing(of));
         for (number, range) in
@@ -103,8 +103,8 @@ pub(super) fn attributes_as_avps(
     }
 }
 
-/// Appends a Tunneling AVP of the attributes with this tag. Its grammar has both endpoints, so that those which a VLAN
-/// does not have (RFC 3580 §3.31) are empty.
+/// Appends a Tunneling AVP of the attributes with this tag. Its grammar requires both endpoints. A VLAN has none
+/// (RFC 3580 §3.31), so they are empty.
 fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
     let with = |group: &mut AvpBuf, wanted: fn(u8) -> bool| {
         let mut some = false;
@@ -132,7 +132,7 @@ fn push_tunnel(reply: &AttributeList, tag: u8, avps: &mut AvpBuf) {
     });
 }
 
-/// AVPs as RADIUS attributes of their numbers; what fits no attribute is left out.
+/// Converts AVPs to RADIUS attributes of their numbers. AVPs that do not fit are omitted.
 pub(super) fn avps_as_attributes(avps: AvpSequence<'_>, out: &mut AttributeList) {
     let mut tunnels = 0;
     for avp in avps {
@@ -163,19 +163,19 @@ fn tunnel_as_attributes(tunneling: AvpView<'_>, tag: u8, out: &mut AttributeList
             (Some(TagFormat::Text), text) if !text.is_empty() => value.extend_from_slice(text),
             _ => continue,
         }
-        // A text that is too long for an attribute is none that an access server could use.
+        // An access server cannot use a text that exceeds an attribute.
         let _ = out.push_bytes(number, &value);
     }
 }
 
-/// The first AVP of a successful answer that has to be obeyed and that no RADIUS access server would hear of (RFC 6733
-/// §4.1): it may forbid more than it allows.
+/// Returns the first mandatory AVP of a successful answer that has no RADIUS attribute (RFC 6733 §4.1). It may
+/// restrict the user.
 pub(super) fn find_untranslatable<'a>(mut avps: AvpSequence<'a>) -> Option<AvpView<'a>> {
     avps.find(|a| {
         let heard = matches!(
             (a.vendor, a.code),
             (_, 0..=255)
-                // What is of the message, not of the user: identities, results, the session's name and lifetime.
+                // AVPs of the message, not of the user: identities, results, session id and lifetime.
                 | (0, 257..=269 | 271 | 272 | 274 | 276..=285 | 291 | 293 | 294 | 296..=298)
                 | (0, 401 | 462..=465)
         );
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(translated_avps(&attribute_list(&[(26, &ciscos)]), false).as_sequence().count(), 1);
     }
 
-    /// RFC 7155 §4.5: a tunnel is a group, without the tag; each has what the grammar asks for, once.
+    /// RFC 7155 §4.5: a tunnel is a group without the tag. Each required AVP occurs once.
     #[test]
     fn a_tunnel_is_a_group() {
         let dictionary = DiameterDictionary::builtin();
@@ -262,7 +262,7 @@ mod tests {
         let mut expected: Vec<_> = TWO_TUNNELS.iter().map(|(kind, value)| (*kind, value.to_vec())).collect();
         expected.sort();
         assert_eq!(back(&TWO_TUNNELS), expected);
-        // What had no tag gets one.
+        // An attribute without a tag gets one.
         let vlan = [(64, vec![1, 0, 0, 13]), (65, vec![1, 0, 0, 6]), (81, b"\x0142".to_vec())];
         assert_eq!(back(&VLAN), vlan);
     }
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((has(true), has(false)), (false, true));
     }
 
-    /// RFC 6733 §4.1: what no Diameter application defines may be passed over.
+    /// RFC 6733 §4.1: AVPs outside Diameter applications may be ignored.
     #[test]
     fn only_what_an_application_defines_must_be_understood() {
         let avps = translated_avps(
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(found(passed), None, "{passed:?}");
         }
         assert_eq!(found(AvpId::of_vendor(9, 1, true)), None);
-        // NAS-Filter-Rule, something unknown, something of a vendor that no attribute holds.
+        // NAS-Filter-Rule, an unknown AVP, and a vendor's AVP that exceeds an attribute.
         for (id, code) in [
             (AvpId::must(400), 400),
             (AvpId::must(60_000), 60_000),

@@ -1,4 +1,4 @@
-//! What the host found, kept for a bounded time: users, and names that nobody has.
+//! A bounded cache of lookup results: users and unknown names.
 
 use super::config::CacheConfig;
 use crate::users::{User, canonical_name};
@@ -7,14 +7,13 @@ use alloc::sync::Arc;
 use usher_core::collections::{HashMap, HashState, hash_state};
 use usher_core::{Duration, Instant, SecureRng};
 
-/// Values by name, each until its time is over; all live equally long, so that the next to go is the one kept longest.
+/// Values by name with a common lifetime, so that the oldest expires first.
 #[derive(Debug)]
 struct BoundedCache<T> {
     entries: usize,
     ttl: Duration,
     by_name: HashMap<Arc<[u8]>, CacheEntry<T>>,
-    /// Names in the order in which they were kept; a name kept anew stands here again, and the earlier place is
-    /// passed over.
+    /// Names in the order of insertion. A name inserted again has two entries; the earlier one is ignored.
     order: VecDeque<(Instant, Arc<[u8]>)>,
 }
 
@@ -28,12 +27,12 @@ impl<T> BoundedCache<T> {
     fn new(entries: usize, ttl: Duration, hash: HashState) -> Self {
         Self { entries, ttl, by_name: HashMap::with_hasher(hash), order: VecDeque::new() }
     }
-    /// A value whose time is not over.
+    /// Returns a value that has not expired.
     fn find(&self, now: Instant, name: &[u8]) -> Option<&T> {
         let kept = self.by_name.get(&*canonical_name(name))?;
         (kept.since + self.ttl > now).then_some(&kept.value)
     }
-    /// Keeps a value in place of the one of that name, and lets those go whose time is over or who have no room.
+    /// Inserts or replaces a value, and evicts expired and excess ones.
     fn insert(&mut self, now: Instant, name: &[u8], value: T) {
         if self.entries == 0 || self.ttl.is_zero() {
             return;
@@ -75,11 +74,11 @@ impl<T> BoundedCache<T> {
     }
 }
 
-/// When a look-up began: what was forgotten since then, it may not bring back.
+/// The generation at the start of a lookup. If a user was evicted since then, the lookup's result is not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheGeneration(u64);
 
-/// Users by name, and names that nobody has, as they were found, each for a bounded time and in bounded number.
+/// A cache of users and unknown names, bounded in time and number.
 #[derive(Debug)]
 pub struct UserCache {
     users: BoundedCache<Arc<User>>,
@@ -88,11 +87,11 @@ pub struct UserCache {
 }
 
 impl UserCache {
-    /// A cache that keeps nobody.
+    /// Creates a cache without capacity.
     pub(super) fn without_entries(rng: &mut SecureRng) -> Self {
         Self::new(CacheConfig { entries: 0, ..CacheConfig::default() }, rng)
     }
-    /// An empty cache; `rng` keys its table, so that nobody who chooses names chooses its collisions.
+    /// Creates an empty cache. `rng` keys its table against chosen collisions.
     pub fn new(config: CacheConfig, rng: &mut SecureRng) -> Self {
         let hash = hash_state(rng);
         Self {
@@ -101,27 +100,27 @@ impl UserCache {
             generation: CacheGeneration::default(),
         }
     }
-    /// How many users it holds.
+    /// Number of users.
     #[must_use]
     pub fn len(&self) -> usize {
         self.users.by_name.len()
     }
-    /// Whether it holds no user.
+    /// True if there are no users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Who is known to have a name: a user, or nobody; `None`: it is not known.
+    /// Returns the cached result of a name: a user or `None`. Outer `None`: the name is not cached.
     pub fn find(&mut self, now: Instant, name: &[u8]) -> Option<Option<Arc<User>>> {
         let user = self.users.find(now, name).cloned();
         if user.is_some() { Some(user) } else { self.nobodies.find(now, name).map(|()| None) }
     }
-    /// For a look-up that begins now.
+    /// Returns the generation for a lookup that starts now.
     #[must_use]
     pub const fn generation(&self) -> CacheGeneration {
         self.generation
     }
-    /// Keeps what a look-up found, unless something was forgotten since it began.
+    /// Caches a lookup's result, unless an eviction took place since it began.
     pub fn insert(&mut self, now: Instant, begun: CacheGeneration, name: &[u8], user: Option<&Arc<User>>) {
         if begun != self.generation {
             return;
@@ -137,13 +136,13 @@ impl UserCache {
             }
         }
     }
-    /// Forgets what is known of one name or of all.
+    /// Evicts a name, or all.
     pub fn evict_user(&mut self, name: Option<&[u8]>) {
         self.generation.0 += 1;
         self.users.remove(name);
         self.nobodies.remove(name);
     }
-    /// Goes on with other bounds, empty.
+    /// Applies new bounds and empties the cache.
     pub fn reconfigure(&mut self, config: CacheConfig) {
         (self.users.entries, self.users.ttl) = (config.entries, config.ttl);
         (self.nobodies.entries, self.nobodies.ttl) = (config.unknown_entries(), config.unknown_ttl);

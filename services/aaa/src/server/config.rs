@@ -1,4 +1,4 @@
-//! What a server is made of.
+//! Configuration of an AAA server.
 
 use super::alias::IdentityKey;
 use super::shard::ShardConfig;
@@ -10,30 +10,31 @@ use usher_core::Duration;
 use usher_eap::method::ServerOffer;
 use usher_radius::dictionary::RadiusDictionary;
 
-/// Where users are looked up.
+/// The source of users.
 #[derive(Clone, Debug)]
 pub enum UserSource {
-    /// In memory, at once, without an event.
+    /// Users in memory. A lookup returns at once.
     Memory(Arc<UserDirectory>),
-    /// Wherever the host looks: [`super::AaaServerJob::Lookup`] asks, [`super::AaaServerCommand::Found`] answers, and what it answers
-    /// is kept for a while.
+    /// A store of the host, by [`super::AaaServerJob::Lookup`] and [`super::AaaServerCommand::Found`]. Results are
+    /// cached.
     Host(CacheConfig),
 }
 
-/// How many users that the host found are kept, and how long.
+/// Size and lifetimes of the cache of looked-up users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// At most so many; beyond it the user kept longest goes. None: each login asks the host.
+    /// Maximum number of users. The oldest entry is evicted. Zero: no cache.
     pub entries: usize,
-    /// No user is served from memory longer than this after the host answered.
+    /// Lifetime of a user in the cache.
     pub ttl: Duration,
-    /// No name is taken for nobody's longer than this after the host said so: whoever guesses names does not ask the
-    /// store each time, and whoever was just added gets in soon. Zero: such answers are not kept.
+    /// Lifetime of an unknown name in the cache. It limits lookups by an attacker who tries names, and the delay
+    /// until a new user can log in. Zero: unknown names are not cached.
     pub unknown_ttl: Duration,
 }
 
 impl CacheConfig {
-    /// How many names that nobody has are kept: fewer than users, since whoever asks chooses them.
+    /// Returns the maximum number of cached unknown names. It is smaller than that of users, since clients choose
+    /// the names.
     #[must_use]
     pub fn unknown_entries(&self) -> usize {
         self.entries.min(10_000)
@@ -41,97 +42,94 @@ impl CacheConfig {
 }
 
 impl Default for CacheConfig {
-    /// 10,000 users, 60 s; names that nobody has 5 s.
+    /// 10,000 users for 60 s, unknown names for 5 s.
     fn default() -> Self {
         Self { entries: 10_000, ttl: Duration::from_secs(60), unknown_ttl: Duration::from_secs(5) }
     }
 }
 
-/// What a server is made of.
+/// Configuration of an AAA server.
 #[derive(Clone, Debug)]
 pub struct AaaServerConfig {
-    /// The RADIUS side; `None`: datagrams are dropped. Its `retain` should outlast the clients' longest
-    /// wait between retransmissions: where the verdict is lost and no longer kept when the request comes
-    /// again, the session that it ended is unknown, and the answer is a reject.
+    /// The RADIUS side. `None`: datagrams are dropped.
+    ///
+    /// Its `retain` should exceed the clients' longest interval between retransmissions. If a lost reply has
+    /// expired from the duplicate cache, the retransmission finds no session and is rejected.
     pub radius: Option<usher_radius::server::RadiusServerConfig>,
-    /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications; `None`:
-    /// streams and associations are dropped.
+    /// The Diameter side, with EAP (RFC 4072) and NASREQ (RFC 7155) among its applications. `None`: streams and
+    /// associations are dropped.
     pub diameter: Option<usher_diameter::node::DiameterNodeConfig>,
-    /// Where users are looked up.
+    /// Source of users.
     pub users: UserSource,
-    /// What is offered, the preferred method first. A peer's Nak chooses among the rest (RFC 3748 §5.3).
+    /// Methods, the preferred one first. A peer's Nak chooses among the others (RFC 3748 §5.3).
     pub methods: Vec<AuthMethod>,
-    /// The server's side of EAP-TLS, one for all sessions; without it that method is not offered.
+    /// Server side of EAP-TLS for all sessions. `None`: the method is not offered.
     pub tls: Option<Arc<dyn ServerOffer>>,
-    /// The server's side of PEAP; without it that method is not offered.
+    /// Server side of PEAP. `None`: the method is not offered.
     pub peap: Option<Arc<dyn ServerOffer>>,
-    /// The server's side of EAP-TTLS; without it that method is not offered.
+    /// Server side of EAP-TTLS. `None`: the method is not offered.
     pub ttls: Option<Arc<dyn ServerOffer>>,
-    /// Which of several servers this is that share their clients; `None`: there is one, and nobody else can read its
-    /// State.
+    /// Number and key of this shard. `None`: there is one server, and only it can read its State attributes.
     pub shard: Option<ShardConfig>,
-    /// Which of those servers connects to Diameter peers, where not each does: it gets what is for realms that are known
-    /// to them. `None`: this one.
+    /// Number of the shard that connects to Diameter peers and gets the requests for their realms. `None`: this
+    /// server.
     pub dialler: Option<u16>,
-    /// Which realms' users are known elsewhere, and where; `None`: all are known here.
+    /// Realms and their home servers. `None`: all users are local.
     pub proxy: Option<crate::proxy::ProxyConfig>,
-    /// By what names are kept from the networks that are visited: with it an access server that does not hear the identity
-    /// within a tunnel hears a Class in its place, by which accounting is known to be that user's, and a
-    /// Chargeable-User-Identity where it asks for one. `None`: neither.
+    /// Key of the aliases that hide inner identities from visited networks. An access server that may not see the
+    /// inner identity gets a Class, which assigns its accounting records to the user. It gets a
+    /// Chargeable-User-Identity on request. `None`: neither.
     pub identity_key: Option<IdentityKey>,
-    /// RADIUS clients, as indexes into those of [`Self::radius`], that hear the identity within a tunnel, as User-Name of
-    /// the Access-Accept. Others, and Diameter peers, do not.
+    /// Indices of the RADIUS clients in [`Self::radius`] that get the inner identity as User-Name of the
+    /// Access-Accept. Other clients and Diameter peers do not get it.
     pub inner_names: Vec<u32>,
-    /// How long an unfinished session may idle: its peer answers, or its user is found, within this. A packet that
-    /// answers nothing that was asked does not count.
+    /// Maximum idle time of a half-open session: its peer answers, or its user is found, within this. A packet that
+    /// answers no pending request does not count.
     pub session_timeout: Duration,
-    /// How long a session may take from its first request to its verdict, however busy it is: a later request is one of
-    /// an unknown session.
+    /// Maximum time from the first request of a login to its verdict. A later request has an unknown session.
     pub login_timeout: Duration,
-    /// How many unfinished sessions there may be. A new one beyond it pushes one out: of the client with the most
-    /// unfinished sessions, the one that idled longest.
+    /// Maximum number of half-open sessions. A new session evicts the longest idle session of the client with the
+    /// most.
     pub max_half_open: usize,
-    /// How many octets of memory unfinished sessions may hold, about; beyond it as with `max_half_open`, where the client
-    /// with the most is the one whose sessions hold the most. Each session counts as its share of this by `max_half_open`
-    /// at least.
+    /// Approximate maximum memory of half-open sessions in octets. Beyond it a session of the client with the most
+    /// octets is evicted. Each session counts at least this divided by `max_half_open`.
     pub max_half_open_octets: usize,
-    /// How many steps of logins that cost public-key operations may wait for their turn; one is done at each
-    /// [`usher_core::MachineInput::Timeout`], which the server then wants at once, so that its host can hand in before it what
-    /// came meanwhile. Beyond it the newest of the client with the most is dropped. None: each is done as it comes, for a
-    /// host that charges for work itself.
+    /// Maximum number of queued login steps with public-key operations. Each [`usher_core::MachineInput::Timeout`]
+    /// does one step, and the server requests the timeout at once. So the host can pass new input before each step.
+    /// Beyond the maximum the newest step of the client with the most is dropped. Zero: each step is done at once,
+    /// for a host that charges for work itself.
     pub max_steps_waiting: usize,
-    /// How long after its request a reject goes out at the earliest, so that guessing passwords takes its time and what
-    /// the verdict took does not show; at most [`Self::max_delayed_rejects`] at once,
-    /// beyond which the one held longest goes out at once. Zero: not at all.
+    /// Minimum time from a request to its reject. It slows password guessing and hides the time of the check. Zero:
+    /// no delay. Beyond [`Self::max_delayed_rejects`] the oldest pending reject is sent at once.
     pub reject_delay: Duration,
-    /// How many rejects may be held back.
+    /// Maximum number of delayed rejects.
     pub max_delayed_rejects: usize,
-    /// How many failed logins hold a name or a station back, so that nothing of theirs is weighed; `None`: none do. That
-    /// of the start stays. The ledger's limit is the same.
+    /// Failed attempts that lock out a name or a station. `None`: no lockout. A reload does not change it. The
+    /// ledger's limit is the same.
     pub failures: Option<FailureLimit>,
-    /// Whether the host is asked about every login before it is let in ([`super::AaaServerJob::Admit`]). Where this is false,
-    /// it is asked about users with a limit of sessions or an address pool.
+    /// True if the host checks each login before the accept ([`super::AaaServerJob::Admit`]). If false, it checks
+    /// only users with a session limit or an address pool.
     pub limits: bool,
-    /// Whether a request without any proof whose User-Name is the address in Calling-Station-Id is one for MAC
-    /// authentication bypass: its user then needs no password. Service-Type must be Call-Check.
+    /// True if MAC authentication bypass is allowed: a request without proof whose User-Name is the address in
+    /// Calling-Station-Id. Service-Type must be Call-Check. The user needs no password.
     pub mab: bool,
-    /// Whether Diameter answers say how long a round of EAP may take and by which method somebody was let in
-    /// (Multi-Round-Time-Out, RFC 6733 §8.19; Accounting-EAP-Auth-Method, RFC 4072 §2.7). Published message sizes are of
-    /// servers that do not.
+    /// True if Diameter answers include Multi-Round-Time-Out (RFC 6733 §8.19) and Accounting-EAP-Auth-Method (RFC
+    /// 4072 §2.7). Published message sizes are without them.
     pub full_answers: bool,
-    /// Indices of the RADIUS clients whose users' devices may speak TLS 1.2 without the Extended Master Secret (RFC 7627);
-    /// all others are refused.
+    /// Indices of the RADIUS clients whose users may use TLS 1.2 without the Extended Master Secret (RFC 7627).
+    /// Other users are rejected.
     pub without_extended_master_secret: Vec<u32>,
-    /// By which traces name attributes, and by which vendors' attributes are known whose headers are of another form than
-    /// RFC 2865 §5.26 suggests; `None`: the standard ones.
+    /// Names attributes in traces, and identifies vendors whose attribute headers differ from RFC 2865 §5.26.
+    /// `None`: the standard dictionary.
     pub dictionary: Option<Arc<RadiusDictionary>>,
-    /// Whether the host is asked about the certificates of peers, and with EAP-TLS about the names in them ([`super::AaaServerJob::CheckCertificate`]).
+    /// True if the host checks peers' certificates, and with EAP-TLS the names in them
+    /// ([`super::AaaServerJob::CheckCertificate`]).
     pub certificate_status: bool,
 }
 
 impl AaaServerConfig {
-    /// Neither front, EAP-MD5 and PAP for these users, 30 s of idleness and 5 min in all, 100,000 unfinished sessions
-    /// and 512 MiB of them, rejects without delay.
+    /// No RADIUS, no Diameter; EAP-MD5 and PAP for these users. 30 s idle and 5 min in all, 100,000 half-open
+    /// sessions of together 512 MiB, rejects without delay.
     #[must_use]
     pub fn new(users: UserSource) -> Self {
         Self {
@@ -165,7 +163,7 @@ impl AaaServerConfig {
     }
 }
 
-/// A server was configured in contradiction to itself.
+/// A contradiction in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The RADIUS side.

@@ -1,4 +1,4 @@
-//! What every step of a server works with, whichever of its parts takes it.
+//! The context that all parts of a server share.
 
 use super::answer::RequestToken;
 use super::api::{AaaServerEvent, AaaServerJob, FinishedLogin, ShardRequest, TraceLine};
@@ -20,10 +20,10 @@ use alloc::vec::Vec;
 use usher_core::{Instant, OutputQueue, SecureRng, WallTime};
 use usher_radius::attribute::{AttributeList, kind};
 
-/// What the parts of a server share. No part has another; each is given this.
+/// State that the parts of a server share. A part has no reference to another part.
 #[derive(Debug)]
 pub(super) struct ServerContext {
-    /// When the step is taken.
+    /// Time of the step.
     pub(super) now: Instant,
     /// The wall time at [`Instant::ZERO`].
     pub(super) epoch: WallTime,
@@ -36,24 +36,24 @@ pub(super) struct ServerContext {
     pub(super) counters: AaaServerCounters,
     pub(super) tracers: TraceTable,
     pub(super) rng: SecureRng,
-    /// The EAP packet that goes out.
+    /// The outgoing EAP packet.
     pub(super) out: Vec<u8>,
-    /// An empty list for what a session says, one of earlier use where there is one.
+    /// Returns an empty attribute list, reused if possible.
     pub(super) list: AttributeList,
 }
 
 impl ServerContext {
-    /// The wall time.
+    /// Current wall time.
     pub(super) fn wall_time(&self) -> WallTime {
         self.now.to_wall_time(self.epoch)
     }
 
-    /// Asks something of the host that is to be done whoever waits for it.
+    /// Starts a job that is done even if its session ends.
     pub(super) fn assign_job(&mut self, token: u64, what: AaaServerJob) {
         self.outputs.push_job(usher_core::JobRequest::new(token, what));
     }
 
-    /// Looks a user up where that takes no time; `None`: the host is to be asked.
+    /// Looks a user up in memory. `None`: the host has to look it up.
     pub(super) fn look_up_locally(&mut self, name: &[u8]) -> Option<Option<Arc<User>>> {
         if let UserSource::Memory(users) = &self.config.users {
             return Some(users.find(name).cloned());
@@ -66,26 +66,26 @@ impl ServerContext {
         known
     }
 
-    /// Whether the realm of a name that was given inside a tunnel is refused, or known to home servers: it is no user's of ours, whatever
-    /// the name outside. A name without a realm is of the realm outside (RFC 7542 §2.4).
+    /// True if the realm of an inner name is rejected or belongs to home servers: then it names no local user. An
+    /// inner name without a realm has the outer realm (RFC 7542 §2.4).
     pub(super) fn is_elsewhere(&self, name: &[u8]) -> bool {
         let Some(proxy) = &self.config.proxy else { return false };
         let found = proxy.realms.find_route(name);
         found.realm.is_some() && *found.route != RealmTarget::Local
     }
 
-    /// The other server whose login a State names.
+    /// Returns the other shard that owns the session of a State.
     pub(super) fn owning_shard(&self, state: Option<&[u8]>) -> Option<u16> {
         self.shard.number_of(state?).filter(|number| *number != self.shard.number)
     }
 
-    /// Has another server decide a request.
+    /// Passes a request to another shard.
     pub(super) fn hand_over(&mut self, shard: u16, handed: ShardRequest) {
         self.counters.handed_over += 1;
         self.outputs.push_event(AaaServerEvent::ShardRequest { shard, request: handed });
     }
 
-    /// Tells the host that somebody is turned away.
+    /// Reports a reject to the host.
     pub(super) fn report_reject(&mut self, login: FinishedLogin) {
         if let Some(reason) = login.reason {
             self.counters.count_rejected(reason);
@@ -96,8 +96,7 @@ impl ServerContext {
         self.outputs.push_event(AaaServerEvent::Rejected(Box::new(login)));
     }
 
-    /// Counts, traces and tells the host how a login ended that no session here has. The answer to whoever waits is the
-    /// caller's.
+    /// Counts, traces and reports the end of a login without a session here. The caller answers the request.
     pub(super) fn finish_sessionless_login(
         &mut self,
         begun: SessionlessLogin,
@@ -140,7 +139,7 @@ impl ServerContext {
         });
     }
 
-    /// Tells a line to those who hear it, and keeps it where others may turn out to.
+    /// Writes a line to the traces of a login, and keeps it for traces that may match later.
     pub(super) fn trace_line(&mut self, line: TraceLine, maybe: TraceSlots) {
         if maybe != 0 {
             self.tracers.retain_line(TraceLine { to: 0, ..line.clone() });
@@ -150,7 +149,7 @@ impl ServerContext {
         }
     }
 
-    /// Tells lines of a login to those who hear of it, the first of them with the client.
+    /// Writes lines of a login to its traces. The first has the client.
     pub(super) fn trace_lines(
         &mut self,
         number: u64,
@@ -164,8 +163,7 @@ impl ServerContext {
         }
     }
 
-    /// Says what happens to a request that no session here has, such as one that is passed on. Its lines have a number of
-    /// their own.
+    /// Traces a request without a session here, such as a proxied one. Its lines have their own number.
     pub(super) fn trace_sessionless(
         &mut self,
         asker: Option<RequestToken>,
@@ -180,7 +178,7 @@ impl ServerContext {
     }
 }
 
-/// The number of the lines of a request that no session has.
+/// Returns the trace number of a request without a session.
 fn trace_number(asker: Option<RequestToken>) -> u64 {
     match asker {
         Some(RequestToken::Radius(token) | RequestToken::Diameter(token, _)) => token | 1 << 63,

@@ -1,4 +1,4 @@
-//! What is counted.
+//! Counters of the AAA server.
 
 use super::reason::{RejectCause, StatusFault};
 use crate::ledger::AdmissionRefusal;

@@ -1,4 +1,4 @@
-//! What access servers are asked (RFC 5176).
+//! The client of dynamic authorization (RFC 5176).
 
 use super::DYNAMIC;
 use super::api::{AaaServerEvent, DynamicResult};
@@ -11,7 +11,7 @@ use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
 use usher_radius::packet::PacketCode;
 
-/// Which session of which access server is meant (RFC 5176 §3), in a Disconnect-Request (§3.6).
+/// Attributes that identify the access server and session (RFC 5176 §3) in a Disconnect-Request (§3.6).
 const IDENTIFICATION: [u8; 12] = [
     kind::USER_NAME,
     kind::NAS_IP_ADDRESS,
@@ -26,17 +26,17 @@ const IDENTIFICATION: [u8; 12] = [
     kind::CHARGEABLE_USER_IDENTITY,
     kind::NAS_IPV6_ADDRESS,
 ];
-/// A Service-Type (RFC 5176 §3.2): the access server is to ask for its authorisation anew.
+/// Service-Type Authorize Only (RFC 5176 §3.2): the access server sends a new Access-Request.
 const AUTHORIZE_ONLY: u32 = 17;
 
-/// Who asks access servers, once one was asked.
+/// The client. It is created at the first request.
 #[derive(Debug, Default)]
 pub(super) struct DynamicAuthClient {
     client: Option<ChildMachine<RadiusClient>>,
 }
 
 impl DynamicAuthClient {
-    /// The client, where it is in this slot.
+    /// Returns the client if it is in this slot.
     pub(super) fn client_in_slot(&mut self, slot: u16) -> Option<&mut ChildMachine<RadiusClient>> {
         self.client.as_mut().filter(|_| slot == DYNAMIC)
     }
@@ -49,7 +49,7 @@ impl DynamicAuthClient {
         self.client.as_mut().and_then(|client| client.poll_timeout())
     }
 
-    /// Asks an access server.
+    /// Sends a request to an access server.
     pub(super) fn send_request(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -95,7 +95,7 @@ impl DynamicAuthClient {
             }
         };
         if attributes.get(kind::EVENT_TIMESTAMP).is_none() {
-            // By it an access server tells a new request from an old one (RFC 5176 §6.3).
+            // An access server recognises a replay by it (RFC 5176 §6.3).
             attributes.push_u32(kind::EVENT_TIMESTAMP, fronts.ctx.wall_time().unix_secs() as u32);
         }
         let target = RequestTarget::Server(index);
@@ -105,7 +105,7 @@ impl DynamicAuthClient {
         )
     }
 
-    /// Hears what access servers answer; whether anything was said.
+    /// Handles the client's events. True if there were any.
     pub(super) fn drain_events(&mut self, ctx: &mut ServerContext) -> bool {
         let mut heard = false;
         while let Some(event) = self.client.as_mut().and_then(|client| ctx.outputs.next_event(client)) {

@@ -1,4 +1,4 @@
-//! The protocols by which is asked for admission, and how each answers.
+//! The RADIUS and Diameter sides, and how each answers.
 
 use super::answer::{self, LoginVerdict, RequestToken};
 use super::api::{AaaServerEvent, ShardDecision};
@@ -18,13 +18,12 @@ use usher_radius::attribute::AttributeList;
 use usher_radius::packet::PacketCode;
 use usher_radius::server as radius;
 
-/// A server's RADIUS side and its Diameter side, whose requests are decided here that came to another server, and what all
-/// parts work with.
+/// A server's RADIUS and Diameter sides, the requests from other shards, and the common context.
 #[derive(Debug)]
 pub(super) struct ProtocolFronts {
     pub(super) radius: Option<ChildMachine<radius::RadiusServer>>,
     pub(super) diameter: Option<ChildMachine<DiameterNode>>,
-    /// What Diameter requests are held against.
+    /// Checks Diameter requests.
     dictionary: Option<DiameterDictionary>,
     pub(super) foreign: ForeignRequests,
     pub(super) ctx: ServerContext,
@@ -45,15 +44,15 @@ impl ProtocolFronts {
         }
     }
 
-    /// What the RADIUS side says next.
+    /// Returns the next event of the RADIUS side.
     pub(super) fn radius_event(&mut self) -> Option<radius::RadiusServerEvent> {
         self.ctx.outputs.next_event(self.radius.as_mut()?)
     }
-    /// What the Diameter side says next.
+    /// Returns the next event of the Diameter side.
     pub(super) fn diameter_event(&mut self) -> Option<node::DiameterNodeEvent> {
         self.ctx.outputs.next_event(self.diameter.as_mut()?)
     }
-    /// Gives the side in a slot its input; false where there is none.
+    /// Passes an input to the side in a slot. False: there is none.
     pub(super) fn handle(&mut self, now: Instant, slot: u16, input: MachineInput<'_>) -> bool {
         match (slot, &mut self.radius, &mut self.diameter) {
             (RADIUS, Some(server), _) => server.handle_input(now, input),
@@ -72,18 +71,18 @@ impl ProtocolFronts {
         earliest_deadline([radius, diameter])
     }
 
-    /// Whether a Diameter request says what it must and nothing that it must not.
+    /// Checks that a Diameter request has its required AVPs and no forbidden ones.
     pub(super) fn check_request(&self, message: &DiameterMessage) -> Result<(), DiameterError> {
         let check = |d: &DiameterDictionary| d.check_request(message.header, message.avps.as_sequence());
         self.dictionary.as_ref().map_or(Ok(()), check)
     }
-    /// Whether a RADIUS client may name an access server by this address; Diameter peers may.
+    /// True if a RADIUS client may name an access server by this address. Diameter peers may name any.
     pub(super) fn speaks_for(&self, client: Option<u32>, source: IpAddr, named: IpAddr) -> bool {
         let Some(client) = client else { return true };
         self.radius.as_ref().is_some_and(|server| server.speaks_for(client, source, named))
     }
 
-    /// An empty list, reused where there is one.
+    /// Returns an empty list, reused if possible.
     pub(super) fn take_attributes(&mut self) -> AttributeList {
         self.radius.as_mut().map(|server| server.take_attributes()).unwrap_or_default()
     }
@@ -92,20 +91,20 @@ impl ProtocolFronts {
             server.recycle_attributes(list);
         }
     }
-    /// What a request says in AVPs that are RADIUS attributes (RFC 6733 §4.1), without what proves something.
+    /// Converts the AVPs of a request to RADIUS attributes (RFC 6733 §4.1), without proofs.
     pub(super) fn as_attributes(&mut self, avps: AvpSequence<'_>) -> AttributeList {
         const PROOFS: [u32; 2] = [2, 3];
         let mut attributes = self.take_attributes();
         for avp in avps.filter(|a| a.vendor == 0 && !PROOFS.contains(&a.code)) {
             if let Ok(kind @ 1..) = u8::try_from(avp.code) {
-                // What is too long for an attribute is none that a check or a log could name.
+                // A check or a log could not name a value that exceeds an attribute.
                 let _ = attributes.push_bytes(kind, avp.data);
             }
         }
         attributes
     }
 
-    /// Says a verdict.
+    /// Sends a verdict.
     pub(super) fn answer_request(&mut self, asker: RequestToken, verdict: LoginVerdict<'_>) {
         match asker {
             RequestToken::Radius(token) => {
@@ -121,16 +120,16 @@ impl ProtocolFronts {
             }
         }
     }
-    /// Rejects, with an EAP-Failure where EAP was spoken: in answer to the response of this identifier.
+    /// Sends a reject. With EAP it has an EAP-Failure for the response of this identifier.
     pub(super) fn turn_away(&mut self, asker: RequestToken, eap: Option<u8>, reply: AttributeList) {
         let failure = eap.map(eap_failure);
         self.answer_request(asker, LoginVerdict::Reject { eap: failure.as_ref().map(|f| &f[..]), reply });
     }
-    /// Leaves a request without a verdict.
+    /// Ends a request without a verdict.
     pub(super) fn discard_request(&mut self, asker: RequestToken) {
         match asker {
             RequestToken::Radius(token) => self.stay_silent(token),
-            // Diameter has no silence: a request that gets no verdict is told so.
+            // Diameter always answers, also without a verdict.
             RequestToken::Diameter(token, _) => {
                 self.refuse_diameter(
                     token,
@@ -139,12 +138,12 @@ impl ProtocolFronts {
             }
         }
     }
-    /// The same to a request that waits, and is not told of.
+    /// Drops a pending request without an event.
     pub(super) fn drop_request(&mut self, pending: PendingRequest) {
         self.discard_request(pending.asker);
         self.recycle_attributes(pending.request);
     }
-    /// Leaves a request without a verdict because the store cannot be asked.
+    /// Ends a request without a verdict because the store is unavailable.
     pub(super) fn answer_unavailable(&mut self, asker: RequestToken) {
         match asker {
             RequestToken::Radius(_) => self.discard_request(asker),
@@ -163,21 +162,21 @@ impl ProtocolFronts {
             let back = ShardDecision::Response { token, code, attributes };
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision { shard, back });
         } else if let Some(server) = &mut self.radius {
-            // The client may have given this request up for a newer one: then nobody waits.
+            // The client may have replaced this request by a newer one.
             let _ = server.handle_command(
                 self.ctx.now,
                 radius::RadiusServerCommand::Respond { token, code, attributes },
             );
         }
     }
-    /// Leaves a RADIUS request without an answer.
+    /// Drops a RADIUS request without a reply.
     pub(super) fn stay_silent(&mut self, token: u64) {
         if let Some((shard, token)) = self.foreign.take_origin(token) {
             self.ctx
                 .outputs
                 .push_event(AaaServerEvent::ShardDecision { shard, back: ShardDecision::Silence { token } });
         } else if let Some(server) = &mut self.radius {
-            // A request that is gone needs no end.
+            // The request may have ended.
             let _ = server.handle_command(self.ctx.now, radius::RadiusServerCommand::Discard { token });
         }
     }
@@ -187,12 +186,12 @@ impl ProtocolFronts {
             let back = ShardDecision::Answer { token, result, avps };
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision { shard, back });
         } else if let Some(node) = &mut self.diameter {
-            // The connection that it came by may be gone: then nobody waits for the answer.
+            // The connection may have closed.
             let _ =
                 node.handle_command(self.ctx.now, node::DiameterNodeCommand::Answer { token, result, avps });
         }
     }
-    /// Answers a Diameter request with a fault.
+    /// Answers a Diameter request with an error.
     pub(super) fn refuse_diameter(&mut self, token: u64, fault: DiameterError) {
         if let Some((shard, token)) = self.foreign.take_origin(token) {
             self.ctx.outputs.push_event(AaaServerEvent::ShardDecision {
@@ -200,11 +199,11 @@ impl ProtocolFronts {
                 back: ShardDecision::Refusal { token, fault },
             });
         } else if let Some(node) = &mut self.diameter {
-            // As above.
+            // The connection may have closed.
             let _ = node.handle_command(self.ctx.now, node::DiameterNodeCommand::Reject { token, fault });
         }
     }
-    /// Another server has decided a request.
+    /// Sends the decision of another shard.
     pub(super) fn handle_shard_decision(&mut self, back: ShardDecision) {
         match back {
             ShardDecision::Response { token, code, attributes } => {
@@ -217,12 +216,12 @@ impl ProtocolFronts {
     }
 }
 
-/// What tells tokens of handed requests from those of the fronts.
+/// Distinguishes tokens of other shards' requests from local ones.
 const FOREIGN: u64 = 1 << 63;
 
-/// Requests that another server of the same key has this one decide, because the login that they go on with is here: a
-/// client or a peer whose connection broke comes back by another one, which another server may have accepted. The answer
-/// leaves by the connection that the request came by. By the token that they have here: whose, and their token there.
+/// Requests that another shard passed to this one, because their login is here. A client or peer may reconnect
+/// after a broken connection and reach another shard. The answer leaves by the connection of the request. The local
+/// token maps to the shard and its token.
 #[derive(Debug, Default)]
 pub(super) struct ForeignRequests {
     waiting: BTreeMap<u64, (u16, u64)>,
@@ -230,13 +229,13 @@ pub(super) struct ForeignRequests {
 }
 
 impl ForeignRequests {
-    /// A request of another server gets a token.
+    /// Assigns a local token to a request of another shard.
     pub(super) fn assign_token(&mut self, from: u16, token: u64) -> u64 {
         self.next = self.next.wrapping_add(1) | FOREIGN;
         self.waiting.insert(self.next, (from, token));
         self.next
     }
-    /// A request is decided: whose it is, and its token there, where it is another server's.
+    /// Removes a decided request. Returns its shard and token if it is another shard's.
     pub(super) fn take_origin(&mut self, token: u64) -> Option<(u16, u64)> {
         self.waiting.remove(&token)
     }

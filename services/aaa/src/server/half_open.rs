@@ -1,6 +1,5 @@
-//! Unfinished sessions, in order of age and by where they came from, so that a flood from one place costs that place
-//! its own sessions and nobody else's. Sessions are weighed by the octets that they hold: one amid a TLS handshake holds
-//! as much as dozens of others.
+//! Half-open sessions, ordered by age and by source. A flood from one source evicts sessions of that source alone.
+//! Sessions count by their octets: a session in a TLS handshake holds as much as dozens of others.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,17 +9,17 @@ use usher_core::table::SessionTable;
 use usher_core::{Instant, SecureRng};
 use usher_diameter::node::PeerId;
 
-/// Who has a share of the room.
+/// The source of a session, for fair shares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum RequestSource {
-    /// A RADIUS client by its address: clients of one network are not one client.
+    /// A RADIUS client's address. Clients of one network count apart.
     Address(IpAddr),
     /// A Diameter peer.
     Peer(PeerId),
 }
 
 impl RequestSource {
-    /// The client's address; unspecified for a Diameter peer.
+    /// Returns the client's address, unspecified for a Diameter peer.
     pub(super) fn address(self) -> IpAddr {
         match self {
             Self::Address(address) => address,
@@ -29,15 +28,15 @@ impl RequestSource {
     }
 }
 
-/// From so many octets on a source's share is kept in order; with less nobody floods.
+/// Minimum octets of a source whose share is kept in order. Smaller sources are no flood.
 const CROWD: usize = 64 << 10;
-/// Shares that differ by less are alike: each login would move its source otherwise.
+/// Granularity of shares. Otherwise each login would reorder its source.
 const STEP: usize = CROWD / 4;
 
 #[derive(Debug)]
 struct HalfOpenEntry<T> {
     value: T,
-    /// What it was said to hold.
+    /// Octets that it counts.
     octets: usize,
     share: u32,
     /// The next older and newer session of the same source.
@@ -61,13 +60,13 @@ pub(super) struct HalfOpen<T> {
     shares: Vec<SourceUsage>,
     free: Vec<u32>,
     by_source: HashMap<RequestSource, u32>,
-    /// Sources whose sessions hold much, by how much, in steps.
+    /// Sources with large shares, by share in steps.
     crowds: BTreeSet<(usize, u32)>,
     octets: usize,
 }
 
 impl<T> HalfOpen<T> {
-    /// Nothing. The order in which sources are hashed is drawn from `rng`.
+    /// Creates an empty table. `rng` keys the hash of sources.
     pub(super) fn new(rng: &mut SecureRng) -> Self {
         Self {
             table: SessionTable::new(),
@@ -81,7 +80,7 @@ impl<T> HalfOpen<T> {
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
-    /// What all sessions hold, as it was said.
+    /// Octets of all sessions.
     pub(super) fn total_octets(&self) -> usize {
         self.octets
     }
@@ -91,12 +90,12 @@ impl<T> HalfOpen<T> {
     pub(super) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
         self.table.get_mut(token).map(|e| &mut e.value)
     }
-    /// The session that was not touched for longest, and when it was.
+    /// Returns the longest idle session, and when it was last active.
     pub(super) fn oldest(&self) -> Option<(u64, Instant)> {
         self.table.oldest_entry()
     }
-    /// The session that goes first where there is no room: of a source whose sessions hold the
-    /// most, to a [`STEP`], the one not touched for longest.
+    /// Returns the session to evict: the longest idle one of the source with the most octets, rounded to a
+    /// [`STEP`].
     pub(super) fn crowded_out(&self) -> Option<u64> {
         match self.crowds.last() {
             Some((_, share)) => self.shares.get(*share as usize)?.oldest,
@@ -114,7 +113,7 @@ impl<T> HalfOpen<T> {
         self.weigh_share(share, 0, octets);
         token
     }
-    /// A session holds so many octets now.
+    /// Sets the octets of a session.
     pub(super) fn set_octets(&mut self, token: u64, octets: usize) {
         let Some(entry) = self.table.get_mut(token) else { return };
         let (share, before) = (entry.share, core::mem::replace(&mut entry.octets, octets));
@@ -137,7 +136,7 @@ impl<T> HalfOpen<T> {
         self.remove_session(share);
         Some(entry.value)
     }
-    /// Does something to each session, in no order that counts.
+    /// Calls `each` for all sessions, in any order.
     pub(super) fn for_each(&mut self, mut each: impl FnMut(&mut T)) {
         for share in 0..self.shares.len() {
             let mut next = self.shares[share].oldest;
@@ -163,7 +162,7 @@ impl<T> HalfOpen<T> {
         self.by_source.insert(source, share);
         share
     }
-    /// A session of a source holds `after` in place of `before`.
+    /// Updates a source's share: a session has `after` octets in place of `before`.
     fn weigh_share(&mut self, index: u32, before: usize, after: usize) {
         self.octets = self.octets - before + after;
         let share = &mut self.shares[index as usize];
@@ -180,7 +179,7 @@ impl<T> HalfOpen<T> {
             self.crowds.insert((is, index));
         }
     }
-    /// One session fewer of a source.
+    /// Removes a session from its source.
     fn remove_session(&mut self, index: u32) {
         let share = &mut self.shares[index as usize];
         share.count -= 1;
@@ -267,7 +266,7 @@ mod tests {
                     }
                     other => prop_assert_eq!(other, list.first().map(|e| e.0)),
                 }
-                // Nothing is kept of a source that has no session.
+                // A source without a session has no entry.
                 let sources = (0..3).filter(|s| list.iter().any(|e| e.1 == *s)).count();
                 prop_assert_eq!(sessions.by_source.len(), sources);
                 prop_assert_eq!(sessions.shares.len() - sessions.free.len(), sources);

@@ -1,14 +1,14 @@
-//! Rejects that are held back for a while.
+//! Delayed rejects.
 
 use super::answer::RequestToken;
 use alloc::collections::BTreeMap;
 use usher_core::Instant;
 use usher_radius::attribute::AttributeList;
 
-/// A reject to come: for whom, the identifier of the EAP response that it answers, and what it says besides.
+/// A delayed reject: its request, the identifier of the EAP response that it answers, and its attributes.
 pub(super) type DelayedReject = (RequestToken, Option<u8>, AttributeList);
 
-/// In the order in which they go out; of one time, in that in which they were decided.
+/// Delayed rejects by due time, then by order of decision.
 #[derive(Debug, Default)]
 pub(super) struct DelayedRejectQueue {
     queue: BTreeMap<(Instant, u64), DelayedReject>,
@@ -23,11 +23,11 @@ impl DelayedRejectQueue {
         self.decided += 1;
         self.queue.insert((at, self.decided), reject);
     }
-    /// When the next goes out.
+    /// Returns the time of the next reject.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|((at, _), _)| *at)
     }
-    /// The next, where its time has come or there are more than `most`; and whether it is early.
+    /// Removes the next reject that is due or that exceeds `most`. `true`: it is sent early.
     pub(super) fn pop(&mut self, now: Instant, most: usize) -> Option<(DelayedReject, bool)> {
         let due = self.next_due()? <= now;
         if !due && self.queue.len() <= most {

@@ -1,63 +1,63 @@
-//! Names and stations that are held back for failed logins, so that nothing of theirs is weighed: whoever is held back
-//! must not learn that a guess was right, nor cost work.
+//! Locked-out names and stations. Their proofs are not checked: an attacker must not learn that a guess was right,
+//! nor cause work.
 //!
-//! A server counts the failures that it sees itself, and hears of the host who is held back for what all servers saw
-//! ([`super::AaaServerCommand::LockOut`]). So of many guesses made at once no server weighs more than the limit, however late the
-//! host's word comes.
+//! A server counts the failed attempts that it sees. The host adds lockouts that the ledger decided for all servers
+//! ([`super::AaaServerCommand::LockOut`]). So no server checks more simultaneous attempts than the limit, even if
+//! the host's command is late.
 
 use crate::ledger::{FailureLimit, FailureTable, failure_keys};
 use usher_core::collections::{HashState, hash_state};
 use usher_core::{Instant, SecureRng};
 
-/// Who of a login is held back.
+/// The scope of a lockout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LockoutScope {
-    /// The name: who uses another one inside a tunnel is not.
+    /// The name. A different name inside a tunnel is not locked out.
     Name,
-    /// The station, whoever logs in from it.
+    /// The station, with all its users.
     Station,
 }
 
-/// Without a limit nobody is held back, and nothing is counted.
+/// Lockouts of a server. `None`: there is no limit.
 #[derive(Debug)]
 pub(super) struct ServerLockout(Option<(FailureTable, HashState)>);
 
 impl ServerLockout {
-    /// Draws from `rng` only where there is a limit.
+    /// Uses `rng` only if there is a limit.
     pub(super) fn new(limit: Option<FailureLimit>, rng: &mut SecureRng) -> Self {
         Self(limit.map(|limit| {
             let hash = hash_state(rng);
             (FailureTable::new(limit, &hash), hash)
         }))
     }
-    /// Whether there is a limit.
+    /// True if there is a limit.
     pub(super) const fn has_limit(&self) -> bool {
         self.0.is_some()
     }
-    /// True where nobody has to be looked for.
+    /// True if there are no lockouts.
     pub(super) fn has_no_lockouts(&mut self, now: Instant) -> bool {
         self.0.as_mut().is_none_or(|(failures, _)| failures.has_no_lockouts(now))
     }
-    /// Who is held back, of a name (empty: not known yet) and a Calling-Station-Id (empty: not known).
+    /// Returns the lockout of a name (empty: not yet known) or a Calling-Station-Id (empty: unknown).
     pub(super) fn find_lockout(&self, now: Instant, name: &[u8], station: &[u8]) -> Option<LockoutScope> {
         let (failures, hash) = self.0.as_ref()?;
         let [name, station] = failure_keys(hash, name, station)
             .map(|key| key.is_some_and(|key| failures.is_locked_out(now, key)));
         if station { Some(LockoutScope::Station) } else { name.then_some(LockoutScope::Name) }
     }
-    /// A login failed.
+    /// Counts a failed login.
     pub(super) fn record_failure(&mut self, now: Instant, name: &[u8], station: &[u8]) {
         self.for_each_key(name, station, |failures, key| {
             failures.record_failure(now, key);
         });
     }
-    /// A login succeeded.
+    /// Counts a successful login.
     pub(super) fn record_success(&mut self, name: &[u8], station: &[u8]) {
         if self.0.as_ref().is_some_and(|(failures, _)| failures.any_counted()) {
             self.for_each_key(name, station, FailureTable::clear_failures);
         }
     }
-    /// The host says who is held back.
+    /// Applies a lockout of the host.
     pub(super) fn lock_out(&mut self, now: Instant, name: &[u8], station: &[u8]) {
         self.for_each_key(name, station, |failures, key| failures.lock_out(now, key));
     }

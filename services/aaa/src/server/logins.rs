@@ -1,9 +1,8 @@
-//! Logins that are not decided yet: which request goes on with which, how many there may be, and what is done about each
-//! after a step.
+//! Half-open logins: finds the login of a request, limits their number and carries out the [`LoginStep`] of each.
 //!
-//! Steps that cost public-key operations, a millisecond each, wait in a queue of their own, the clients served in turn, and
-//! one is done each time that the host calls. Between two calls the host hands in what came, so that a request that costs
-//! microseconds waits for one such step and not for all of them.
+//! Steps with public-key operations take about a millisecond. They wait in a queue that is fair between clients,
+//! and each call of the host does one. Between two calls the host passes new input. So a cheap request waits for a
+//! single step, not for the whole queue.
 
 use super::answer::{LoginVerdict, RequestToken};
 use super::api::LoginOwner;
@@ -31,11 +30,11 @@ use usher_radius::server::RadiusRequest;
 #[derive(Debug)]
 pub(super) struct PendingLogins {
     sessions: HalfOpen<LoginSession>,
-    /// Sessions with a step that waits for its turn.
+    /// Sessions with a queued step.
     turns: FairQueue<RequestSource, u64>,
-    /// Rejects of those that are no more.
+    /// Delayed rejects of sessions that have ended.
     delayed_rejects: DelayedRejectQueue,
-    /// The EAP packet that came.
+    /// The received EAP packet.
     packet: Vec<u8>,
 }
 
@@ -52,19 +51,19 @@ impl PendingLogins {
     pub(super) const fn sessions(&self) -> &HalfOpen<LoginSession> {
         &self.sessions
     }
-    /// Does something to each, in no order that counts.
+    /// Calls `each` for all sessions, in any order.
     pub(super) fn for_each(&mut self, each: impl FnMut(&mut LoginSession)) {
         self.sessions.for_each(each);
     }
-    /// Steps that wait for their turn.
+    /// Number of queued steps.
     pub(super) fn steps_waiting(&self) -> usize {
         self.turns.len()
     }
-    /// Rejects held back.
+    /// Number of delayed rejects.
     pub(super) fn delayed_reject_count(&self) -> usize {
         self.delayed_rejects.len()
     }
-    /// When something is to be done again.
+    /// Returns the time of the next timeout.
     pub(super) fn next_due(&self, ctx: &ServerContext) -> Option<Instant> {
         if !self.turns.is_empty() {
             return Some(Instant::ZERO);
@@ -73,7 +72,7 @@ impl PendingLogins {
         earliest_deadline([idle, self.delayed_rejects.next_due()])
     }
 
-    /// Takes an Access-Request whose user is known here.
+    /// Handles an Access-Request of a local user.
     pub(super) fn access_request(&mut self, fronts: &mut ProtocolFronts, request: RadiusRequest) {
         let password = request.user_password();
         let mut packet = core::mem::take(&mut self.packet);
@@ -96,7 +95,7 @@ impl PendingLogins {
             self.handle_eap(fronts, ask, token, &packet);
         } else {
             let proof = match password {
-                // One proof, or it is not said what counts (RFC 2865 §4.1, RFC 3579 §3.3).
+                // RFC 2865 §4.1, RFC 3579 §3.3: a request has at most one kind of proof.
                 Ok(Some(_)) if list.get(kind::CHAP_PASSWORD).is_some() => Err(BadProof),
                 Ok(Some(password)) => Ok(Some(RequestProof::Pap(password))),
                 Ok(None) => RequestProof::from_attributes(list, &request.request_authenticator),
@@ -110,7 +109,8 @@ impl PendingLogins {
                 (Ok(None), Some(address)) => Ok(RequestProof::Mab(address, None)),
                 (Ok(Some(proof)), _) => Ok(proof),
                 (Ok(None), None) => Err(RejectCause::NoProof),
-                // RFC 2865 §5: what has a wrong length is rejected, not passed over; the NAS would take us for dead.
+                // RFC 2865 §5: an attribute of invalid length leads to a reject. Without a reply the NAS would take
+                // the server for dead.
                 (Err(_), _) => Err(RejectCause::BadProof),
             };
             self.handle_proof(fronts, ask, proof);
@@ -118,8 +118,7 @@ impl PendingLogins {
         self.packet = packet;
     }
 
-    /// Takes a request that carries EAP: one that begins a login, or one of the login that its State names, where there is
-    /// such a one.
+    /// Handles a request with EAP. It starts a login, or continues the one that its State names.
     pub(super) fn handle_eap(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -133,7 +132,7 @@ impl PendingLogins {
         }
     }
 
-    /// Begins a login that one request decides, or turns it away that proves nothing.
+    /// Starts a login that a single request decides, or rejects a request without proof.
     pub(super) fn handle_proof(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -150,8 +149,8 @@ impl PendingLogins {
         }
     }
 
-    /// Begins a conversation. One that does not begin with who the peer is (RFC 3579 §2.1, §2.2, §2.6.2): who answers a
-    /// request of its NAS's own is asked, and the rest is rejected.
+    /// Starts a conversation (RFC 3579 §2.1, §2.2, §2.6.2). If the first packet answers a request of the NAS, the
+    /// server asks for the identity. Any other packet that is no identity is rejected.
     fn begin_eap(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, packet: &[u8]) {
         let session = match parse_opening(packet) {
             EapOpening::Start => {
@@ -161,11 +160,11 @@ impl PendingLogins {
             EapOpening::Identity(name, identifier) => {
                 LoginSession::of_user(&fronts.ctx, ask, name.to_vec(), RequestProof::Eap(identifier))
             }
-            // Not the identifier that the NAS has used.
+            // The identifier must differ from the one that the NAS used.
             EapOpening::Response(answered) => {
                 LoginSession::without_name(&fronts.ctx, ask, answered.wrapping_add(1))
             }
-            // A Nak that wishes for nothing, so that the peer does not ask again.
+            // A Nak without a desired method, so that the peer does not ask again.
             EapOpening::Request(identifier) => {
                 let nak = [2, identifier, 0, 6, EapType::NAK.0, 0];
                 return self.reject_at_once(fronts, ask, RejectCause::BadEap, Some(&nak));
@@ -179,7 +178,7 @@ impl PendingLogins {
         self.open_session(fronts, session);
     }
 
-    /// Makes room for a login and begins it.
+    /// Starts a login, and evicts another one if there is no room.
     fn open_session(&mut self, fronts: &mut ProtocolFronts, session: LoginSession) {
         self.crowd_out(fronts, fronts.ctx.config.max_half_open.max(1));
         fronts.ctx.counters.sessions += 1;
@@ -192,7 +191,7 @@ impl PendingLogins {
         }
     }
 
-    /// Takes a request of a session that is under way; `token` is what its State names.
+    /// Continues a session with a request. `token` comes from its State.
     fn go_on(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, token: Option<u64>, packet: &[u8]) {
         let session = token.and_then(|token| Some((token, self.sessions.get_mut(token)?)));
         let Some((token, session)) = session.filter(|(_, session)| session.is_of(&ask.owner)) else {
@@ -203,17 +202,17 @@ impl PendingLogins {
             return self.apply_peer_step(fronts, token, step);
         }
         self.carry_out(fronts, token, LoginStep::Undecided(RejectCause::TooSlow));
-        // Its end was told. The reject is as late as any.
+        // Its end was already reported. The reject is delayed like any other.
         let PendingRequest { asker, arrived, request, .. } = ask.pending;
         fronts.recycle_attributes(request);
         let reject = (asker, packet.get(1).copied(), AttributeList::new());
         self.send_reject_at(fronts, arrived + fronts.ctx.config.reject_delay, reject);
     }
 
-    /// Gives a session the host's answer.
+    /// Passes a job result to a session.
     ///
     /// # Errors
-    /// It is over, or asked nothing of the kind.
+    /// The session has ended, or has no such job.
     pub(super) fn apply_host_answer(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -226,10 +225,10 @@ impl PendingLogins {
         Ok(())
     }
 
-    /// Does the step whose turn it is.
+    /// Does the next queued step.
     pub(super) fn take_turn(&mut self, fronts: &mut ProtocolFronts) {
         while let Some((_, token)) = self.turns.pop() {
-            // The session may have been pushed out, or have ended by its age.
+            // The session may have been evicted, or have timed out.
             if let Some(step) =
                 self.sessions.get_mut(token).and_then(|session| session.on_turn(&mut fronts.ctx))
             {
@@ -238,7 +237,7 @@ impl PendingLogins {
         }
     }
 
-    /// Has a session wait for its turn; the one that has no room for that loses its.
+    /// Queues a step. If the queue is full, a session loses its step.
     fn put_off(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         let Some(source) = self.sessions.get(token).and_then(LoginSession::source) else { return };
         let displaced = self.turns.push(source, token, fronts.ctx.config.max_steps_waiting);
@@ -261,7 +260,7 @@ impl PendingLogins {
         }
     }
 
-    /// Does what is to be done after what a peer sent. What changes nothing keeps no session alive.
+    /// Carries out the step after a peer's packet. A packet without progress does not reset the idle timeout.
     fn apply_peer_step(&mut self, fronts: &mut ProtocolFronts, token: u64, step: LoginStep) {
         if step.is_progress() {
             self.sessions.touch(fronts.ctx.now, token);
@@ -269,7 +268,7 @@ impl PendingLogins {
         self.carry_out(fronts, token, step);
     }
 
-    /// Does what is to be done about a session.
+    /// Carries out a step.
     fn carry_out(&mut self, fronts: &mut ProtocolFronts, token: u64, step: LoginStep) {
         match step {
             LoginStep::Wait => {}
@@ -332,7 +331,7 @@ impl PendingLogins {
         }
     }
 
-    /// Ends a login whose user is turned away.
+    /// Ends a login with a reject.
     fn reject_login(&mut self, fronts: &mut ProtocolFronts, session: LoginSession, reject: LoginReject) {
         let Some((due, reject, login)) = session.reject_login(&mut fronts.ctx, reject) else { return };
         self.send_reject_at(fronts, due, reject);
@@ -342,14 +341,14 @@ impl PendingLogins {
         }
     }
 
-    /// A session may hold more, or less, than before.
+    /// Updates the octets that a session counts.
     fn update_octets(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         let Some(session) = self.sessions.get(token) else { return };
         self.sessions.set_octets(token, session.counted_octets(&fronts.ctx.config));
         self.crowd_out(fronts, usize::MAX);
     }
 
-    /// Pushes sessions out until there are fewer than so many, and until they hold no more than they may.
+    /// Evicts sessions until there are fewer than `most` and their octets are within the limit.
     fn crowd_out(&mut self, fronts: &mut ProtocolFronts, most: usize) {
         while self.sessions.len() >= most
             || self.sessions.total_octets() > fronts.ctx.config.max_half_open_octets
@@ -363,9 +362,9 @@ impl PendingLogins {
         }
     }
 
-    /// Rejects a request whose login is not there, as late as that of one that is: a login that was refused, and whose
-    /// reject waits for its time, is no more there, and is not to be told so by asking again. The host is not told of a
-    /// login that is turned away: there is none, or its end was told.
+    /// Rejects a request of an unknown session, with the usual delay. Otherwise a peer could learn by a second
+    /// request that its login has failed, before the delayed reject. No event is emitted: the login does not exist,
+    /// or its end was reported.
     fn reject_unknown(&mut self, fronts: &mut ProtocolFronts, ask: LoginRequest, identifier: Option<u8>) {
         fronts.ctx.counters.count_rejected(RejectCause::UnknownSession);
         let begun = ask.sessionless_login();
@@ -379,7 +378,7 @@ impl PendingLogins {
         self.send_reject_at(fronts, arrived + fronts.ctx.config.reject_delay, reject);
     }
 
-    /// Turns somebody away who has no session, with this EAP packet where there is one to answer.
+    /// Rejects a request that has no session, with this EAP packet if it has one to answer.
     fn reject_at_once(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -406,7 +405,7 @@ impl PendingLogins {
         }
     }
 
-    /// Sends held rejects whose time has come, and those that have no room.
+    /// Sends the delayed rejects that are due, and those beyond the limit.
     pub(super) fn send_due_rejects(&mut self, fronts: &mut ProtocolFronts) {
         while let Some(((asker, identifier, reply), early)) =
             self.delayed_rejects.pop(fronts.ctx.now, fronts.ctx.config.max_delayed_rejects)
@@ -417,7 +416,7 @@ impl PendingLogins {
     }
 }
 
-/// Forgets a session that led to nothing; whoever waits for its answer gets none.
+/// Drops a session without a verdict. Its pending request gets no reply.
 fn abandon_session(fronts: &mut ProtocolFronts, session: LoginSession) {
     if let Some(pending) = session.abandon_login(&mut fronts.ctx) {
         fronts.drop_request(pending);

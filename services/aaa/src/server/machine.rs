@@ -1,4 +1,4 @@
-//! The server's machine: what comes goes to the part that it is for, and what one part says to the next.
+//! The machine: passes each input to its part, and the output of one part to the next.
 
 use super::accounting::PendingAccounting;
 use super::answer::RequestToken;
@@ -42,14 +42,14 @@ use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::{self as radius, ClientConfig, RadiusRequest};
 
-/// The `n`-th socket of the RADIUS front, whose purpose is in [`radius::RadiusServerConfig::roles`].
+/// Returns the `n`-th socket of the RADIUS side. [`radius::RadiusServerConfig::roles`] has its purpose.
 #[must_use]
 pub const fn radius_socket(n: u32) -> SocketId {
     SocketId::from_number(n).with_outer_slot(RADIUS)
 }
-/// Where RadSec connections are accepted.
+/// Listener of RadSec connections.
 pub const RADSEC_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(RADIUS), n: 0 };
-/// Where Diameter connections and associations are accepted.
+/// Listener of Diameter connections and associations.
 pub const DIAMETER_LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(DIAMETER), n: 0 };
 
 /// An AAA server; see the [module](super).
@@ -63,7 +63,7 @@ pub struct AaaServer {
 }
 
 impl AaaServer {
-    /// A server without sessions. Session names and challenges are drawn from `rng`.
+    /// Creates a server without sessions. `rng` provides session names and challenges.
     ///
     /// # Errors
     /// The configuration contradicts itself.
@@ -97,7 +97,7 @@ impl AaaServer {
         let (accounting, dynamic) = (PendingAccounting::default(), DynamicAuthClient::default());
         Ok(Self { fronts: ProtocolFronts::new(radius, diameter, ctx), logins, accounting, proxy, dynamic })
     }
-    /// What happened so far.
+    /// The server's counters.
     #[must_use]
     pub const fn counters(&self) -> &AaaServerCounters {
         &self.fronts.ctx.counters
@@ -107,17 +107,17 @@ impl AaaServer {
     pub fn radius_counters(&self) -> Option<&radius::RadiusServerCounters> {
         self.fronts.radius.as_ref().map(|server| server.counters())
     }
-    /// Where the newest RADIUS packets came from that were dropped.
+    /// The sources of recently dropped RADIUS packets.
     #[must_use]
     pub fn radius_drop_sources(&self) -> Option<&radius::DropSources> {
         self.fronts.radius.as_ref().map(|server| server.drop_sources())
     }
-    /// Whether a datagram from an address is a RADIUS request of a client with a right Message-Authenticator.
+    /// True if a datagram is a RADIUS request of a client with a valid Message-Authenticator.
     #[must_use]
     pub fn is_signed(&self, source: IpAddr, datagram: &[u8]) -> bool {
         self.fronts.radius.as_ref().is_some_and(|server| server.is_signed(source, datagram))
     }
-    /// Whether some client or peer may connect to a listener from an address.
+    /// True if a client or peer with this address may connect to the listener.
     #[must_use]
     pub fn may_connect(&self, listener: ListenerId, address: IpAddr) -> bool {
         match listener {
@@ -131,18 +131,18 @@ impl AaaServer {
     pub fn diameter_counters(&self) -> Option<&node::DiameterNodeCounters> {
         self.fronts.diameter.as_ref().map(|node| node.counters())
     }
-    /// What a Diameter peer is called.
+    /// Returns the name of a Diameter peer.
     #[must_use]
     pub fn diameter_peer(&self, peer: PeerId) -> Option<&str> {
         self.fronts.diameter.as_ref()?.peer_host(peer)
     }
-    /// How the connection of a Diameter peer stands (RFC 6733 §5.6), if there is such a peer.
+    /// Returns the state of a Diameter peer connection (RFC 6733 §5.6).
     #[must_use]
     pub fn diameter_state(&self, peer: PeerId) -> Option<automaton::State> {
         self.fronts.diameter.as_ref()?.peer_state(peer)
     }
-    /// The Diameter peers that this server connects to, and whether requests are sent to them: they are open, and their
-    /// watchdog finds nothing amiss (RFC 3539 §3.4).
+    /// Returns the Diameter peers to which this server connects. `true`: the connection is open and not suspect, so
+    /// requests go to it (RFC 3539 §3.4).
     pub fn diameter_servers(&self) -> impl Iterator<Item = (&str, bool)> {
         self.fronts.diameter.iter().flat_map(|node| {
             let connects = node.configured_peers().filter(|(_, config)| config.address.is_some());
@@ -152,7 +152,7 @@ impl AaaServer {
             })
         })
     }
-    /// The realms whose users a home server of this name knows.
+    /// Returns the realms of a home server.
     pub fn realms_of(&self, home: &str) -> impl Iterator<Item = &str> {
         let proxy = self.fronts.ctx.config.proxy.as_ref();
         let index = proxy.and_then(|p| p.servers.iter().position(|s| s.name == home));
@@ -164,38 +164,38 @@ impl AaaServer {
     pub const fn home_servers(&self) -> Option<&HomeServers> {
         self.proxy.homes.current_servers()
     }
-    /// Unfinished sessions.
+    /// Number of half-open sessions.
     #[must_use]
     pub fn half_open(&self) -> usize {
         self.logins.sessions().len()
     }
-    /// About how many octets of memory unfinished sessions hold.
+    /// Approximate memory of half-open sessions in octets.
     #[must_use]
     pub fn half_open_octets(&self) -> usize {
         self.logins.sessions().total_octets()
     }
-    /// Steps that wait for their turn: the host is to call at once, after it has handed in what came.
+    /// Number of queued steps. If there are any, the host passes its input and then calls again at once.
     #[must_use]
     pub fn steps_waiting(&self) -> usize {
         self.logins.steps_waiting()
     }
-    /// Users kept from look-ups.
+    /// Number of cached users.
     #[must_use]
     pub fn cached_users(&self) -> usize {
         self.fronts.ctx.cache.len()
     }
-    /// Rejects held back.
+    /// Number of delayed rejects.
     #[must_use]
     pub fn delayed_reject_count(&self) -> usize {
         self.logins.delayed_reject_count()
     }
-    /// Accounting requests that wait for their records to be durable.
+    /// Number of accounting requests whose records are not yet durable.
     #[must_use]
     pub fn accounting_waiting(&self) -> usize {
         self.accounting.pending_count()
     }
-    /// Requests that wait for an answer: of unfinished sessions, rejects held back, records that are not durable yet,
-    /// requests passed on to a home server.
+    /// Number of unanswered requests: of half-open sessions, delayed rejects, records that are not durable, and
+    /// requests proxied to home servers.
     #[must_use]
     pub fn pending_request_count(&self) -> usize {
         self.half_open()
@@ -203,16 +203,15 @@ impl AaaServer {
             + self.accounting_waiting()
             + self.proxy.pending_count()
     }
-    /// Takes back the request of a [`Login`](super::FinishedLogin) that was told: a host that keeps none of them has none
-    /// allocated.
+    /// Reuses the request of a [`FinishedLogin`](super::FinishedLogin) from an event, to save an allocation.
     pub fn recycle_request(&mut self, request: AttributeList) {
         self.fronts.recycle_attributes(request);
     }
 }
 
-/// Which part what comes is for.
+/// Dispatch to parts.
 impl AaaServer {
-    /// Gives an input to the part whose socket or connection it is of. Who connects where nobody serves is refused.
+    /// Passes an input to the part that owns its socket or connection. A connection without an owner is refused.
     fn dispatch_input(&mut self, now: Instant, input: MachineInput<'_>) {
         let refusal = input.refusal();
         if let Some((slot, input)) = input.split_outer_slot() {
@@ -270,7 +269,7 @@ impl AaaServer {
                 if !fronts.ctx.tracers.set_filter(slot, filter, fronts.ctx.config.dictionary.as_ref()) {
                     return Err(CommandError::Invalid("there is no trace of this number"));
                 }
-                // Logins under way are told of from their next request on.
+                // Logins under way are traced from their next request on.
                 logins.for_each(|session| session.remove_traces(1 << slot));
                 Ok(())
             }
@@ -305,7 +304,7 @@ impl AaaServer {
         }
     }
 
-    /// Goes on with another configuration. Which fronts there are and the Diameter node stay as they were at start.
+    /// Applies a new configuration. The RADIUS side and the Diameter node are not added or removed.
     fn apply_config(&mut self, config: AaaServerConfig) -> Result<(), CommandError> {
         let Self { fronts, logins, proxy, .. } = self;
         let homes = proxy.homes.servers_for_config(&mut fronts.ctx, &config)?;
@@ -337,8 +336,8 @@ impl AaaServer {
         Ok(())
     }
 
-    /// Hears what the machines say that this one is made of. What a home server or a Diameter peer says may have another
-    /// part say something in its turn.
+    /// Drains the outputs of the parts until none has any: output of a home server or Diameter peer can cause
+    /// output of another part.
     fn drain_parts(&mut self) {
         loop {
             while let Some(radius::RadiusServerEvent::Request(request)) = self.fronts.radius_event() {
@@ -357,9 +356,9 @@ impl AaaServer {
         }
     }
 
-    /// A request came to the RADIUS server.
+    /// Handles a request from the RADIUS server.
     fn radius_request(&mut self, request: RadiusRequest) {
-        // A datagram was looked at before it came here.
+        // A datagram was already checked on receipt.
         let by_connection = request.conn.is_some() && request.code == PacketCode::ACCESS_REQUEST;
         let state = request.attributes.get(kind::STATE).filter(|_| by_connection);
         match self.fronts.ctx.owning_shard(state) {
@@ -461,8 +460,8 @@ impl AaaServer {
                 let Some(ask) = ask else { return Ok(()) };
                 logins.handle_proof(fronts, ask, proof.ok_or(RejectCause::NoProof));
             }
-            // As a server we keep no session of whom we let in (Auth-Session-State); as a translator, none of whom a home
-            // server let in.
+            // The server keeps no session of an accepted user (Auth-Session-State), and as a translator none of a
+            // home server's.
             (_, command::SESSION_TERMINATION | command::ABORT_SESSION | command::RE_AUTH) => {
                 return Err(DiameterError::new(ResultCode::UNKNOWN_SESSION_ID, "no session is kept here"));
             }
@@ -477,7 +476,7 @@ impl AaaServer {
     }
 }
 
-/// Forgets what is known of the user of a name, or of all, and ends the TLS sessions that would let them in.
+/// Evicts the cached user of a name, or all, and ends the TLS sessions that could resume their logins.
 fn evict_user(ctx: &mut ServerContext, name: Option<&[u8]>) {
     ctx.cache.evict_user(name);
     if let Some(name) = name {

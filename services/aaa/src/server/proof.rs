@@ -1,5 +1,5 @@
-//! Proofs that one request carries, outside EAP: the password itself, CHAP, MS-CHAP and MS-CHAPv2 (RFC 2865 §5.2 and
-//! §5.3, RFC 2548 §2), and no proof at all but an address.
+//! Proofs in a single request, without EAP: password, CHAP, MS-CHAP and MS-CHAPv2 (RFC 2865 §5.2 and §5.3, RFC 2548
+//! §2), and MAC authentication bypass.
 
 use crate::users::{AuthMethod, StoredPassword, User};
 use alloc::boxed::Box;
@@ -15,17 +15,17 @@ use usher_crypto::legacy::nt_hash;
 use usher_diameter::nasreq;
 use usher_radius::attribute::{AttributeList, kind, vendor};
 
-/// What somebody offers who is being looked up.
+/// The proof of a login whose user is being looked up.
 pub(super) enum RequestProof {
-    /// An EAP-Response/Identity of this identifier.
+    /// An EAP-Response/Identity with this identifier.
     Eap(u8),
     /// The password.
     Pap(SecretValue),
-    /// A response to a challenge.
+    /// A CHAP response.
     Chap(Box<ChapProof>),
-    /// A response to a challenge.
+    /// An MS-CHAP response.
     MsChap(Box<MsChap>),
-    /// The address that the NAS saw, as twelve digits; and a password where one came with it.
+    /// The station's MAC address as twelve digits, and a password if the request has one.
     Mab([u8; 12], Option<SecretValue>),
 }
 
@@ -47,18 +47,18 @@ enum MsChapKind {
 }
 
 impl fmt::Debug for RequestProof {
-    /// Its kind alone.
+    /// Shows the kind only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.method().map_or("eap", AuthMethod::name))
     }
 }
 
-/// Octets of a proof that have not the form of their kind.
+/// A malformed proof.
 #[derive(Debug)]
 pub(super) struct BadProof;
 
 impl RequestProof {
-    /// The method, outside EAP.
+    /// Returns the method, outside EAP.
     pub(super) fn method(&self) -> Option<AuthMethod> {
         Some(match self {
             Self::Eap(_) => return None,
@@ -71,12 +71,12 @@ impl RequestProof {
             Self::Mab(..) => AuthMethod::Mab,
         })
     }
-    /// The response to a challenge in an AA-Request.
+    /// Reads the CHAP response of an AA-Request.
     pub(super) fn from_chap(chap: &nasreq::ChapAuth<'_>) -> Self {
         let (identifier, response) = (chap.identifier, *chap.response);
         Self::Chap(Box::new(ChapProof { identifier, response, challenge: chap.challenge.to_vec() }))
     }
-    /// The response to a challenge in a request; `None` where there is none.
+    /// Reads the MS-CHAP response of a request. `None`: there is none.
     pub(super) fn from_attributes(
         request: &AttributeList,
         authenticator: &[u8; 16],
@@ -98,7 +98,7 @@ impl RequestProof {
             return Ok(Some(Self::ms_chap(value, MsChapKind::V2 { challenge, peer_challenge })));
         }
         let Some(value) = microsoft(vendor::MS_CHAP_RESPONSE) else { return Ok(None) };
-        // Identifier, flags, LM response, NT response; without the flag there is no NT response.
+        // Identifier, flags, LM response, NT response. Without the flag there is no NT response.
         let value: &[u8; 50] = value.try_into().map_err(|_| BadProof)?;
         let challenge = challenge.try_into().map_err(|_| BadProof)?;
         if value[1] != 1 {
@@ -113,8 +113,8 @@ impl RequestProof {
     }
 }
 
-/// What an Access-Reject says to MS-CHAP, for whatever reason (RFC 2548 §2.1.5, RFC 2759 §6): authentication failed, no
-/// retry.
+/// The attributes of an Access-Reject for MS-CHAP, whatever the cause (RFC 2548 §2.1.5, RFC 2759 §6):
+/// authentication failed, no retry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MsChapDenial {
     identifier: u8,
@@ -139,24 +139,24 @@ impl MsChapDenial {
 }
 
 impl RequestProof {
-    /// What a reject of this proof says.
+    /// Returns the attributes of a reject of this proof.
     pub(super) fn ms_chap_denial(&self) -> Option<MsChapDenial> {
         let Self::MsChap(m) = self else { return None };
         Some(MsChapDenial { identifier: m.identifier, v2: matches!(m.kind, MsChapKind::V2 { .. }) })
     }
 }
 
-/// What a proof is worth.
+/// The result of a proof.
 pub(super) enum ProofVerdict {
-    /// It convinces; with what the reply says besides.
+    /// Right, with further attributes of the reply.
     Right(AttributeList),
-    /// It does not.
+    /// Wrong.
     Wrong,
-    /// The host compares.
+    /// The host must compare the password with the hash.
     HostComparison(SecretValue<String>, SecretValue),
 }
 
-/// Compares a proof outside EAP with what is known of a user; `name` is the one that the request gave.
+/// Checks a proof outside EAP. `name` is the request's User-Name.
 pub(super) fn verify_proof(proof: RequestProof, user: &User, name: &[u8]) -> ProofVerdict {
     let plain = |right| if right { ProofVerdict::Right(AttributeList::new()) } else { ProofVerdict::Wrong };
     match proof {
@@ -194,7 +194,7 @@ pub(super) fn verify_proof(proof: RequestProof, user: &User, name: &[u8]) -> Pro
 }
 
 impl MsChap {
-    /// What an Access-Accept says: the keys, and to MS-CHAPv2 that the server knows the password too.
+    /// Returns the keys for an Access-Accept, and for MS-CHAPv2 the server's own proof.
     fn success_attributes(&self, name: &[u8], hash: &[u8; 16], user: &User) -> AttributeList {
         let mut reply = AttributeList::new();
         let MsChapKind::V2 { challenge, peer_challenge } = &self.kind else {

@@ -1,4 +1,4 @@
-//! Requests of users who are known elsewhere.
+//! Proxying of requests by realm.
 
 mod homes;
 mod passed;
@@ -25,10 +25,10 @@ use usher_radius::attribute::{AttributeList, RawAttribute, kind};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
-/// A pool of home servers, and what holds of what they are asked.
+/// A pool of home servers, and the realm's settings.
 type PoolTerms = (u16, ForwardingTerms);
 
-/// Whose users are known elsewhere, and what was passed on for them.
+/// The realms, and the requests at home servers.
 #[derive(Debug)]
 pub(super) struct RealmProxy {
     pub(super) homes: HomeServerSet,
@@ -36,16 +36,16 @@ pub(super) struct RealmProxy {
 }
 
 impl RealmProxy {
-    /// Draws from `rng` only where there are home servers.
+    /// Uses `rng` only if there are home servers.
     pub(super) fn new(config: &AaaServerConfig, rng: &mut SecureRng) -> Result<Self, ProxyError> {
         Ok(Self { homes: HomeServerSet::new(config, rng)?, translation: DiameterTranslation::default() })
     }
-    /// Requests that wait for an answer.
+    /// Number of pending requests.
     pub(super) fn pending_count(&self) -> usize {
         self.homes.pending_count() + self.translation.pending_count()
     }
 
-    /// Passes a request on where its user's realm is elsewhere; gives it back where it is ours to answer.
+    /// Forwards a request if its realm is not local. Otherwise returns it.
     #[inline]
     pub(super) fn route_request(
         &mut self,
@@ -53,7 +53,7 @@ impl RealmProxy {
         request: RadiusRequest,
     ) -> Option<RadiusRequest> {
         match fronts.ctx.config.proxy {
-            // A request is large, and most servers know all users themselves.
+            // A request is large, and most servers have local users only.
             None => Some(request),
             Some(_) => self.route_by_realm(fronts, request),
         }
@@ -107,7 +107,7 @@ impl RealmProxy {
         }
     }
 
-    /// Whether a request may be passed on at all, or why not.
+    /// Checks that a request may be forwarded.
     fn may_pass(&self, ctx: &mut ServerContext, attributes: &AttributeList) -> Result<(), RejectCause> {
         let Some(proxy) = &ctx.config.proxy else { return Err(RejectCause::NoRealm) };
         if attributes.get_all(kind::PROXY_STATE).nth(proxy.max_hops).is_some() {
@@ -121,7 +121,7 @@ impl RealmProxy {
         Ok(())
     }
 
-    /// Passes a request on to a pool; `answered`: the client waits for the answer.
+    /// Forwards a request to a pool. `answered`: the client waits for the reply.
     fn pass_to_pool(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -147,7 +147,7 @@ impl RealmProxy {
         self.homes.forward_request(fronts, pool, out, passed);
     }
 
-    /// Asks a Diameter server what a RADIUS client asked.
+    /// Sends a RADIUS client's request to a Diameter server.
     fn send_diameter_request(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -163,7 +163,7 @@ impl RealmProxy {
         }
     }
 
-    /// An AA-Request goes nowhere else: gives it back where its user is ours to answer for.
+    /// Returns an AA-Request of a local user. Others cannot be forwarded and get an error.
     pub(super) fn route_aar(&self, fronts: &mut ProtocolFronts, ask: LoginRequest) -> Option<LoginRequest> {
         match route_login(fronts, ask, None)? {
             (ask, None) => Some(ask),
@@ -174,8 +174,8 @@ impl RealmProxy {
         }
     }
 
-    /// Passes a Diameter-EAP-Request on to RADIUS home servers where its user's realm is there; gives it back where it
-    /// is ours to answer.
+    /// Forwards a Diameter-EAP-Request to RADIUS home servers if its realm is there. Returns it if the user is
+    /// local.
     pub(super) fn route_der(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -203,14 +203,14 @@ impl RealmProxy {
         let told = passed.terms.filter.filter_request(&passed.request);
         trace_withheld(&mut fronts.ctx, passed.asker, &passed.request, &told.left_out);
         let mut out = fronts.take_attributes();
-        // A client does not name a key: what it says there is passed over (RFC 4072 §4.1.4).
+        // RFC 4072 §4.1.4: a client's EAP-Key-Name is empty. Any value is ignored.
         let names_key = |a: &RawAttribute<'_>| a.kind == kind::EAP_KEY_NAME && !a.value.is_empty();
         for a in told.passed.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind) && !names_key(a)) {
-            // It came out of a list of attributes: it fits one.
+            // The value came from an attribute.
             let _ = out.push_bytes(a.kind, a.value);
         }
         if let Some(state) = der.state {
-            // A State that fits no attribute is none of a RADIUS server.
+            // A State that exceeds an attribute is not of a RADIUS server.
             let _ = out.push_bytes(kind::STATE, state);
         }
         out.push_eap(der.eap);
@@ -222,9 +222,9 @@ impl RealmProxy {
     }
 }
 
-/// Holds a Diameter request against the realms: turns it away where its user's is refused, or is known to servers
-/// that Diameter requests are not passed on to; otherwise gives it back, with the pool where the user is known and
-/// what passes to and from there. `eap` is the identifier of its EAP packet.
+/// Routes a Diameter request by realm. If the realm is rejected, or at servers that Diameter requests cannot reach,
+/// it gets an error. Otherwise returns it with its pool and the realm's settings. `eap` is the identifier of its
+/// EAP packet.
 fn route_login(
     fronts: &mut ProtocolFronts,
     ask: LoginRequest,
@@ -246,7 +246,7 @@ fn route_login(
     None
 }
 
-/// Says of a Diameter request that its user's realm cannot be asked from here (RFC 6733 §7.1.3).
+/// Answers a Diameter request whose realm cannot be reached (RFC 6733 §7.1.3).
 fn answer_undeliverable(fronts: &mut ProtocolFronts, ask: LoginRequest) {
     fronts.ctx.counters.count_rejected(RejectCause::Undeliverable);
     if let RequestToken::Diameter(token, _) = ask.pending.asker {
@@ -262,7 +262,7 @@ fn answer_undeliverable(fronts: &mut ProtocolFronts, ask: LoginRequest) {
     );
 }
 
-/// Turns a request away that is passed on to nobody, with an EAP-Failure where EAP was spoken.
+/// Rejects a request that is not forwarded, with an EAP-Failure if it has EAP.
 fn refuse_request(
     fronts: &mut ProtocolFronts,
     begun: SessionlessLogin,
@@ -276,19 +276,19 @@ fn refuse_request(
     fronts.ctx.finish_sessionless_login(begun, LoginOutcome::Rejected(reason), request);
 }
 
-/// The same by RADIUS.
+/// Rejects a RADIUS request that is not forwarded.
 fn refuse_radius(fronts: &mut ProtocolFronts, request: RadiusRequest, reason: RejectCause) {
     let asker = Some(RequestToken::Radius(request.token));
     let begun = SessionlessLogin { started_at: fronts.ctx.now, asker, client: Some(request.client) };
     refuse_request(fronts, begun, eap_identifier(&request.attributes), reason, request.attributes);
 }
 
-/// The identifier of a request's EAP packet; 0 where it is too short to have one.
+/// Returns the identifier of a request's EAP packet, 0 if it is too short.
 fn eap_identifier(attributes: &AttributeList) -> Option<u8> {
     attributes.get(kind::EAP_MESSAGE).map(|m| m.get(1).copied().unwrap_or_default())
 }
 
-/// Puts another User-Name in.
+/// Replaces User-Name.
 fn replace_user_name(attributes: &mut AttributeList, name: &[u8]) {
     attributes.remove(kind::USER_NAME);
     let fits = attributes.push_bytes(kind::USER_NAME, name);

@@ -1,4 +1,4 @@
-//! Why somebody was turned away, or got no verdict.
+//! Causes of rejects and of logins without a verdict.
 
 use crate::ledger::AdmissionRefusal;
 use alloc::collections::BTreeSet;
@@ -6,33 +6,33 @@ use core::fmt;
 use usher_crypto::fault::{Alert, CertificateFault, TlsFault};
 use usher_eap::method::MethodFault;
 
-/// The enumeration of reasons, and all that is said of each: of those without a value in one place.
+/// Declares the causes and their properties. Those without a value are declared in one place.
 macro_rules! reasons {
     (
         counted { $($(#[$counted_doc:meta])+ $counted:ident => $counted_name:literal, $counted_text:literal;)+ }
         uncounted { $($(#[$doc:meta])+ $reason:ident => $name:literal, $text:literal;)+ }
     ) => {
-        /// Why somebody was turned away, or got no verdict. [`name`](Self::name) tells them apart for counters.
+        /// The cause of a reject, or of a login without a verdict. Counters use its [`name`](Self::name).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum RejectCause {
             $($(#[$counted_doc])+ $counted,)+
             $($(#[$doc])+ $reason,)+
-            /// TLS came to its end: the peer's certificate, what it lacks, or its alert.
+            /// TLS failed: the peer's certificate, a missing feature, or an alert.
             Tls(TlsFault),
-            /// The certificate proved who has it, and is trusted no more as it was in the handshake: for what happened
-            /// meanwhile, or for a revocation list of ours.
+            /// The certificate was verified in the handshake, but is not trusted any more: it expired, or a
+            /// revocation list changed.
             Distrusted(TlsFault),
-            /// What the certificate's issuer says of it, or that nobody says where that is wanted.
+            /// The certificate is revoked, or its status is required and unknown.
             Status(StatusFault),
-            /// A limit that counts more than this login.
+            /// A limit of the ledger.
             Limit(AdmissionRefusal),
         }
 
         impl RejectCause {
-            /// Those without a value.
+            /// Causes without a value.
             const PLAIN: &[Self] = &[$(Self::$counted,)+ $(Self::$reason,)+];
 
-            /// A short name that stays: for counters and log lines. Small letters and hyphens, of a fixed set.
+            /// Returns a stable name for counters and log lines: lower-case letters and hyphens, from a fixed set.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -48,9 +48,9 @@ macro_rules! reasons {
                 }
             }
 
-            /// Whether a login that offered a proof and was turned away for this counts as failed
-            /// ([`Login::failed_as`](super::FinishedLogin::failed_as)). A peer's alert offers no proof, and a fault of this side is
-            /// none of the user's.
+            /// True if a login with a proof and this cause counts as a failed attempt
+            /// ([`FinishedLogin::failed_as`](super::FinishedLogin::failed_as)). A peer's alert is no proof, and an internal
+            /// error is not the user's.
             pub(super) const fn counts(self) -> bool {
                 match self {
                     $(Self::$counted)|+ => true,
@@ -179,27 +179,27 @@ reasons! {
     }
 }
 
-/// What the issuer of a certificate says of it when asked (OCSP, RFC 6960), where that is not good.
+/// The OCSP status of a certificate (RFC 6960), if it is not good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StatusFault {
-    /// It is revoked.
+    /// The certificate is revoked.
     Revoked,
-    /// The responder does not know it.
+    /// The responder does not know the certificate.
     Unknown,
     /// The responder does not answer.
     Silent,
-    /// What the responder says cannot be believed.
+    /// The response is invalid.
     Unbelievable,
-    /// Nobody knows whom to ask.
+    /// No responder is known.
     NoResponder,
 }
 
 impl StatusFault {
-    /// All.
+    /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Revoked, Self::Unknown, Self::Silent, Self::Unbelievable, Self::NoResponder];
 
-    /// Its name in counters.
+    /// Returns its name in counters.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -227,7 +227,7 @@ impl fmt::Display for StatusFault {
 }
 
 impl RejectCause {
-    /// The names of all reasons: the values that a counter's label can have.
+    /// Returns the names of all causes: the values of a counter's label.
     #[must_use]
     pub fn all_names() -> BTreeSet<&'static str> {
         let limits = [
@@ -244,7 +244,8 @@ impl RejectCause {
         all.map(Self::name).collect()
     }
 
-    /// Whether it is about what was proven, or by what: where the user could not log in at all, that is the reason.
+    /// True if the cause concerns the proof or the method. If the user may not log in at all, that cause takes
+    /// precedence.
     pub(super) const fn of_proof(self) -> bool {
         matches!(
             self,
@@ -265,7 +266,7 @@ impl From<MethodFault> for RejectCause {
             MethodFault::Proof => Self::WrongPassword,
             MethodFault::Secret => Self::PasswordForm,
             MethodFault::NoInner => Self::NoInnerMethod,
-            // Where the host refuses it has its own reason, which goes before.
+            // If the host refuses, its own cause takes precedence.
             MethodFault::Rules | MethodFault::Host => Self::Rules,
             MethodFault::Binding => Self::Binding,
             MethodFault::Tls(fault) => Self::Tls(fault),

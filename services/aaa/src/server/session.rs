@@ -1,5 +1,5 @@
-//! One login that is not decided yet: a state machine that is given what its peer sends and what the host answers, and
-//! says what is to be done about it. It knows neither the protocols that carry it nor any other login.
+//! A login without a verdict yet: a state machine. Its inputs are the peer's packets and job results, its outputs
+//! are [`LoginStep`]s. It knows neither the protocol that carries it nor any other login.
 
 mod audience;
 mod conversation;
@@ -41,68 +41,68 @@ use usher_eap::server::EapServer;
 use usher_radius::attribute::kind;
 pub(super) use verdict::{AcceptedLogin, LoginGrant};
 
-/// Why nothing of somebody's is weighed who is held back.
+/// Reject cause of a locked-out user.
 const TOO_MANY: RejectCause = RejectCause::Limit(AdmissionRefusal::TooManyFailures);
 
-/// What an unfinished session counts as at most where it holds less: where few may be open, octets bound nothing.
+/// Minimum octets that a half-open session counts. If only few may be open, the limit of octets would not apply.
 const MAX_SHARE: usize = 64 << 10;
 
-/// What a session takes with what finds it and its request in the RADIUS server, octets, without what is its own kind's.
+/// Octets of a session, its table entries and its request in the RADIUS server, without its stage.
 const SESSION: usize = 1 << 10;
 
-/// Where a login stands.
+/// The stage of a login.
 #[derive(Debug)]
 enum LoginStage {
-    /// The identity is asked for under this identifier.
+    /// The peer is to send its identity, under this identifier.
     Identity { identifier: u8 },
     /// The user is being looked up.
     Looking(RequestProof),
-    /// The host compares a password, in this method.
+    /// The host compares a password, for this method.
     Verifying(AuthMethod),
-    /// A method is under way.
+    /// An EAP method is under way.
     Eap(Box<EapConversation>),
-    /// The proof convinces; the host is asked which user the certificate names.
+    /// The proof is right. The host finds the user that the certificate names.
     Naming(Box<LoginApproval>),
-    /// And is asked for that user.
+    /// The proof is right. The host looks that user up.
     Named(Box<LoginApproval>),
-    /// The proof convinces; the host is asked whether the certificate is still good.
+    /// The proof is right. The host checks the certificate.
     Certificate(Box<LoginApproval>),
-    /// The host is asked whether limits allow it.
+    /// The host checks the limits.
     Admission(Box<LoginApproval>),
 }
 
-/// What is to be done about a login.
+/// The next action for a login.
 #[derive(Debug)]
 #[must_use]
 pub(super) enum LoginStep {
-    /// Nothing: it waits for its peer, or for the host.
+    /// Wait for the peer or the host.
     Wait,
-    /// This request is answered by the EAP request that was written.
+    /// Send the written EAP request as the reply to this request.
     Challenge(PendingRequest),
-    /// This request answers nothing that was asked, and is told again what was: the EAP request that was written.
+    /// Send the written EAP request again: this request answers no pending one.
     Rechallenge(PendingRequest),
-    /// This request gets no answer.
+    /// Drop this request without a reply.
     Drop(PendingRequest),
-    /// What came costs much, and waits for its turn.
+    /// Queue: the packet requires expensive work.
     Deferred,
-    /// The host is asked whether limits let in this client's user, for whom a request came from this address.
+    /// Have the host check the limits, for this client's user and a request from this address.
     Admit(Option<u32>, IpAddr, AdmitRequest),
-    /// It ends: its user is let in.
+    /// Accept the user and end the login.
     Accept(LoginGrant),
-    /// It ends: its user is turned away.
+    /// Reject the user and end the login.
     Reject(LoginReject),
-    /// It ends without a verdict.
+    /// End the login without a verdict.
     Undecided(RejectCause),
 }
 
-/// That somebody is turned away.
+/// A reject.
 #[derive(Debug)]
 pub(super) struct LoginReject {
     method: Option<AuthMethod>,
     reason: RejectCause,
-    /// What is known of the reason besides.
+    /// Further detail of the cause.
     detail: Option<String>,
-    /// That of the EAP response which this answers.
+    /// Identifier of the EAP response that the reject answers.
     identifier: Option<u8>,
 }
 
@@ -110,51 +110,51 @@ impl LoginStep {
     const fn with_reject(method: Option<AuthMethod>, reason: RejectCause, identifier: Option<u8>) -> Self {
         Self::Reject(LoginReject { method, reason, detail: None, identifier })
     }
-    /// Whether what came is part of the login: what is not keeps no login alive.
+    /// True if the input advances the login. Other input does not reset the idle timeout.
     pub(super) const fn is_progress(&self) -> bool {
         !matches!(self, Self::Rechallenge(_) | Self::Drop(_) | Self::Deferred)
     }
 }
 
-/// A login that is not decided yet; see the [module](self).
+/// A login without a verdict yet. See the [module](self).
 #[derive(Debug)]
 pub(super) struct LoginSession {
     owner: LoginOwner,
     started_at: Instant,
     pending: Option<PendingRequest>,
     name: Vec<u8>,
-    /// User-Name of the request with the identity: that of each later one (RFC 3579 §2.1).
+    /// User-Name of the first request. Each later request must have the same (RFC 3579 §2.1).
     request_user_name: Box<[u8]>,
-    /// The user, or who stands in for one who may not log in.
+    /// The user, or the stand-in of a user who may not log in.
     user: Option<Arc<User>>,
-    /// Why the user may not log in, whatever is proven.
+    /// Cause why the user may not log in, whatever the proof.
     refusal: Option<RejectCause>,
-    /// The row of the user's that cannot be understood or does not hold, where that is why.
+    /// The user's row that cannot be parsed or does not match, if that is the cause.
     row: Option<Box<str>>,
-    /// What a reject says besides.
+    /// MS-CHAP attributes of a reject.
     denial: Option<MsChapDenial>,
-    /// Its failure was counted.
+    /// True if its failure was counted.
     failed: bool,
-    /// The host was told that its user is turned away; the peer is being told.
+    /// True if the reject was reported to the host while the peer is being notified.
     is_reject_reported: bool,
-    /// When its last look-up began.
+    /// Cache generation when its last lookup began.
     lookup_generation: CacheGeneration,
-    /// That found that nobody can have the name.
+    /// True if the lookup found that the name cannot exist.
     is_unstorable: bool,
-    /// Calling-Station-Id, once a request that had one was answered and is gone.
+    /// Calling-Station-Id, once a request with one was answered and freed.
     station: Box<[u8]>,
     audience: TraceAudience,
     stage: LoginStage,
-    /// For whom jobs are done.
+    /// Owner of its jobs.
     waiter: Option<JobWaiter>,
 }
 
 impl LoginSession {
-    /// A login of somebody who is asked who that is, under this identifier.
+    /// Creates a login whose peer is to send its identity, under this identifier.
     pub(super) fn without_name(ctx: &ServerContext, ask: LoginRequest, identifier: u8) -> Self {
         Self::new(ctx, ask, Vec::new(), LoginStage::Identity { identifier })
     }
-    /// A login of the user of this name, who offers a proof.
+    /// Creates a login of the named user, with a proof.
     pub(super) fn of_user(
         ctx: &ServerContext,
         ask: LoginRequest,
@@ -165,7 +165,7 @@ impl LoginSession {
         Self { denial, ..Self::new(ctx, ask, name, LoginStage::Looking(proof)) }
     }
     fn new(ctx: &ServerContext, ask: LoginRequest, name: Vec<u8>, stage: LoginStage) -> Self {
-        // A login in one request cannot go on under another name.
+        // A login of a single request cannot change its name.
         let given = match &stage {
             LoginStage::Looking(RequestProof::Eap(_)) => ask.name().into(),
             _ => Box::default(),
@@ -191,7 +191,7 @@ impl LoginSession {
         }
     }
 
-    /// Whether somebody may go on with it.
+    /// True if `owner` may continue the login.
     pub(super) fn is_of(&self, owner: &LoginOwner) -> bool {
         self.owner == *owner
     }
@@ -199,62 +199,63 @@ impl LoginSession {
     pub(super) const fn client_index(&self) -> Option<u32> {
         self.owner.client_index()
     }
-    /// The RADIUS clients have other indices.
+    /// Updates the index of the RADIUS client after a reload.
     pub(super) fn renumber_client(&mut self, number: impl FnOnce(u32) -> u32) {
         if let LoginOwner::Radius(client) = &mut self.owner {
             *client = number(*client);
         }
     }
-    /// Where the request came from that it has before it.
+    /// Returns the source of its pending request.
     pub(super) fn source(&self) -> Option<RequestSource> {
         self.pending.as_ref().map(|pending| pending.source)
     }
-    /// Whether it has taken too long in all.
+    /// True if the login has exceeded its total time.
     pub(super) fn is_overdue(&self, ctx: &ServerContext) -> bool {
         ctx.now.duration_since(self.started_at) >= ctx.config.login_timeout
     }
-    /// Whether the host knows its end already.
+    /// True if the host already knows its end.
     pub(super) const fn is_told(&self) -> bool {
         self.is_reject_reported
     }
-    /// About how many octets of memory it counts as: what it holds, or its share by number of what all may hold.
+    /// Returns the approximate octets that it counts: its memory, but at least its share of the limit.
     pub(super) fn counted_octets(&self, config: &AaaServerConfig) -> usize {
         let request = self.pending.as_ref().map_or(0, |pending| pending.request.len());
         let eap = self.conversation().map_or(0, |eap| eap.server.memory_octets());
         let share = config.max_half_open_octets / config.max_half_open.max(1);
         (SESSION + self.name.capacity() + request + eap).max(share.min(MAX_SHARE))
     }
-    /// Says what happens to it, where it is traced.
+    /// Writes a trace line, if the login is traced.
     pub(super) fn trace_line(&self, ctx: &mut ServerContext, text: impl FnOnce() -> String) {
         self.audience.trace_line(ctx, text);
     }
-    /// A trace is over.
+    /// Removes a trace that has ended.
     pub(super) const fn remove_traces(&mut self, traces: TraceSlots) {
         self.audience.remove_traces(traces);
     }
 
-    /// The method under way, where one is.
+    /// Returns the EAP conversation under way.
     fn conversation(&self) -> Option<&EapConversation> {
         if let LoginStage::Eap(conversation) = &self.stage { Some(conversation) } else { None }
     }
     fn conversation_mut(&mut self) -> Option<&mut EapConversation> {
         if let LoginStage::Eap(conversation) = &mut self.stage { Some(conversation) } else { None }
     }
-    /// The name that a proof is for: inside a tunnel the one that is given there, empty until then.
+    /// Returns the name that a proof is for. Inside a tunnel it is the inner name, empty until the peer has sent
+    /// it.
     fn claimed_name(&self) -> &[u8] {
         match self.conversation().filter(|eap| eap.in_tunnel()) {
             Some(eap) => eap.server.identity().unwrap_or_default(),
             None => &self.name,
         }
     }
-    /// Asks something of the host.
+    /// Starts a job of the host.
     fn assign_job(&mut self, ctx: &mut ServerContext, what: AaaServerJob) -> LoginStep {
         let origin = JobOrigin::default().awaited_by(self.waiter.get_or_insert_default());
         ctx.outputs
             .push_job(usher_core::JobRequest::new(self.audience.login_number(), what).with_origin(origin));
         LoginStep::Wait
     }
-    /// Who is held back, of its station and the name that its proof is for.
+    /// Returns the lockout of its station or of the name that its proof is for.
     fn find_lockout(&self, ctx: &mut ServerContext) -> Option<LockoutScope> {
         if ctx.lockout.has_no_lockouts(ctx.now) {
             return None;
@@ -262,7 +263,7 @@ impl LoginSession {
         ctx.lockout.find_lockout(ctx.now, self.claimed_name(), self.pending.as_ref()?.station())
     }
 
-    /// Says what the request holds that it has before it, where it is traced.
+    /// Traces the contents of its pending request.
     fn trace_request(&mut self, ctx: &mut ServerContext) {
         let Some(pending) = self.pending.as_ref().filter(|_| ctx.tracers.is_active()) else { return };
         let (inside, hidden) = match &self.stage {
@@ -281,7 +282,7 @@ impl LoginSession {
         }
     }
 
-    /// Begins, under the token that names it in jobs.
+    /// Starts the login under the token of its jobs.
     pub(super) fn start_login(&mut self, ctx: &mut ServerContext, token: u64) -> LoginStep {
         self.audience.set_number(token);
         self.trace_request(ctx);
@@ -296,7 +297,7 @@ impl LoginSession {
         }
     }
 
-    /// A request goes on with it, with this EAP packet.
+    /// Continues the login with a request and its EAP packet.
     pub(super) fn on_request(
         &mut self,
         ctx: &mut ServerContext,
@@ -305,7 +306,7 @@ impl LoginSession {
     ) -> LoginStep {
         if self.changes_user_name(&pending) {
             if self.pending.is_some() {
-                // The one before it is answered first.
+                // The former request is answered first.
                 ctx.counters.busy += 1;
                 return LoginStep::Drop(pending);
             }
@@ -354,14 +355,14 @@ impl LoginSession {
         }
     }
 
-    /// Whether a request calls the user otherwise than the one with the identity did: its NAS would account the login as another's.
+    /// True if a request has another User-Name than the first. Its NAS would account the login to another user.
     fn changes_user_name(&self, pending: &PendingRequest) -> bool {
         let named = pending.request.get(kind::USER_NAME).filter(|name| !name.is_empty());
         let begun = !matches!(self.stage, LoginStage::Identity { .. }) && !self.request_user_name.is_empty();
         begun && named.is_some_and(|name| *name != *self.request_user_name)
     }
 
-    /// The packet whose turn it was waiting for, and does so no more.
+    /// Takes the queued packet.
     fn its_turn(&mut self) -> Option<Vec<u8>> {
         let wait = &mut self.conversation_mut()?.wait;
         match wait.take() {
@@ -372,11 +373,11 @@ impl LoginSession {
             }
         }
     }
-    /// It is its turn; `None`: it waits for none.
+    /// Does its queued step. `None`: no step was queued.
     pub(super) fn on_turn(&mut self, ctx: &mut ServerContext) -> Option<LoginStep> {
         self.its_turn().map(|packet| self.handle_packet(ctx, &packet))
     }
-    /// Its turn will not come.
+    /// Handles the drop of its queued step.
     pub(super) fn on_displaced(&mut self, ctx: &mut ServerContext) -> LoginStep {
         if self.its_turn().is_none() {
             return LoginStep::Wait;
@@ -386,7 +387,7 @@ impl LoginSession {
         self.pending.take().map_or(LoginStep::Wait, LoginStep::Drop)
     }
 
-    /// The host has looked a user up.
+    /// Handles the result of a lookup.
     pub(super) fn on_found(
         &mut self,
         ctx: &mut ServerContext,
@@ -405,7 +406,7 @@ impl LoginSession {
             LookupResult::User(user) => (Some(user), true),
             LookupResult::Cached(user) => (Some(user), false),
             LookupResult::NotFound => (None, true),
-            // It is kept for nobody: of such names there are any number.
+            // Not cached: the number of such names is unlimited.
             LookupResult::Unstorable => (None, false),
             LookupResult::Unavailable => return Ok(LoginStep::Undecided(RejectCause::StoreAway)),
         };
@@ -427,13 +428,13 @@ impl LoginSession {
         })
     }
 
-    /// The host has compared a password with its hash.
+    /// Handles the result of a password comparison.
     pub(super) fn on_verified(
         &mut self,
         ctx: &mut ServerContext,
         right: bool,
     ) -> Result<LoginStep, CommandError> {
-        // Of guesses that were made at once, those after the limit are worth nothing, right or wrong.
+        // Of simultaneous failed attempts, those beyond the limit are rejected, right or wrong.
         let held = self.find_lockout(ctx).is_some();
         Ok(match &self.stage {
             &LoginStage::Verifying(method) if held => LoginStep::with_reject(Some(method), TOO_MANY, None),
@@ -454,7 +455,7 @@ impl LoginSession {
         })
     }
 
-    /// The host cannot do what it was asked.
+    /// Handles a job that the host could not do.
     pub(super) fn on_unable(&self) -> Result<LoginStep, CommandError> {
         let waits = match &self.stage {
             LoginStage::Eap(conversation) => {
@@ -466,14 +467,14 @@ impl LoginSession {
         if waits { Ok(LoginStep::Undecided(RejectCause::Busy)) } else { Err(CommandError::UnknownToken) }
     }
 
-    /// It idles for too long.
+    /// Returns the reject cause of a login that idled for too long.
     pub(super) fn on_expired(&self) -> RejectCause {
-        // Whom it waits for. Who waits for an answer has done all that it could.
+        // The login waits for its peer. Otherwise the peer has answered and waits for the server.
         if self.pending.is_none() {
             return RejectCause::GaveUp;
         }
         match &self.stage {
-            // What the host asks of a certificate's issuer it may say itself; that it said nothing is no word of a responder.
+            // The host reports an OCSP failure itself. Its silence says nothing about the responder.
             LoginStage::Verifying(_) | LoginStage::Certificate(_) => RejectCause::Busy,
             LoginStage::Eap(c) => match &c.wait {
                 Some(MethodWait::Password | MethodWait::ScheduledPacket(_)) => RejectCause::Busy,
@@ -488,7 +489,7 @@ impl LoginSession {
         }
     }
 
-    /// Answers by the EAP request that was written.
+    /// Sends the written EAP request.
     fn send_challenge(&mut self, ctx: &mut ServerContext) -> LoginStep {
         let Some(pending) = self.pending.take() else { return LoginStep::Wait };
         ctx.counters.challenges += 1;
@@ -502,9 +503,10 @@ impl LoginSession {
         LoginStep::Challenge(pending)
     }
 
-    /// Passes over a packet that answers nothing. A Diameter client is told so, with the EAP request that is still to be
-    /// answered (RFC 4072 §2.4), unless it sent an EAP request itself, which is a failure (§2.8.4). A RADIUS client hears
-    /// nothing.
+    /// Ignores a packet that answers no pending request.
+    ///
+    /// A Diameter client gets the pending EAP request again (RFC 4072 §2.4), or a failure if it sent an EAP request
+    /// itself (§2.8.4). A RADIUS client gets no reply.
     fn pass_over(&self, ctx: &mut ServerContext, pending: PendingRequest, packet: &[u8]) -> LoginStep {
         ctx.out.clear();
         match &self.stage {
@@ -524,7 +526,7 @@ impl LoginSession {
         }
     }
 
-    /// Its EAP server has no use for what its peer said; `packet` where that is known.
+    /// Ignores a packet that the EAP method discards. `packet` is given where it is known.
     fn ignore_packet(&mut self, ctx: &mut ServerContext, packet: &[u8]) -> LoginStep {
         ctx.counters.bad_eap += 1;
         self.trace_line(ctx, || "dropped: this answers nothing that was asked".into());
@@ -534,10 +536,10 @@ impl LoginSession {
         }
     }
 
-    /// The peer has said who it is, in the response of this identifier.
+    /// Handles the response to the identity request of this identifier.
     fn handle_identity(&mut self, ctx: &mut ServerContext, identifier: u8) -> LoginStep {
-        // RFC 3579 §2.1: the request's User-Name is the name that EAP gives. Of a peer that gives none the NAS makes up
-        // one (RFC 5080 §2.9).
+        // RFC 3579 §2.1: User-Name equals the EAP identity. If the identity is empty, the NAS makes a name up (RFC
+        // 5080 §2.9).
         let given = self.pending.as_ref().and_then(|pending| pending.request.get(kind::USER_NAME));
         if self.name.is_empty() || self.name == given.unwrap_or_default() {
             self.look_up(ctx)
@@ -570,13 +572,13 @@ impl LoginSession {
         self.look_up_user(ctx, name)
     }
 
-    /// Asks the host for a user.
+    /// Has the host look up a user.
     fn look_up_user(&mut self, ctx: &mut ServerContext, name: Vec<u8>) -> LoginStep {
         self.lookup_generation = ctx.cache.generation();
         self.assign_job(ctx, AaaServerJob::Lookup { owner: self.owner.clone(), name })
     }
 
-    /// What holds of a user for the request that it has before it, or why the user may not log in.
+    /// Applies the user's policy to the pending request, or returns the reject cause.
     fn resolve_user(
         &mut self,
         ctx: &mut ServerContext,
@@ -608,7 +610,7 @@ impl LoginSession {
         Ok(user)
     }
 
-    /// Gets its user, or whoever stands in for one who may not log in.
+    /// Sets the user, or the stand-in of a user who may not log in.
     fn set_user(&mut self, ctx: &mut ServerContext, user: Result<Arc<User>, RejectCause>) -> Arc<User> {
         self.refusal = user.as_ref().err().copied();
         let user = user.unwrap_or_else(|reason| {
@@ -622,7 +624,7 @@ impl LoginSession {
         user
     }
 
-    /// The look-up has ended.
+    /// Handles the user that a lookup found.
     fn handle_user(&mut self, ctx: &mut ServerContext, user: Option<Arc<User>>) -> LoginStep {
         let hold = self.find_lockout(ctx);
         let user = self.resolve_user(ctx, user);
@@ -637,7 +639,7 @@ impl LoginSession {
             return LoginStep::with_reject(Some(method), TOO_MANY, None);
         }
         let (proof, method) = match proof {
-            // A user with a password proves it, also where the name is an address.
+            // A user with a password must prove it, even if the name is a MAC address.
             RequestProof::Mab(_, Some(password)) if !user.may_use(method) => {
                 (RequestProof::Pap(password), AuthMethod::Pap)
             }
@@ -672,7 +674,7 @@ impl LoginSession {
         self.assign_job(ctx, AaaServerJob::Verify { owner: self.owner.clone(), name, hash, password })
     }
 
-    /// Begins EAP with what may admit this user, or somebody who is known inside a tunnel only.
+    /// Starts EAP with the methods that may accept this user, or a user known only inside a tunnel.
     fn propose_methods(
         &mut self,
         ctx: &mut ServerContext,
@@ -686,7 +688,7 @@ impl LoginSession {
         let held = hold.is_some();
         let mut proposed = admissible_offers(&ctx.config, user, &self.name, held);
         if proposed.is_empty() && !held {
-            // A user whom no method can admit looks like one whom some could.
+            // A user without an allowed method must look like any other user.
             let eap = ctx.config.methods.iter().filter(|method| method.eap_type().is_some());
             let reason = most_specific_cause(eap.map(|method| why_not(user, *method)));
             let stand_in = self.set_user(ctx, Err(reason));
@@ -707,7 +709,7 @@ impl LoginSession {
         self.advance_conversation(ctx)
     }
 
-    /// Gives the method what its peer said.
+    /// Passes the peer's packet to the method.
     fn handle_packet(&mut self, ctx: &mut ServerContext, packet: &[u8]) -> LoginStep {
         self.trace_line(ctx, || trace::describe_eap(packet));
         let held = !self.failed && self.find_lockout(ctx).is_some();
@@ -723,7 +725,7 @@ impl LoginSession {
         }
     }
 
-    /// Does what the method says.
+    /// Acts on the output of the method.
     fn advance_conversation(&mut self, ctx: &mut ServerContext) -> LoginStep {
         let LoginStage::Eap(conversation) = &mut self.stage else { return LoginStep::Wait };
         match conversation.poll_progress(&mut ctx.outputs, &mut ctx.out) {
@@ -751,7 +753,7 @@ impl LoginSession {
         }
     }
 
-    /// Counts a login as failed as soon as its peer is told so: who guesses does not stay to be turned away.
+    /// Counts a failed attempt as soon as the peer is notified: an attacker does not wait for the reject.
     fn count_refusal(&mut self, ctx: &mut ServerContext) {
         if self.failed || !ctx.lockout.has_limit() {
             return;
@@ -767,11 +769,11 @@ impl LoginSession {
         ctx.outputs.push_event(AaaServerEvent::Failed { client, name, station });
     }
 
-    /// A method asks who a user is.
+    /// Handles a method's query for a user.
     fn query_user(&mut self, ctx: &mut ServerContext, who: QueriedUser) -> LoginStep {
         self.audience.look_inside(ctx, who.name());
         if self.find_lockout(ctx).is_some() {
-            // Not even looked up.
+            // No lookup is needed.
             return self.answer_user(ctx, &who, None);
         }
         if ctx.is_elsewhere(who.name()) {
@@ -789,7 +791,7 @@ impl LoginSession {
         self.look_up_user(ctx, name)
     }
 
-    /// Tells a method who the user is whom it asked for.
+    /// Passes the queried user to a method.
     fn answer_user(
         &mut self,
         ctx: &mut ServerContext,
@@ -824,7 +826,7 @@ impl LoginSession {
             (QueriedUser::Resumed(_), ..) => match why {
                 None => UserAnswer::Resume(true),
                 Some(RejectCause::StaleSession) => UserAnswer::Resume(false),
-                // The session is as good as it was: it is its user who may not log in now.
+                // The TLS session stays valid. Its user may not log in now.
                 Some(_) => UserAnswer::Unavailable,
             },
             (_, Some(secret), only) if why.is_some() => UserAnswer::Refused(secret, only),
@@ -834,8 +836,8 @@ impl LoginSession {
         self.answer_eap(ctx, answer)
     }
 
-    /// Whether a TLS session may let in again whom it let in before: the user, who may still log in, still proves that by
-    /// the same, and by a method that still does.
+    /// Checks whether a TLS session may be resumed. The user may still log in, has the same credentials, and the
+    /// method is still allowed.
     fn check_resumption(
         &self,
         ctx: &ServerContext,
@@ -854,7 +856,7 @@ impl LoginSession {
         if same && may && proof { Ok(user) } else { Err(RejectCause::StaleSession) }
     }
 
-    /// A method asks whether a password is right.
+    /// Handles a method's query for a password check.
     fn check_password(&mut self, ctx: &mut ServerContext, password: SecretValue) -> LoginStep {
         let right = match self.user.as_ref().and_then(|u| u.password.as_ref()) {
             Some(StoredPassword::Argon2(hash)) => {
@@ -871,7 +873,7 @@ impl LoginSession {
         self.answer_eap(ctx, UserAnswer::Password(right))
     }
 
-    /// Goes on with the answer to what a method asked.
+    /// Continues the method with the answer to its query.
     fn answer_eap(&mut self, ctx: &mut ServerContext, answer: UserAnswer) -> LoginStep {
         let Some(conversation) = self.conversation_mut() else { return LoginStep::Wait };
         conversation.wait = None;

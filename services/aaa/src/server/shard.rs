@@ -1,11 +1,10 @@
-//! The State attribute: which server, which session, and a tag that only the servers of one key can make.
+//! The State attribute: the shard, the session, and a tag that only servers with the key can compute.
 //!
 //! ```text
 //! | shard: 2 | token: 8 | tag: 6 |
 //! ```
-//! Several servers may share their sockets' port, and a client may send each round of a conversation from another port
-//! (RFC 5080 §2.1.1 asks nothing of it), so that a round can come to a server that knows nothing of it. State then says
-//! whose it is.
+//! Several servers may share a port, and a client may send each round of a conversation from another source port
+//! (RFC 5080 §2.1.1). A round can therefore reach a server without its session. State names the right one.
 
 use usher_crypto::digest::{HmacMd5Key, SipHashKey, constant_time_eq};
 use usher_radius::attribute::kind;
@@ -13,12 +12,12 @@ use usher_radius::packet::RadiusPacket;
 
 /// Octets of the State attribute that names a session.
 pub(super) const STATE_LEN: usize = 16;
-/// Octets before the tag.
+/// Offset of the tag.
 const TAG_OFFSET: usize = 10;
 /// Octets of the tag.
 const TAG: usize = STATE_LEN - TAG_OFFSET;
 
-/// A key that the servers which hand each other their requests share; never printed.
+/// A key that all shards share. Debug output omits it.
 #[derive(Clone, Debug)]
 pub struct ShardKey {
     root: HmacMd5Key,
@@ -26,18 +25,18 @@ pub struct ShardKey {
 }
 
 impl ShardKey {
-    /// From 16 octets that nobody can guess, drawn anew at each start.
+    /// Creates a key from 16 random octets, drawn anew at each start.
     #[must_use]
     pub fn new(octets: &[u8; 16]) -> Self {
         let root = HmacMd5Key::new(octets);
         let tags = SipHashKey::new(derive_from_root(&root, b"tags of State"));
         Self { root, tags }
     }
-    /// Octets for another purpose than State.
+    /// Derives 16 octets for a purpose other than State.
     pub(super) fn derive_octets(&self, purpose: &[u8]) -> [u8; 16] {
         derive_from_root(&self.root, purpose)
     }
-    /// The tag behind what a State names.
+    /// Computes the tag of a State.
     fn state_tag(&self, named: &[u8]) -> [u8; TAG] {
         let [tag @ .., _, _] = self.tags.mac(named);
         tag
@@ -48,17 +47,17 @@ fn derive_from_root(root: &HmacMd5Key, purpose: &[u8]) -> [u8; 16] {
     root.mac(&[b"derived for: ", purpose])
 }
 
-/// One of several servers that share a key.
+/// Number and key of a shard.
 #[derive(Clone, Debug)]
 pub struct ShardConfig {
-    /// Which, from 0.
+    /// Number from 0.
     pub number: u16,
-    /// The same for all.
+    /// Key, the same for all shards.
     pub key: ShardKey,
 }
 
 impl ShardConfig {
-    /// The State of this server's session.
+    /// Returns the State of this shard's session.
     pub(super) fn state_for_token(&self, token: u64) -> [u8; STATE_LEN] {
         let mut state = [0; STATE_LEN];
         state[..2].copy_from_slice(&self.number.to_be_bytes());
@@ -67,11 +66,11 @@ impl ShardConfig {
         state[TAG_OFFSET..].copy_from_slice(&tag);
         state
     }
-    /// Which server a State names, where one of this key made it.
+    /// Returns the shard that a State names. `None`: the tag is invalid.
     pub(super) fn number_of(&self, state: &[u8]) -> Option<u16> {
         self.key.open_state(state).map(|(number, _)| number)
     }
-    /// The session of this server that a State names.
+    /// Returns the session of this shard that a State names.
     pub(super) fn token_from_state(&self, state: &[u8]) -> Option<u64> {
         let (number, token) = self.key.open_state(state)?;
         (number == self.number).then_some(token)
@@ -89,8 +88,8 @@ impl ShardKey {
     }
 }
 
-/// Whose a RADIUS datagram is: the server that its State names, where the servers of this key made it. `None`: it
-/// begins something, or is not ours, and whoever has it may serve it.
+/// Returns the shard of a RADIUS datagram by its State. `None`: the datagram starts a login or its State is of
+/// another key, so any shard may handle it.
 #[must_use]
 pub fn shard_of(key: &ShardKey, datagram: &[u8]) -> Option<u16> {
     let packet = RadiusPacket::parse(datagram).ok()?;

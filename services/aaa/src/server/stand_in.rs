@@ -1,11 +1,10 @@
-//! Stand-ins: under a name that nobody has, or whose user may not log in, a login goes the way of a user's, up to the
-//! same reject. What a peer is offered, what it is asked, how it is turned away and how much work that is would else tell
-//! it which names are users'.
+//! Stand-ins: an unknown name, or a user who may not log in, gets the same dialogue as a real user, up to the same
+//! reject. Otherwise the methods, the requests, the kind of reject or the time of the check would reveal which
+//! names exist.
 //!
-//! A stand-in is a user with a password that nobody knows, kept in the form (in clear, NT hash, Argon2 hash of the same
-//! cost) in which users of this server have theirs, and admitted by the methods that admit them. Which of several kinds
-//! of users a name's stand-in is like depends on the name alone, in the proportion in which the kinds were seen, so that
-//! asking again tells nothing.
+//! A stand-in is a user with an unknown password. The password has the form of this server's users (clear text, NT
+//! hash, Argon2 hash of the same cost), and the stand-in has their methods. The name alone decides which kind of
+//! user its stand-in resembles, in the proportions seen so far. So repeated requests reveal no more.
 
 use super::config::UserSource;
 use super::shard::ShardKey;
@@ -17,10 +16,10 @@ use core::hash::BuildHasher;
 use usher_core::collections::HashState;
 use usher_crypto::password::argon2_like;
 
-/// Users whose kinds are remembered.
+/// Number of users whose kinds are kept.
 const KIND_SLOTS: usize = 64;
 
-/// What of a user a peer can notice.
+/// The properties of a user that a peer can observe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct UserKind {
     form: PasswordForm,
@@ -28,19 +27,19 @@ struct UserKind {
     methods: Vec<AuthMethod>,
 }
 
-/// How a password is kept.
+/// The form of a stored password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PasswordForm {
-    /// There is none: the user has a certificate.
+    /// None: the user has a certificate.
     None,
     Clear,
     NtHash,
-    /// A hash that takes as long to check and is no password's.
+    /// A hash of no password, which takes as long to check.
     Argon2(String),
 }
 
 impl UserKind {
-    /// Of a user as the store has it: whichever groups may apply.
+    /// Returns the form of a stored user, without regard to groups.
     fn from_user(user: &User) -> Self {
         let groups = || user.groups.iter().map(|group| &group.control);
         let password = user.password.as_ref().or_else(|| {
@@ -65,16 +64,16 @@ impl UserKind {
 #[derive(Debug)]
 pub(super) struct StandIns {
     hash: HashState,
-    /// What no password is.
+    /// Octets that are the password of no user.
     secret: [u8; 16],
-    /// Kinds of users, each at the place of the name's hash, with that hash.
+    /// Kinds of users with their names' hashes. The hash chooses the index.
     observed_kinds: Vec<Option<(u64, UserKind)>>,
-    /// Users in memory were looked through.
+    /// True if the users in memory have been read.
     read: bool,
 }
 
 impl StandIns {
-    /// Secrets are derived from the key, which nobody outside knows.
+    /// Derives secrets from the key, which is unknown outside.
     pub(super) fn new(key: &ShardKey) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = key.derive_octets(b"kinds of users");
         Self {
@@ -85,9 +84,9 @@ impl StandIns {
         }
     }
 
-    /// A user was found in the store.
+    /// Records the kind of a user that the store has.
     pub(super) fn observe_user(&mut self, name: &[u8], user: &User) {
-        // A device without a password is not what a guessed name is.
+        // A device without a password does not resemble a guessed name.
         if user.unreadable.is_some() || mac_address(name).is_some() && user.password.is_none() {
             return;
         }
@@ -100,7 +99,7 @@ impl StandIns {
         }
     }
 
-    /// A user is no more, or another.
+    /// Forgets a user who was removed or changed.
     pub(super) fn remove_user(&mut self, name: &[u8]) {
         let hash = self.hash_of(name);
         let place = self.kind_slot(hash);
@@ -109,12 +108,12 @@ impl StandIns {
         }
     }
 
-    /// Goes on with other users.
+    /// Reads the kinds again after a change of users.
     pub(super) fn invalidate_kinds(&mut self) {
         self.read = false;
     }
 
-    /// However a MAC address is written, it is one name.
+    /// Hashes a name. All notations of a MAC address have the same hash.
     fn hash_of(&self, name: &[u8]) -> u64 {
         self.hash.hash_one(&*canonical_name(name))
     }
@@ -123,7 +122,8 @@ impl StandIns {
         &mut self.observed_kinds[hash as usize % KIND_SLOTS]
     }
 
-    /// Looks through users in memory. Of those of one place the one of the least hash counts, in whatever order they come.
+    /// Reads the users in memory. Of users with the same index the smallest hash counts, so that their order does
+    /// not matter.
     fn read_users(&mut self, users: &UserDirectory) {
         self.observed_kinds.clear();
         for (name, user) in users.iter() {
@@ -138,8 +138,7 @@ impl StandIns {
         }
     }
 
-    /// Who stands in for the user of a name. `devices`: names that are MAC addresses are those of devices, which have no
-    /// passwords.
+    /// Returns the stand-in of a name. `devices`: names that are MAC addresses belong to devices without passwords.
     pub(super) fn stand_in_for(&mut self, name: &[u8], users: &UserSource, devices: bool) -> Arc<User> {
         if let UserSource::Memory(users) = users
             && !core::mem::replace(&mut self.read, true)

@@ -1,8 +1,9 @@
-//! Traces of users and stations: each decision as a line for people. Without one it costs one comparison a request.
+//! Traces of users and stations: each decision as a line for people. Without a trace they cost a comparison per
+//! request.
 //!
-//! Several look at one time, each with a filter of its own. Who is inside a tunnel is known late: while somebody looks for
-//! a user, what is said of a login that may still turn out to be that user's is kept, within bounds, and told when the
-//! name comes.
+//! Several traces run at one time, each with its own filter. The inner name of a tunnel is known late. So while a
+//! trace of a user runs, lines of logins that may match are kept within bounds, and written to the trace once the
+//! name matches.
 
 use super::api::{TraceFilter, TraceLine};
 use crate::users::{canonical_name, mac_address};
@@ -16,35 +17,35 @@ use usher_eap::packet::{EapCode, EapPacket};
 use usher_radius::attribute::{AttributeList, kind, vendor};
 use usher_radius::dictionary::{AttributeEncryption, AttributeOid, RadiusDictionary};
 
-/// Most traces at one time.
+/// Maximum number of traces.
 pub const TRACES: usize = 8;
 
-/// Octets of lines that are kept of one login, and of all.
+/// Maximum octets of kept lines, of one login and of all.
 const OF_ONE: usize = 64 << 10;
 const OF_ALL: usize = 4 << 20;
-/// What a line costs beside its text.
+/// Octets of a line besides its text.
 const LINE: usize = size_of::<TraceLine>();
 
-/// Which traces: a bit for each number.
+/// A set of traces: a bit for each slot.
 pub(super) type TraceSlots = u8;
 
-/// What is traced, and the names to print attributes by.
+/// The running traces, and a dictionary for attribute names.
 #[derive(Debug, Default)]
 pub(super) struct TraceTable {
     filters: [Option<TraceFilter>; TRACES],
-    /// The numbers that are in use.
+    /// Slots in use.
     on: TraceSlots,
-    /// That of the server, or one made with the first trace.
+    /// The server's dictionary, or one created with the first trace.
     dictionary: Option<Arc<RadiusDictionary>>,
     retained_lines: RetainedLines,
 }
 
 impl TraceTable {
-    /// Whether anybody looks.
+    /// True if any trace runs.
     pub(super) const fn is_active(&self) -> bool {
         self.on != 0
     }
-    /// Begins or ends the trace of a number; false where there is no such number.
+    /// Starts or ends a trace. False if the slot is invalid.
     pub(super) fn set_filter(
         &mut self,
         slot: u8,
@@ -70,7 +71,7 @@ impl TraceTable {
         }
         slots
     }
-    /// Those who look for the user or the station of a request.
+    /// Returns the traces of a request's user or station.
     pub(super) fn slots_for_request(&self, request: &AttributeList) -> TraceSlots {
         if !self.is_active() {
             return 0;
@@ -86,7 +87,7 @@ impl TraceTable {
             }),
         })
     }
-    /// Those who look for a user.
+    /// Returns the traces of users.
     pub(super) fn of_users(&self) -> TraceSlots {
         if self.is_active() {
             self.matching_slots(|filter| matches!(filter, TraceFilter::User(_)))
@@ -94,15 +95,15 @@ impl TraceTable {
             0
         }
     }
-    /// Those who look for the user of this name.
+    /// Returns the traces of the user with this name.
     pub(super) fn of_user(&self, seen: &[u8]) -> TraceSlots {
         self.matching_slots(|filter| matches!(filter, TraceFilter::User(name) if is_same_name(seen, name)))
     }
-    /// Keeps a line of a login whose user may turn out to be looked for.
+    /// Keeps a line of a login that may match later.
     pub(super) fn retain_line(&mut self, line: TraceLine) {
         self.retained_lines.push(line);
     }
-    /// What was kept of a login, for those who look for its user.
+    /// Removes and returns the kept lines of a login, for traces that match now.
     pub(super) fn take_lines(&mut self, now: Instant, session: u64, to: TraceSlots) -> Vec<TraceLine> {
         let Some(kept) = self.retained_lines.take_login(session).filter(|_| to != 0) else {
             return Vec::new();
@@ -117,13 +118,13 @@ impl TraceTable {
         }
         lines
     }
-    /// A login is over, or its user is nobody who is looked for.
+    /// Drops the lines of a login that has ended or does not match.
     pub(super) fn drop_lines(&mut self, session: u64) {
         if self.is_active() {
             self.retained_lines.take_login(session);
         }
     }
-    /// Each attribute by name. What proves or hides something is not shown.
+    /// Formats attributes by name. Values of proofs and secrets are omitted.
     pub(super) fn describe_attributes(&self, list: &AttributeList) -> Vec<String> {
         let Some(dictionary) = &self.dictionary else { return Vec::new() };
         let mut lines = Vec::new();
@@ -150,11 +151,11 @@ fn is_same_name(seen: &[u8], wanted: &[u8]) -> bool {
     canonical_name(seen) == canonical_name(wanted)
 }
 
-/// Lines that nobody has been told yet, by login.
+/// Kept lines by login.
 #[derive(Debug, Default)]
 struct RetainedLines {
     sessions: BTreeMap<u64, LoginLines>,
-    /// Logins by age; some may be gone.
+    /// Logins by age. Some may have ended.
     order: VecDeque<u64>,
     octets: usize,
 }
@@ -163,7 +164,7 @@ struct RetainedLines {
 struct LoginLines {
     lines: Vec<TraceLine>,
     octets: usize,
-    /// How many found no room.
+    /// Number of lines that were dropped.
     lost: usize,
 }
 
@@ -182,7 +183,7 @@ impl RetainedLines {
         lines.octets += cost;
         lines.lines.push(line);
         self.octets += cost;
-        // Each login in the order costs something, too: who begins many and says little has no more room.
+        // An entry in the order costs memory too: many logins with few lines are bounded as well.
         while self.octets + self.order.len() * LINE > OF_ALL
             && let Some(oldest) = self.order.pop_front()
         {
@@ -209,7 +210,7 @@ fn is_shown(oid: AttributeOid) -> bool {
     }
 }
 
-/// An EAP packet in a few words.
+/// Describes an EAP packet in a few words.
 pub(super) fn describe_eap(packet: &[u8]) -> String {
     let Ok(p) = EapPacket::parse(packet) else { return "not an EAP packet".into() };
     let code = match p.code() {
@@ -224,7 +225,7 @@ pub(super) fn describe_eap(packet: &[u8]) -> String {
     }
 }
 
-/// A name for people.
+/// Quotes a name for people.
 pub(super) fn quote_name(octets: &[u8]) -> String {
     format!("\"{}\"", octets.escape_ascii())
 }
@@ -241,7 +242,7 @@ mod tests {
     fn what_is_kept_of_logins_that_nobody_looks_for_has_a_bound() {
         let mut tracers = TraceTable::default();
         assert!(tracers.set_filter(3, Some(TraceFilter::User(b"ann".to_vec())), None));
-        // Endless lines of one login, and endless logins.
+        // Unlimited lines of one login, and unlimited logins.
         for n in 0..10_000 {
             tracers.retain_line(test_line(1, format!("line {n}")));
         }

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, for the simulator, and for hosts that keep nothing.
+//! A store in memory, for tests, the simulator, and hosts without a database.
 
 use super::{ClientRow, GroupRows, SessionRow, Store, StoreChange, StoreError, UserRows};
 use alloc::collections::BTreeMap;
@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-/// A [`Store`] in memory; nothing of it outlasts its host.
+/// A [`Store`] in memory. Its contents end with the process.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     users: BTreeMap<String, UserRows>,
@@ -20,21 +20,21 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store that keeps all it is given.
+    /// Creates an empty store without limits.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// An empty store that keeps at most so many ended sessions, the latest, and no logins: for hosts that run long.
+    /// Creates an empty store that keeps the `ended` latest ended sessions and no logins, for long runs.
     #[must_use]
     pub fn with_session_limit(ended: usize) -> Self {
         Self { max_ended: Some(ended), ..Self::default() }
     }
-    /// Whether the store answers; one that is away says [`StoreError::Unavailable`] to everything.
+    /// Makes the store unavailable: all calls return [`StoreError::Unavailable`].
     pub fn set_away(&mut self, away: bool) {
         self.away = away;
     }
-    /// All sessions, in the order of their acctuniqueid.
+    /// All sessions, ordered by acctuniqueid.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionRow> {
         self.sessions.values()
     }
@@ -138,7 +138,7 @@ impl Store for MemoryStore {
             *group = GroupRows { name: core::mem::take(&mut group.name), ..GroupRows::default() };
         }
         self.users.remove(name);
-        // A user of no rows at all is none.
+        // A user without rows does not exist.
         if rows != UserRows::default() {
             self.users.insert(name.into(), rows);
         }

@@ -1,4 +1,4 @@
-//! A store's rows made into a user.
+//! Compiles a store's rows into a user.
 
 mod value;
 
@@ -21,19 +21,20 @@ use usher_radius::dictionary::{
 use value::{decode_hex, encode_value, parse_date};
 
 impl User {
-    /// A user as the rows of the tables say, in FreeRADIUS's words and meaning.
+    /// Compiles rows with the syntax and meaning of FreeRADIUS.
     ///
     /// # Errors
-    /// The first row that cannot be understood, and what to do: a user of whom a part was left out could be let in
-    /// where nobody meant it.
+    /// The first row that cannot be parsed, and how to fix it. Without this row the user could be accepted by
+    /// mistake.
     pub fn compile(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<Self, RowError> {
         Self::compile_rows(rows, dictionary, None)
     }
 
-    /// The same, but a row of a reply that cannot be understood is left out, and told of in [`Self::left_out`].
+    /// Compiles rows like [`Self::compile`], but leaves reply rows that cannot be parsed out and lists them in
+    /// [`Self::left_out`].
     ///
     /// # Errors
-    /// The first check that cannot be understood: without it the user could be let in where nobody meant it.
+    /// The first check that cannot be parsed. Without this check the user could be accepted by mistake.
     pub fn compile_leaving_out(rows: &UserRows, dictionary: &RadiusDictionary) -> Result<Self, RowError> {
         let mut left_out = Vec::new();
         let mut user = Self::compile_rows(rows, dictionary, Some(&mut left_out))?;
@@ -76,10 +77,10 @@ impl User {
     }
 }
 
-/// What is shown in place of a secret's value.
+/// Shown instead of a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// What rows say to the server itself beside passwords: no dictionary need know it.
+/// Attributes for the server itself, besides passwords. They need not be in the dictionary.
 const FOR_THE_SERVER: [&str; 18] = [
     "auth-type",
     "client-ip-address",
@@ -101,14 +102,13 @@ const FOR_THE_SERVER: [&str; 18] = [
     "sql-group",
 ];
 
-/// The attribute of a name, or of a number written as one.
+/// Returns the attribute of a name, or of a number in text form.
 fn find_definition<'d>(name: &str, dictionary: &'d RadiusDictionary) -> Option<&'d AttributeDefinition> {
     let by_number = || RadiusDictionary::number_in_name(name).and_then(|oid| dictionary.by_oid(oid));
     dictionary.by_name(name).or_else(by_number)
 }
 
-/// Whether an attribute's values are never shown: those of secrets, and of names that nobody knows, since one may be a
-/// secret's that is misspelt.
+/// True if the values of an attribute are never shown: secrets, and unknown names, which may be misspelt secrets.
 fn is_secret(name: &str, dictionary: &RadiusDictionary) -> bool {
     let name = name.split(':').next().unwrap_or(name).to_ascii_lowercase();
     if name.ends_with("password") || name == "password-with-header" {
@@ -128,7 +128,7 @@ fn row_error(table: &str, row: &AttributeRow, dictionary: &RadiusDictionary, wha
     RowError { table: table.into(), attribute: row.attribute.clone(), op: row.op, value, what }
 }
 
-/// A row as it is written, of a secret no value.
+/// Formats a row, without the value of a secret.
 fn display_row(row: &AttributeRow, dictionary: &RadiusDictionary) -> Box<str> {
     let value = if is_secret(&row.attribute, dictionary) { HIDDEN } else { &row.value };
     let text = format!("{} {} {value}", row.attribute, row.op.as_str());
@@ -152,7 +152,8 @@ fn rows_of(
     Ok((checks, control))
 }
 
-/// A group's password of one attribute takes the place of its users', one of another does not: of two, nobody can say which one holds.
+/// Checks the password attributes of a user's groups. A group's password replaces its users' password of the same
+/// attribute only. With two attributes it is undefined which applies.
 fn check_password_attributes(
     rows: &[AttributeRow],
     table: &str,
@@ -169,7 +170,7 @@ fn check_password_attributes(
     Ok(())
 }
 
-/// The attributes of passwords that are served.
+/// Returns the supported password attribute of a name.
 fn password_attribute(name: &str) -> Option<PasswordAttribute> {
     let all = [
         ("Cleartext-Password", PasswordAttribute::Cleartext),
@@ -180,17 +181,17 @@ fn password_attribute(name: &str) -> Option<PasswordAttribute> {
     all.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, attribute)| attribute)
 }
 
-/// What is said of a value between backquotes.
+/// Error for a value in backquotes.
 const EXPANDED: &str =
     "FreeRADIUS expands a value between backquotes for each request, which is not done here; write it out";
 
-/// Whether FreeRADIUS puts something else in place of a value of its tables. A store reads such a row with [`RowOperator::Unknown`].
+/// True if FreeRADIUS expands this value of its tables. A store reads such a row with [`RowOperator::Unknown`].
 #[must_use]
 pub fn is_expanded(value: &str) -> bool {
     value.len() > 1 && value.starts_with('`') && value.ends_with('`')
 }
 
-/// Whether a row says what is to be done with its value.
+/// Checks that a row has a known operator and a literal value.
 fn check_operator(row: &AttributeRow) -> Result<(), String> {
     match row.op {
         RowOperator::Unknown if is_expanded(&row.value) => Err(EXPANDED.into()),
@@ -199,10 +200,10 @@ fn check_operator(row: &AttributeRow) -> Result<(), String> {
     }
 }
 
-/// A row is none that sets something for the server itself.
+/// The row sets no value of the server itself.
 struct NotControl;
 
-/// Takes a row that sets something for the server itself.
+/// Applies a row that sets a value of the server itself.
 fn apply_control_row(
     row: &AttributeRow,
     control: &mut GroupControl,
@@ -243,7 +244,7 @@ fn apply_control_row(
         "expiration" => {
             let time =
                 parse_date(value).ok_or_else(|| "write a date as `31 Dec 2026 23:59:59` (UTC)".to_string());
-            // FreeRADIUS has 32 bits for it, and begins again from 1970.
+            // FreeRADIUS has 32 bits for it and wraps around to 1970.
             let within = time.and_then(|time| match u32::try_from(time.unix_secs()) {
                 Ok(_) => Ok(time),
                 Err(_) => Err("the date is after 7 Feb 2106 06:28:15; write an earlier one".to_string()),
@@ -272,13 +273,14 @@ fn eap_methods() -> Vec<AuthMethod> {
     AuthMethod::ALL.into_iter().filter(|m| m.eap_type().is_some()).collect()
 }
 
-/// What is said of another operator than `:=` and `+=`.
+/// Error for an operator other than `:=` and `+=`.
 const NOT_IN_A_REQUEST: &str = "write := to set it; it is nothing that a request has";
 
-/// Whether a row takes the place of what there is.
+/// True if a row replaces an existing value.
 ///
 /// # Errors
-/// Its operator compares: FreeRADIUS looks for the attribute in the request, finds none, and lets nobody in by this row.
+/// Its operator compares. FreeRADIUS looks for the attribute in the request, does not find it, and rejects
+/// everybody.
 fn is_replacing(row: &AttributeRow) -> Result<bool, String> {
     match row.op {
         RowOperator::Replace => Ok(true),
@@ -287,7 +289,7 @@ fn is_replacing(row: &AttributeRow) -> Result<bool, String> {
     }
 }
 
-/// Sets a value as the operator says.
+/// Sets a value according to the operator.
 fn set_control<T: Clone>(
     place: &mut Option<ControlSetting<T>>,
     row: &AttributeRow,
@@ -297,7 +299,7 @@ fn set_control<T: Clone>(
     Ok(())
 }
 
-/// Adds a row to what the rows before it set: the first one counts, and of those by `:=` the first.
+/// Merges a row with earlier ones: the first counts, and the first with `:=`.
 fn add_setting<T: Clone>(place: &mut Option<ControlSetting<T>>, value: T, replaces: bool) {
     match place {
         None => *place = Some(ControlSetting::new(value, replaces)),
@@ -313,7 +315,7 @@ fn put_password(
 ) -> Result<(), String> {
     let attribute = password_attribute(&row.attribute).unwrap_or_default();
     let replaces = match row.op {
-        // The one attribute of a password that FreeRADIUS does not look for in the request.
+        // The only password attribute that FreeRADIUS does not look for in the request.
         RowOperator::Set if attribute == PasswordAttribute::Crypt => false,
         _ => is_replacing(row)?,
     };
@@ -348,7 +350,7 @@ fn auth_type(control: &mut GroupControl, row: &AttributeRow) -> Result<(), Strin
         "chap" => &[AuthMethod::Chap],
         "ms-chap" | "mschap" => &[AuthMethod::MsChap, AuthMethod::MsChapV2],
         "eap" => {
-            // Those of EAP-Type, where a row has it, are of EAP already.
+            // Methods of EAP-Type, if a row has it, are already EAP methods.
             let narrower =
                 |set: &ControlSetting<Vec<AuthMethod>>| set.value.iter().all(|m| m.eap_type().is_some());
             if row.op != RowOperator::Add && control.methods.as_ref().is_some_and(narrower) {
@@ -381,7 +383,7 @@ fn restrict_methods(
     Ok(())
 }
 
-/// What is said of the empty password.
+/// Error for the empty password.
 const EMPTY: &str =
     "the password is empty, so that everybody has it; give another, or none where the user needs none";
 
@@ -413,11 +415,11 @@ fn with_header(value: &str) -> Result<StoredPassword, String> {
     }
 }
 
-/// A request's attribute that is compared.
+/// Parses a condition on the request.
 fn parse_check(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<RequestCheck, String> {
     let ResolvedAttribute { definition, number: place, tag } = resolve_attribute(&row.attribute, dictionary)?;
     let op = match row.op {
-        // As FreeRADIUS does with an operator that compares nothing.
+        // FreeRADIUS compares for equality if the operator is no comparison.
         RowOperator::Set => RowOperator::Equal,
         RowOperator::Replace | RowOperator::Add => {
             return Err("a request's attribute is compared (==), not set; what the answer says is in the \
@@ -442,10 +444,10 @@ fn parse_check(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Requ
     Ok(RequestCheck { attribute: place, op, value: bytes, data_type, tag, row: display_row(row, dictionary) })
 }
 
-/// Whether an operator compares the values of an attribute as FreeRADIUS does.
+/// Checks that an operator compares values of the attribute as FreeRADIUS does.
 ///
 /// # Errors
-/// It means something else there, or something that depends on how the value was sent.
+/// FreeRADIUS compares differently, or depending on the encoding of the value.
 fn check_comparable(definition: &AttributeDefinition, op: RowOperator) -> Result<(), String> {
     if matches!(op, RowOperator::Present | RowOperator::Absent | RowOperator::Equal) {
         return Ok(());
@@ -461,15 +463,15 @@ fn check_comparable(definition: &AttributeDefinition, op: RowOperator) -> Result
     }
 }
 
-/// What a row's attribute is.
+/// The attribute of a row.
 struct ResolvedAttribute<'d> {
     definition: Cow<'d, AttributeDefinition>,
     number: AttributeNumber,
-    /// The tag after its name (`Tunnel-Type:1`); 0 where there is none.
+    /// Tag after its name (`Tunnel-Type:1`). 0: none.
     tag: u8,
 }
 
-/// An attribute by name, or by number as FreeRADIUS writes one that it does not know (`Attr-26.9.1`).
+/// Returns an attribute by name, or by number as FreeRADIUS writes an unknown one (`Attr-26.9.1`).
 fn resolve_attribute<'d>(
     name: &str,
     dictionary: &'d RadiusDictionary,
@@ -499,14 +501,14 @@ fn resolve_attribute<'d>(
     Ok(ResolvedAttribute { definition, number: place, tag })
 }
 
-/// A tag (RFC 2868 §3.1) in decimal. One with a zero in front is octal to FreeRADIUS, and decimal to its reader.
+/// Parses a tag (RFC 2868 §3.1) in decimal. Leading zeros are an error: FreeRADIUS would read octal.
 #[must_use]
 pub fn tag_number(text: &str) -> Option<u8> {
     let is_plain = text == "0" || text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
     text.parse().ok().filter(|tag| is_plain && *tag <= 0x1f)
 }
 
-/// An attribute that is written by its number, its value as octets: what goes hidden goes so by whatever name.
+/// Returns an attribute by number, with its value as octets. An encrypted attribute stays encrypted.
 fn by_number(oid: AttributeOid, dictionary: &RadiusDictionary) -> AttributeDefinition {
     let mut definition = AttributeDefinition::for_unknown(oid);
     if let Some(known) = dictionary.by_oid(oid).filter(|known| known.encryption != AttributeEncryption::None)
@@ -516,7 +518,7 @@ fn by_number(oid: AttributeOid, dictionary: &RadiusDictionary) -> AttributeDefin
     definition
 }
 
-/// The rows of a reply table, and what they say of Fall-Through. With `left_out` those that cannot be understood go there.
+/// Parses the rows of a reply table and its Fall-Through. With `left_out`, rows that cannot be parsed go there.
 fn parse_replies(
     rows: &[AttributeRow],
     table: &str,
@@ -533,7 +535,7 @@ fn parse_replies(
                 "no" | "0" => Some(false),
                 _ => None,
             };
-            // FreeRADIUS gives such a row the value 0, or none.
+            // FreeRADIUS sends such a row with the value 0, or not at all.
             match row.op {
                 RowOperator::Present
                 | RowOperator::Absent
@@ -555,11 +557,11 @@ fn parse_replies(
     Ok((replies, fall_through))
 }
 
-/// Attributes that no Access-Accept of a server may have (RFC 2865 §5.44, RFC 2869 §5.19), or that the server itself puts
-/// in: State, Proxy-State, EAP-Message, Message-Authenticator.
+/// Attributes that an Access-Accept must not have (RFC 2865 §5.44, RFC 2869 §5.19), or that the server itself adds:
+/// State, Proxy-State, EAP-Message, Message-Authenticator.
 const NOT_OF_A_REPLY: [u8; 18] = [2, 3, 4, 5, 24, 30, 31, 32, 33, 60, 61, 70, 75, 76, 77, 79, 80, 87];
 
-/// The shortest Acct-Interim-Interval, seconds (RFC 2869 §5.16).
+/// Minimum of Acct-Interim-Interval in seconds (RFC 2869 §5.16).
 const SHORTEST_INTERVAL: u32 = 60;
 
 fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<ReplyAttribute, String> {
@@ -574,7 +576,7 @@ fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Repl
     encode_value(&definition, &row.value, dictionary, &mut bytes)?;
     let mut value = AttributeList::new();
     if bytes.is_empty() {
-        // RFC 2865 §5: what has no value is left out. It takes the place of others all the same.
+        // RFC 2865 §5: an attribute without a value is not sent. It still replaces others.
         return Ok(ReplyAttribute { attribute: place, op: row.op, value });
     }
     if let (&[n], Some(seconds)) = (definition.oid.parts(), bytes.first_chunk::<4>())
@@ -597,7 +599,7 @@ fn parse_reply(row: &AttributeRow, dictionary: &RadiusDictionary) -> Result<Repl
     Ok(ReplyAttribute { attribute: place, op: row.op, value })
 }
 
-/// The octet of the tag in front of a value, and what of the value comes behind it (RFC 2868 §3).
+/// Returns the tag octet of a value, and the rest of the value (RFC 2868 §3).
 fn encode_tag<'b>(
     definition: &AttributeDefinition,
     tag: u8,
@@ -614,7 +616,7 @@ fn encode_tag<'b>(
         (DataType::Integer, AttributeEncryption::None, _) => {
             Err("the number of an attribute with a tag is at most 16,777,215".into())
         }
-        // What begins like a tag would be taken for one.
+        // The first octet would be taken for a tag.
         (_, AttributeEncryption::None, [first, ..]) if tag == 0 && *first > 0x1f => Ok((None, bytes)),
         _ => Ok((Some(tag), bytes)),
     }

@@ -1,5 +1,5 @@
-//! What holds of a user for one request: checks compared, groups applied, as FreeRADIUS's SQL module does, but for the
-//! user's own checks: where one fails, nobody is let in, whatever groups say.
+//! Applies a user's checks and groups to a request. It follows FreeRADIUS's SQL module with one exception: if a
+//! check of the user fails, the user is rejected regardless of groups.
 
 use super::{
     ControlSetting, FailedCheck, GroupControl, PasswordAttribute, PasswordSetting, ReplyAttribute,
@@ -16,10 +16,10 @@ use usher_crypto::SecretValue;
 use usher_radius::attribute::{AttributeList, AttributeValue, DataType, kind};
 
 impl User {
-    /// What holds of this user for a request: the user's own rows, then those of the groups that apply.
+    /// Returns the user as it applies to a request: the user's own rows, then those of the matching groups.
     ///
     /// # Errors
-    /// The first of the user's own checks that fails, so that no method may let the user in.
+    /// The first of the user's own checks that fails. No method may accept the user.
     pub fn resolve_for_request<'a>(
         self: &'a Arc<Self>,
         request: &AttributeList,
@@ -49,15 +49,15 @@ impl User {
                 break;
             }
         }
-        // A password that does not hold for this request, or groups of which none applies: who would have had to prove
-        // something, or is known by groups only, is not let in unproven.
+        // The password does not apply to this request, or none of the groups applies. Such a user must not be
+        // accepted without proof.
         let groupless = !applied && !self.groups.is_empty();
         user.no_bypass |= user.password.is_none() && (withheld || groupless);
         Ok(Arc::new(user))
     }
 
-    /// Takes what rows set, on top of what came before them: `:=` takes its place, as in FreeRADIUS's modules sql and files. A
-    /// rejection stays whatever comes after it.
+    /// Applies the settings of rows to earlier ones. `:=` replaces, as in FreeRADIUS's modules sql and files. A
+    /// rejection stays whatever follows.
     pub(super) fn apply_control(&mut self, control: &GroupControl) {
         let GroupControl { password, methods, simultaneous, expires, pool, rejected } = control;
         if let Some(setting) = password {
@@ -96,7 +96,7 @@ impl User {
         self.password_attribute = next.attribute;
     }
 
-    /// The NT hash of the password, where there is one.
+    /// Returns the NT hash of the password.
     pub(crate) fn nt_hash(&self) -> Option<SecretValue<[u8; 16]>> {
         match self.password.as_ref()? {
             StoredPassword::Clear(password) => Some(usher_crypto::legacy::nt_hash(password).into()),
@@ -107,7 +107,7 @@ impl User {
 }
 
 impl RequestCheck {
-    /// Whether a request is so.
+    /// True if a request meets the check.
     #[must_use]
     pub fn is_met_by(&self, request: &AttributeList) -> bool {
         let all = request.values_at(&self.attribute);
@@ -118,7 +118,7 @@ impl RequestCheck {
             _ => there.any(|value| self.matches_value(&value)),
         }
     }
-    /// A value without its tag; `None` where it has another tag than the one that is meant.
+    /// Returns a value without its tag. `None`: it has another tag than the check.
     fn tagged_so<'a>(&self, given: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         match (self.tag, given) {
             (Some(wanted), [tag, rest @ ..]) if *tag <= 0x1f || self.data_type.is_number() => {
@@ -151,7 +151,7 @@ impl RequestCheck {
 }
 
 impl RequestCheck {
-    /// Whether a value is the same prefix, in however many octets it was sent. One that is none fits no comparison.
+    /// True if a value is the same prefix in any encoding. An invalid prefix matches no comparison.
     fn fits_prefix(&self, value: &[u8]) -> bool {
         let prefix = |octets| AttributeValue::decode(self.data_type, octets).ok();
         prefix(value).is_some_and(|given| match self.op {
@@ -162,7 +162,7 @@ impl RequestCheck {
 }
 
 impl ReplyAttribute {
-    /// Does to a list what the operator says.
+    /// Applies the attribute to a list by its operator.
     pub fn apply_to(&self, list: &mut AttributeList) {
         match self.op {
             RowOperator::Set if !list.values_at(&self.attribute).is_empty() => return,
@@ -173,9 +173,9 @@ impl ReplyAttribute {
     }
 }
 
-/// A MAC address in the usual spellings (`00:11:22:AA:BB:CC`, `00-11-…`, `0011.22aa.bbcc`, `001122-aabbcc`, `001122aabbcc`) as twelve
-/// small hexadecimal digits; what follows in Called-Station-Id (`:SSID`) is none. Other groups of digits are something else, such as
-/// an IPv6 address.
+/// Parses a MAC address in a usual notation (`00:11:22:AA:BB:CC`, `00-11-…`, `0011.22aa.bbcc`, `001122-aabbcc`,
+/// `001122aabbcc`) into twelve lower-case hexadecimal digits. A suffix as in Called-Station-Id (`:SSID`) is not
+/// allowed. Other groups of digits are no MAC address; they may be an IPv6 address.
 #[must_use]
 pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
     let group = match text.len() {
@@ -188,7 +188,7 @@ pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
     let (mut digits, mut count) = ([0; 12], 0);
     for (i, &octet) in text.iter().enumerate() {
         if i % (group + 1) == group {
-            // One separator in all of it.
+            // All separators must be the same.
             if !matches!(octet, b':' | b'-' | b'.') || octet != text[group] {
                 return None;
             }
@@ -202,8 +202,8 @@ pub(crate) fn mac_address(text: &[u8]) -> Option<[u8; 12]> {
     (count == 12).then_some(digits)
 }
 
-/// A station's name (Calling-Station-Id) as stations are told apart: of a MAC address twelve small hexadecimal digits, of an IP address
-/// its usual spelling, any other without capitals. Empty: it names none.
+/// Returns the canonical form of a Calling-Station-Id. A MAC address becomes twelve lower-case hexadecimal digits,
+/// an IP address its usual notation, any other name lower case. Empty: no station.
 #[must_use]
 pub(crate) fn canonical_station(name: &[u8]) -> Cow<'_, [u8]> {
     if let Some(digits) = mac_address(name) {
@@ -219,15 +219,15 @@ pub(crate) fn canonical_station(name: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A user's name as it is kept: of a MAC address, however it is written, twelve small hexadecimal digits; any other name
-/// as it is.
+/// Returns the canonical form of a user's name. A MAC address becomes twelve lower-case hexadecimal digits. Any
+/// other name is unchanged.
 #[must_use]
 pub fn canonical_name(name: &[u8]) -> Cow<'_, [u8]> {
     mac_address(name).map_or(Cow::Borrowed(name), |digits| Cow::Owned(digits.to_vec()))
 }
 
-/// Names under which a store may have a user: the one given, and, of a MAC address, the other usual spellings. The
-/// canonical one stands first, the others for rows that somebody else wrote.
+/// Returns the names under which a store may have a user: the name, and other usual notations of a MAC address. The
+/// canonical form is first; the others find rows written by other programs.
 #[must_use]
 pub fn name_spellings(name: &str) -> Vec<String> {
     let Some(digits) = mac_address(name.as_bytes()) else { return [name.into()].into() };
@@ -252,8 +252,8 @@ pub fn name_spellings(name: &str) -> Vec<String> {
     all
 }
 
-/// Whether a request asks for MAC authentication bypass, and for which address: Service-Type is Call-Check (RFC 2865
-/// §5.6) and User-Name is the address in Calling-Station-Id.
+/// Returns the address of a request for MAC authentication bypass: Service-Type is Call-Check (RFC 2865 §5.6), and
+/// User-Name is the address in Calling-Station-Id.
 pub(crate) fn mac_bypass_address(request: &AttributeList) -> Option<[u8; 12]> {
     const CALL_CHECK: u32 = 10;
     let named = mac_address(request.get(kind::USER_NAME)?)?;
@@ -296,13 +296,13 @@ mod tests {
             let all = [4, 5, 6].map(|n| port_check(op, n).is_met_by(&request));
             assert_eq!(all, [below, same, above], "{op:?}");
         }
-        // What is not there fits nothing, not even "another value".
+        // A missing attribute matches no comparison, not even "not equal".
         let empty = AttributeList::new();
         assert!(
             !port_check(RowOperator::NotEqual, 5).is_met_by(&empty)
                 && port_check(RowOperator::Absent, 5).is_met_by(&empty)
         );
-        // One of several is enough.
+        // One match among several values is enough.
         request.push_u32(kind::NAS_PORT, 7);
         assert!(port_check(RowOperator::Equal, 7).is_met_by(&request));
     }
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(reply_timeouts(&user, &request), Some([9].into()));
     }
 
-    /// Held against FreeRADIUS's module sql by a test of `usher-store`.
+    /// A test of `usher-store` compares this with FreeRADIUS's module sql.
     #[test]
     fn what_a_group_sets_takes_the_place_of_what_a_user_has() {
         let row = |(attribute, op, value): (&str, &str, &str)| AttributeRow {
@@ -449,7 +449,7 @@ mod tests {
         assert!(!bypasses(&[with_password(6, true), plain.clone()]), "the password is of another port");
         assert!(!bypasses(&[plain, with_password(5, true)]));
         assert!(!bypasses(&[timeout_group("a", Some(6), (RowOperator::Set, 1), true)]), "no group applies");
-        // Who is let in unproven by rows of their own is so whichever groups apply.
+        // A user without proof by its own rows stays so whichever groups apply.
         let own = User {
             methods: [AuthMethod::Mab].into(),
             groups: [timeout_group("a", Some(6), (RowOperator::Set, 1), true)].into(),
@@ -527,7 +527,7 @@ mod tests {
         }
     }
 
-    /// Whatever stands between the digits of a MAC address means nothing; in any other name it does.
+    /// Separators in a MAC address are ignored; in any other name they count.
     #[test]
     fn stations_are_told_apart_by_what_they_are() {
         let same = |a: &str, b: &str| canonical_station(a.as_bytes()) == canonical_station(b.as_bytes());

@@ -30,12 +30,12 @@ pub(crate) fn instant_at(secs: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(secs)
 }
 
-/// A server with its ledger, as a host without threads has them.
+/// A server with its ledger, as a host without threads runs them.
 pub(crate) struct TestHost {
     pub(crate) server: TestMachine<AaaServer>,
     config: usher_aaa::AaaServerConfig,
     pub(crate) service: JobRunner<MemoryStore>,
-    /// Does nothing when it is asked for accounting.
+    /// True if it ignores jobs of accounting.
     silent: bool,
 }
 
@@ -48,14 +48,14 @@ impl TestHost {
         let service = JobRunner::new(parts, &mut Seed::new(4).derive_secure_rng("known", 0));
         Self { server, config, service, silent: false }
     }
-    /// It dies and comes again with nothing but its store.
+    /// Restarts the host, which keeps only its store.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.server = TestMachine::new(
             AaaServer::new(self.config.clone(), Seed::new(5).derive_secure_rng("aaa", 0)).unwrap(),
         );
         self.service.restart(now);
     }
-    /// Answers what the server asks.
+    /// Does the server's jobs.
     pub(crate) fn run_jobs(&mut self, now: Instant) {
         while let Some(job) = self.server.poll_job() {
             if !(self.silent && matches!(job.job, AaaServerJob::Account { .. })) {
@@ -64,7 +64,7 @@ impl TestHost {
             }
         }
     }
-    /// Whether somebody would be let in.
+    /// True if the ledger would admit the user.
     fn would_admit(&mut self, now: Instant, request: &AdmitRequest) -> bool {
         let what = AaaServerJob::Admit { client: None, request: request.clone() };
         let answer = self.service.run_job(now, EPOCH, usher_core::JobRequest::new(0, what));
@@ -75,7 +75,7 @@ impl TestHost {
     }
 }
 
-/// A RADIUS client beside it.
+/// A RADIUS client and its server.
 pub(crate) struct RadiusTestClient {
     client: TestMachine<RadiusClient>,
     pub(crate) host: TestHost,
@@ -107,7 +107,7 @@ impl RadiusTestClient {
             self.client.handle_input(now, MachineInput::Datagram { path, data: &buf });
         }
     }
-    /// Sends a request of its own and gives the answer.
+    /// Sends a request and returns the reply.
     pub(crate) fn send_request(
         &mut self,
         secs: u64,
@@ -126,7 +126,7 @@ impl RadiusTestClient {
             other => panic!("{other:?}"),
         }
     }
-    /// A record of session `id`, first sent `delay` seconds ago; true: acknowledged.
+    /// Sends a record of session `id`, first sent `delay` seconds ago. True: acknowledged.
     fn send_record(&mut self, secs: u64, status: u32, id: &str, delay: u32, length: Option<u32>) -> bool {
         let answer = self.send_request(secs, PacketCode::ACCOUNTING_REQUEST, |a| {
             a.push_bytes(kind::USER_NAME, &user_name(0)).unwrap();
@@ -169,7 +169,7 @@ fn a_radius_session_is_kept_and_acknowledged() {
 #[test]
 fn an_unkept_acct_status_type_is_acknowledged_and_counted() {
     let mut r = radius_client();
-    // Of tunnels, of failures, of nobody, of a vendor.
+    // Of tunnels, of failures, unassigned, and of a vendor.
     for status in [9, 15, 0, u32::MAX] {
         assert!(r.send_record(10, status, "1", 0, None), "{status}");
     }
@@ -182,7 +182,7 @@ fn an_unkept_acct_status_type_is_acknowledged_and_counted() {
 fn a_record_sent_again_as_a_new_request_is_the_same_record() {
     let mut r = radius_client();
     for delay in [0, 3, 9] {
-        // Another identifier and authenticator each time, since the delay is another.
+        // Another identifier and authenticator each time, since the delay changes.
         assert!(r.send_record(10 + u64::from(delay), START, "1", delay, None));
     }
     for delay in [0, 4] {
@@ -249,7 +249,7 @@ fn what_is_admitted_is_what_accounting_then_tells_of() {
     };
     assert_eq!(log_in(&mut r, 0, "02-00-00-00-00-01"), Some(PacketCode::ACCESS_ACCEPT));
     assert!(r.send_record(1, START, "1", 0, None));
-    // The user's one session is open now: nobody else is let in by that name.
+    // The user's only session is open now, so another login is refused.
     let name = String::from_utf8(user_name(0)).unwrap();
     let request = AdmitRequest {
         user: name,
@@ -264,7 +264,7 @@ fn what_is_admitted_is_what_accounting_then_tells_of() {
     assert!(r.host.would_admit(instant_at(10), &request));
 }
 
-/// A Diameter client beside it, over one connection.
+/// A Diameter client and its server, over one connection.
 pub(crate) struct DiameterTestClient {
     client: TestMachine<DiameterNode>,
     pub(crate) host: TestHost,
@@ -337,7 +337,7 @@ impl DiameterTestClient {
             }
         }
     }
-    /// Lets time pass, in which the two ends watch each other.
+    /// Lets time pass. Both ends run their watchdog.
     pub(crate) fn wait_until(&mut self, secs: u64) {
         while self.now < secs {
             self.now = secs.min(self.now + 5);
@@ -416,7 +416,7 @@ fn an_acr_that_is_none_is_told_so() {
     assert_eq!((d.host.server.counters().bad_accounting, d.host.rows().len()), (1, 0));
 }
 
-/// A request from the access server of this number.
+/// Sends a request from the access server with this number.
 fn send_from_nas(
     r: &mut RadiusTestClient,
     n: usize,
@@ -439,7 +439,7 @@ fn send_from_nas(
     Some(PacketCode(data[0]))
 }
 
-/// What names session `id` of the access server of number `named`.
+/// Writes the identification of session `id` of access server `named`.
 fn session_of(a: &mut AttributeList, named: usize, status: u32, id: &str) {
     let std::net::IpAddr::V4(address) = nas_address(named) else { panic!("they have IPv4 addresses") };
     a.push_ipv4(kind::NAS_IP_ADDRESS, address).push_u32(kind::ACCT_STATUS_TYPE, status);
@@ -450,7 +450,7 @@ fn session_of(a: &mut AttributeList, named: usize, status: u32, id: &str) {
 fn nobody_ends_the_sessions_of_another_client() {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
     if let Some(radius) = &mut config.radius {
-        // Each is a client of its own; the last one speaks for the second too.
+        // Each is a client of its own. The last one also speaks for the second.
         radius.clients = (0..4).map(|n| ClientConfig::new(nas_address(n), 32, shared_secret())).collect();
         radius.clients[3].speaks_for = vec![(nas_address(1), 32)];
     }
@@ -471,7 +471,7 @@ fn nobody_ends_the_sessions_of_another_client() {
     tell(&mut r, 1, 1, 1, START, "s");
     let theirs = vec![(a, "s".to_owned()), (b, "s".to_owned())];
     assert_eq!(open(&r), theirs);
-    // The third names the first: by its Stop, by its restart, by restarts that name nobody.
+    // The third names the first: in a Stop, in a restart, and in restarts without a name.
     tell(&mut r, 2, 1, 0, STOP, "s");
     tell(&mut r, 2, 2, 0, ON, "");
     tell(&mut r, 2, 3, 2, ON, "");
@@ -479,12 +479,12 @@ fn nobody_ends_the_sessions_of_another_client() {
     assert_eq!(r.host.rows().iter().filter(|row| row.nasipaddress == c).count(), 1, "its record is its own");
     let counters = r.host.server.counters();
     assert_eq!((counters.foreign_nas, counters.foreign_restarts), (1, 1));
-    // What the third reports of others it ends itself.
+    // Sessions that the third reports of others are its own, and it can end them.
     tell(&mut r, 2, 4, 0, START, "t");
     assert_eq!(open(&r).len(), 3);
     tell(&mut r, 2, 5, 0, STOP, "t");
     assert_eq!(open(&r), theirs);
-    // Who speaks for another is believed.
+    // A client may report for its configured access servers.
     tell(&mut r, 3, 1, 1, STOP, "s");
     assert_eq!(open(&r), [(a, "s".to_owned())]);
     tell(&mut r, 0, 2, 0, ON, "");

@@ -1,4 +1,4 @@
-//! Users who are anonymous outside of a tunnel: who hears their name, and whose accounting is whose.
+//! Anonymous outer identities: which clients get the inner identity, and the user of accounting records.
 
 use crate::accounting::{RadiusTestClient, build_acr};
 use crate::build::{PASSWORD, user_name};
@@ -25,7 +25,7 @@ const STOP: u32 = 2;
 const CUI: u8 = 89;
 const OPERATOR: u8 = 126;
 
-/// A server that lets one user in through tunnels, once at a time.
+/// A server with one user, who may log in through tunnels, with one session.
 fn config_with_key() -> AaaServerConfig {
     let mut config = tunnel_config(tls_server_config(TlsVersion::Tls13));
     let mut all = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
@@ -35,7 +35,7 @@ fn config_with_key() -> AaaServerConfig {
     config
 }
 
-/// A login from a station through EAP-TTLS; its last answer.
+/// Logs in from a station by EAP-TTLS and returns the last reply.
 fn log_in(
     r: &mut RadiusTestClient,
     secs: u64,
@@ -45,7 +45,7 @@ fn log_in(
     login_as(r, secs, station, &user_name(0), ask)
 }
 
-/// The same of this user.
+/// Logs in as this user.
 fn login_as(
     r: &mut RadiusTestClient,
     secs: u64,
@@ -93,7 +93,7 @@ fn login_as(
     }
 }
 
-/// A record of a session under the outer name, with these Classes.
+/// Sends a record under the outer name with these Classes.
 fn send_record(r: &mut RadiusTestClient, secs: u64, status: u32, id: &str, name: &[u8], classes: &[Vec<u8>]) {
     let answer = r.send_request(secs, PacketCode::ACCOUNTING_REQUEST, |a| {
         a.push_bytes(kind::USER_NAME, name).unwrap();
@@ -121,7 +121,7 @@ fn a_network_hears_the_name_within_a_tunnel_only_where_it_may() {
     assert_eq!((reply_classes(&reply).len(), reply.get(CUI)), (1, None));
     let name = user_name(0);
     assert!(!reply.as_bytes().windows(name.len()).any(|part| part == name));
-    // Not even that it is the same user.
+    // Two logins of one user cannot be linked.
     let (_, again) = log_in(&mut r, 2, FIRST, |_| {});
     assert_ne!(reply_classes(&reply), reply_classes(&again));
 
@@ -144,7 +144,7 @@ fn accounting_of_an_anonymous_user_is_the_users_own() {
     assert_eq!((row.username.as_str(), row.realm.as_str()), (user.as_str(), "example.org"));
     assert!(is_alias(&row.class), "who asks its NAS to end it must not name the user");
     assert_eq!(r.host.service.ledger().find_sessions(SessionFilter::User(&user)).len(), 1);
-    // The next login is one too many until the session ends, from wherever the NAS tells of it.
+    // The next login exceeds the limit until the session ends, whichever NAS reports it.
     assert_eq!(log_in(&mut r, 3, SECOND, |_| {}).0, PacketCode::ACCESS_REJECT);
     assert_eq!(
         log_in(&mut r, 4, FIRST, |_| {}).0,
@@ -156,7 +156,7 @@ fn accounting_of_an_anonymous_user_is_the_users_own() {
     assert_eq!(log_in(&mut r, 140, SECOND, |_| {}).0, PacketCode::ACCESS_ACCEPT);
 }
 
-/// However long a name is that RADIUS has, its sessions are its user's, and count.
+/// A name of any length that RADIUS allows: its sessions are the user's and count.
 #[test]
 fn accounting_of_a_user_of_a_long_name_is_the_users_own() {
     for (length, octets) in [(64, 1), (191, 1), (192, 1), (220, 1), (221, 2), (240, 2), (253, 2)] {
@@ -199,7 +199,7 @@ fn another_server_of_the_same_key_knows_whose_a_session_is() {
     assert_eq!(with(&[], ANONYMOUS, |_| {}), anonymous);
     let other = |config: &mut AaaServerConfig| config.identity_key = Some(IdentityKey::new(b"another"));
     assert_eq!(with(&class, ANONYMOUS, other), anonymous);
-    // A home server that saw a Class of ours cannot have its own users taken for ours.
+    // A home server that saw our Class cannot assign its own users' sessions to ours.
     let elsewhere = |config: &mut AaaServerConfig| {
         let home =
             HomeServer::new("home", "10.9.9.9:1812".parse().unwrap(), SharedSecret::new(b"sixteen octets!!"));
@@ -238,6 +238,6 @@ fn a_user_is_chargeable_under_another_name_at_each_operator() {
     let first = cui(1, "1visited.example");
     assert_eq!((first.len(), cui(2, "1visited.example")), (32, first.clone()));
     assert_ne!(cui(3, "1other.example"), first);
-    // Who asks for none gets none.
+    // Only a request with the attribute gets one.
     assert_eq!(log_in(&mut r, 4, FIRST, |_| {}).1.get(CUI), None);
 }

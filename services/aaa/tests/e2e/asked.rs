@@ -1,4 +1,4 @@
-//! What a Diameter client hears that asks in its own words: RFC 4072, RFC 6733 and RFC 7155 against the server.
+//! Raw Diameter requests of a client against RFC 4072, RFC 6733 and RFC 7155.
 
 use crate::build::{PASSWORD, diameter_server, server_name, test_users, user_name};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use usher_radius::attribute::kind;
 
 const NOW: Instant = Instant::ZERO;
 
-/// A client that is connected to a server.
+/// A client with a connection to a server.
 struct ConnectedClient {
     server: TestMachine<AaaServer>,
     node: TestMachine<DiameterNode>,
@@ -94,12 +94,12 @@ impl ConnectedClient {
         }
     }
 
-    /// A round of EAP.
+    /// Sends a round of EAP.
     fn send_eap(&mut self, eap: &[u8], state: Option<&[u8]>) -> (u32, AvpBuf) {
         self.send_request(build_der(eap, state))
     }
 
-    /// The first round: the challenge, and the State.
+    /// Starts a login. Returns the challenge and the State.
     fn request_challenge(&mut self) -> (Vec<u8>, Vec<u8>) {
         let (result, avps) = self.send_eap(&identity_response(), None);
         assert_eq!(result, 1001);
@@ -130,7 +130,7 @@ fn build_aar(password: Option<&[u8]>, chap: Option<ChapAuth<'_>>) -> DiameterReq
     let aar = AaRequest { request_type, user_name: Some(&name), password, chap, state: None, nas };
     aar.to_request(0, "switch.example.org;1;2".into(), "example.org".into(), None)
 }
-/// The AVP that the answer blames.
+/// Returns the answer's Failed-AVP.
 fn failed_avp(avps: &AvpBuf) -> Option<Avp> {
     avps.as_sequence().get(codes::FAILED_AVP)?.as_group().unwrap().next().map(|a| a.to_owned())
 }
@@ -146,7 +146,7 @@ fn chap_proves_a_password() {
     }
     let c = client.server.counters();
     assert_eq!((c.accepted_chap, c.rejected_wrong_password), (1, 1));
-    // A proof that is none is no wrong password.
+    // A malformed proof is not a wrong password.
     let chap = ChapAuth { identifier: 7, response: &[0; 16], challenge: b"" };
     let mut request = build_aar(None, Some(chap));
     request.avps = request.avps.as_sequence().filter(|a| !a.has_id(codes::CHAP_CHALLENGE)).fold(
@@ -160,12 +160,12 @@ fn chap_proves_a_password() {
     assert_eq!((result, failed_avp(&avps).map(|a| a.code)), (5005, Some(60)));
 }
 
-/// RFC 4072 §2.4: what is not fatal is answered by the request before, in another AVP.
+/// RFC 4072 §2.4: after a non-fatal error the answer has the pending EAP request in EAP-Reissued-Payload.
 #[test]
 fn a_packet_that_answers_nothing_gets_the_open_request_again() {
     let mut client = ConnectedClient::new();
     let (challenge, state) = client.request_challenge();
-    // Another identifier, another method, a Nak of nothing that is offered amid... a packet that is none.
+    // Another identifier, another method, a Nak of a method that is not offered, and no packet.
     for packet in
         [&[2, challenge[1].wrapping_add(9), 0, 6, 4, 0][..], &[2, challenge[1], 0, 6, 13, 0], &[2, 1]]
     {
@@ -174,12 +174,12 @@ fn a_packet_that_answers_nothing_gets_the_open_request_again() {
         assert_eq!((result, dea.eap, dea.reissued), (1001, None, Some(&challenge[..])), "{packet:?}");
         assert_eq!((dea.state, dea.multi_round_timeout), (Some(&state[..]), Some(30)));
     }
-    // The conversation goes on as if nothing had come.
+    // The conversation continues unchanged.
     let (result, avps) = client.send_eap(&md5_response(&challenge, PASSWORD), Some(&state));
     let dea = DiameterEapAnswer::parse(avps.as_sequence()).unwrap();
     assert_eq!((result, dea.eap.map(|e| e[0])), (2001, Some(3)));
     assert_eq!(client.server.counters().bad_eap, 3);
-    // So does one that begins with the question who it is.
+    // So does an empty packet, which asks for the identity.
     let (result, avps) = client.send_eap(b"", None);
     let dea = DiameterEapAnswer::parse(avps.as_sequence()).unwrap();
     let (asked, state) = (dea.eap.unwrap().to_vec(), dea.state.unwrap().to_vec());
@@ -189,7 +189,7 @@ fn a_packet_that_answers_nothing_gets_the_open_request_again() {
     assert_eq!((result, dea.eap, dea.reissued), (1001, None, Some(&asked[..])));
 }
 
-/// RFC 4072 §2.4, §2.8.4: what cannot begin a conversation ends it with an EAP-Failure, and an EAP request gets a failure.
+/// RFC 4072 §2.4, §2.8.4: a packet that cannot start a conversation gets an EAP-Failure, and an EAP request a failure.
 #[test]
 fn what_is_no_response_of_a_peer_is_a_failure() {
     let mut client = ConnectedClient::new();
@@ -206,7 +206,7 @@ fn what_is_no_response_of_a_peer_is_a_failure() {
     assert_eq!((result / 1000, DiameterEapAnswer::parse(avps.as_sequence()).is_err()), (5, true));
 }
 
-/// RFC 4072 §3.2, §2.8.2: the packet says what the code says.
+/// RFC 4072 §3.2, §2.8.2: EAP packet and Result-Code agree.
 #[test]
 fn the_packet_says_what_the_result_says() {
     for (password, result, packet) in [(PASSWORD, 2001, 3), (&b"wrong"[..], 4001, 4)] {
@@ -217,7 +217,7 @@ fn the_packet_says_what_the_result_says() {
         assert_eq!((code, dea.eap.map(|e| (e[0], e[1]))), (result, Some((packet, challenge[1]))));
         // RFC 6733 §8.11: no session is left to be terminated.
         assert_eq!(avps.as_sequence().get(codes::AUTH_SESSION_STATE).map(|a| a.as_u32()), Some(Ok(1)));
-        // RFC 4072 §2.7: the method that let in, and none that did not.
+        // RFC 4072 §2.7: the accepted method, and none at a reject.
         assert_eq!(dea.methods, if result == 2001 { vec![4] } else { vec![] });
     }
 }
@@ -251,7 +251,7 @@ fn a_reply_message_goes_with_a_password_and_not_with_eap() {
     assert_eq!((result, avps.as_sequence().get(codes::REPLY_MESSAGE)), (2001, None));
 }
 
-/// RFC 6733 §8.1, §8.3, §8.4, §8.5: a server that keeps no session knows none, and says so.
+/// RFC 6733 §8.1, §8.3, §8.4, §8.5: a stateless server answers requests for a session with an unknown-session error.
 #[test]
 fn sessions_that_nobody_keeps_are_unknown() {
     let mut client = ConnectedClient::new();
@@ -273,7 +273,7 @@ fn sessions_that_nobody_keeps_are_unknown() {
     }
 }
 
-/// RFC 6733 §3.2, §4.1, §7.1.5: before anything else is looked at, a request has what its command asks for, once.
+/// RFC 6733 §3.2, §4.1, §7.1.5: a request is first checked against the grammar of its command.
 #[test]
 fn a_request_against_its_grammar_is_refused() {
     let mut client = ConnectedClient::new();

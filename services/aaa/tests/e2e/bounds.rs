@@ -1,4 +1,4 @@
-//! What unfinished logins may cost: memory and time.
+//! Limits of memory and time of half-open logins.
 
 use crate::build::{aaa_config, shared_secret, test_users, user_name};
 use crate::tls::{tls_client_config as tls_client, tls_server_config as tls_server};
@@ -16,10 +16,10 @@ use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
 use usher_radius::{AttributeList, PacketCode};
 
-/// What each conversation of [`ScriptedMethod`] says that it holds.
+/// Octets that each conversation of [`ScriptedMethod`] reports.
 const CONVERSATION_OCTETS: usize = 80 << 10;
 
-/// A method that does what its peer tells it to, for ever: `c` goes on and costs much, all else is ignored.
+/// A method that its peer controls, without end: `c` continues and is expensive, all else is ignored.
 #[derive(Debug)]
 struct ScriptedMethod;
 
@@ -58,7 +58,7 @@ fn scripted_config() -> AaaServerConfig {
     config
 }
 
-/// An AAA server, and access servers that ask it.
+/// An AAA server and its access servers.
 struct NasTestNetwork {
     server: TestMachine<AaaServer>,
     nas: Vec<TestMachine<RadiusClient>>,
@@ -78,7 +78,7 @@ impl NasTestNetwork {
         let server = TestMachine::new(AaaServer::new(config, seed.derive_secure_rng("aaa", 0)).unwrap());
         Self { server, nas: (0..nas as u64).map(client).collect(), replies: Vec::new(), events: Vec::new() }
     }
-    /// Has a request arrive.
+    /// Delivers a request to the server.
     fn send_request(&mut self, now: Instant, nas: usize, token: u64, fill: impl FnOnce(&mut AttributeList)) {
         let mut attributes = AttributeList::new();
         fill(&mut attributes);
@@ -99,7 +99,7 @@ impl NasTestNetwork {
             self.deliver_replies(now);
         }
     }
-    /// Takes what the server has to say to those whom it is for.
+    /// Delivers the server's replies.
     fn deliver_replies(&mut self, now: Instant) {
         let mut buf = Vec::new();
         while let Some(Transmit::Datagram { path }) = self.server.poll_transmit(&mut buf) {
@@ -114,12 +114,12 @@ impl NasTestNetwork {
         }
         self.events.extend(std::iter::from_fn(|| self.server.poll_event()));
     }
-    /// The one reply that came.
+    /// Returns the only reply.
     fn take_reply(&mut self) -> RadiusReply {
         assert_eq!(self.replies.len(), 1);
         self.replies.remove(0).1
     }
-    /// Begins a login; its State and the identifier of the EAP request that came back.
+    /// Starts a login. Returns its State and the identifier of the EAP request.
     fn start_login(&mut self, now: Instant, nas: usize, token: u64) -> (Vec<u8>, u8) {
         let name = user_name(0);
         let mut identity = Vec::new();
@@ -132,7 +132,7 @@ impl NasTestNetwork {
         assert!(reply.code == PacketCode::ACCESS_CHALLENGE && reply.attributes.read_eap_packet(&mut eap));
         (reply.attributes.get(kind::STATE).unwrap().to_vec(), eap[1])
     }
-    /// Says something in a login.
+    /// Continues a login with these data.
     fn send_eap_data(
         &mut self,
         now: Instant,
@@ -179,7 +179,7 @@ fn a_login_ends_by_its_age_however_busy_it_is() {
     assert_eq!((h.server.half_open(), c.overdue, c.unknown_session), (0, 1, 0));
     let [AaaServerEvent::Undecided(end)] = &h.events[..] else { panic!("{:?}", h.events) };
     assert_eq!(end.reason, Some(RejectCause::TooSlow));
-    // Of a login that is not there no end is told as one that was turned away.
+    // For an unknown login no reject is reported.
     h.send_eap_data(instant_at(300_001), 0, 101, &login, b"c");
     assert_eq!(h.take_reply().code, PacketCode::ACCESS_REJECT);
     let [_, AaaServerEvent::Undecided(stray)] = &h.events[..] else { panic!("{:?}", h.events) };
@@ -250,7 +250,7 @@ fn a_login_in_a_handshake_counts_the_memory_of_the_handshake() {
     }
 }
 
-/// Has the server do what it wants done at once; who got an answer from it.
+/// Has the server do what is due at once. Returns the clients that got a reply.
 fn run_due_step(h: &mut NasTestNetwork, now: Instant) -> Vec<usize> {
     assert!(h.server.poll_timeout().is_some_and(|due| due <= now), "nothing is due");
     h.server.handle_input(now, MachineInput::Timeout);
@@ -274,7 +274,7 @@ fn what_costs_little_waits_for_one_costly_step_and_not_for_all() {
             a.push_bytes(kind::USER_NAME, &user_name(1)).unwrap().push_user_password(b"open sesame").unwrap();
         });
         assert_eq!(h.take_reply().code, PacketCode::ACCESS_ACCEPT, "a password is not kept waiting");
-        // A second packet of a login that waits is one too many.
+        // A second packet of a queued login is dropped.
         h.send_eap_data(now, 0, 300 + n, &logins[19], b"c");
         assert_eq!(run_due_step(&mut h, now), [0], "one step at a time");
     }
@@ -315,7 +315,7 @@ fn costly_steps_that_find_no_room_are_the_busiest_clients() {
     assert_eq!((h.server.steps_waiting(), h.server.counters().steps_dropped), (4, 3));
     let order: Vec<usize> = (0..4).flat_map(|_| run_due_step(&mut h, now)).collect();
     assert_eq!(order, [0, 1, 0, 0]);
-    // What was dropped was a packet, not a login.
+    // Only a packet was dropped, not the login.
     h.send_eap_data(instant_at(6000), 0, 200, &logins[5], b"c");
     assert_eq!(run_due_step(&mut h, instant_at(6000)), [0]);
     assert_eq!(h.server.half_open(), 7);

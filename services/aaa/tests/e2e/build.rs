@@ -1,4 +1,4 @@
-//! Worlds to test in.
+//! Builders of test networks.
 
 use crate::world::{AaaTestNetwork, DIAMETER_PORT, RADIUS_PORT, nas_address, server_address};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) fn station_mac(i: usize) -> MacAddress {
     MacAddress([2, 0, a, b, c, d])
 }
 
-/// Users with passwords, who also get a Session-Timeout of an hour.
+/// Users with passwords and a Session-Timeout of an hour.
 pub(crate) fn test_users(seed: Seed, n: usize) -> Arc<UserDirectory> {
     let mut users = UserDirectory::new(&mut seed.derive_secure_rng("users", 0));
     for i in 0..n {
@@ -45,13 +45,14 @@ pub(crate) fn aaa_config(users: Arc<UserDirectory>) -> usher_aaa::AaaServerConfi
     let mut config = usher_aaa::AaaServerConfig::new(UserSource::Memory(users));
     let network = ClientConfig::new(nas_address(0), 16, shared_secret());
     let mut radius = usher_radius::server::RadiusServerConfig::new(vec![network]);
-    // Longer than the NAS's longest wait: a verdict that was lost is then said again, not judged anew.
+    // Longer than the NAS's longest retransmission interval, so that a lost reply is repeated from the cache.
     radius.retain = usher_core::Duration::from_secs(20);
     config.radius = Some(radius);
     config
 }
 
-/// A NAS that asks the first `servers` servers by RADIUS, the first preferred; 2, 4, 8 s without jitter.
+/// A NAS with the first `servers` RADIUS servers, the first preferred. Retransmission after 2, 4, 8 s without
+/// jitter.
 pub(crate) fn radius_nas(servers: usize) -> authenticator::AuthenticatorConfig {
     let server = |i| ServerConfig::new(SocketAddr::new(server_address(i), RADIUS_PORT), shared_secret());
     let mut client = client::RadiusClientConfig::for_server(server(0));
@@ -72,7 +73,7 @@ pub(crate) fn radius_nas(servers: usize) -> authenticator::AuthenticatorConfig {
     authenticator::AuthenticatorConfig::new(nas, aaa)
 }
 
-/// One AAA server, one NAS and so many stations, none of which has asked yet.
+/// An AAA server, a NAS and stations before their first login.
 pub(crate) fn test_network(
     stations: usize,
     nas: authenticator::AuthenticatorConfig,
@@ -102,7 +103,7 @@ impl AaaTestNetwork {
     pub(crate) fn start_password_login(&mut self, i: usize) {
         self.start_login(i, &user_name(i), EapCredentials::from_password(PASSWORD));
     }
-    /// How each attempt ended, in the order of the stations.
+    /// Returns the end of each login, in the order of the stations.
     pub(crate) fn station_outcomes(&self) -> Vec<station::StationEvent> {
         let mut all: Vec<_> = self.station_events.iter().map(|(i, _, e)| (*i, e.clone())).collect();
         all.sort_by_key(|(i, _)| *i);
@@ -114,7 +115,7 @@ pub(crate) fn server_name(i: usize) -> String {
     format!("aaa{i}.example.org")
 }
 
-/// A server that the NAS may connect to.
+/// A server that accepts the NAS's connection.
 pub(crate) fn diameter_server(i: usize, users: Arc<UserDirectory>) -> usher_aaa::AaaServerConfig {
     let mut config = usher_aaa::AaaServerConfig::new(UserSource::Memory(users));
     let applications = [
@@ -127,7 +128,7 @@ pub(crate) fn diameter_server(i: usize, users: Arc<UserDirectory>) -> usher_aaa:
     config
 }
 
-/// A NAS that is connected to `servers` servers, the first preferred.
+/// A NAS with connections to `servers` servers, the first preferred.
 pub(crate) fn diameter_nas(servers: usize) -> authenticator::AuthenticatorConfig {
     with_diameter(diameter_config(servers))
 }

@@ -21,7 +21,7 @@ fn sctp_transport(policy: StreamPolicy) -> PeerTransportConfig {
     PeerTransportConfig::Message { streams: 16, policy }
 }
 
-/// So many stations, one NAS that asks like this, and servers that let anybody connect.
+/// Creates stations, one NAS with this configuration, and servers that accept any connection.
 fn new(stations: usize, config: DiameterConfig) -> AaaTestNetwork {
     let users = test_users(Seed::new(1), stations);
     let servers: Vec<_> = (0..config.node.peers.len())
@@ -36,7 +36,7 @@ fn new(stations: usize, config: DiameterConfig) -> AaaTestNetwork {
     w
 }
 
-/// Asks everybody in at once, each third with a wrong password; how it went is checked.
+/// Logs all stations in at once, each third with a wrong password, and checks the results.
 fn authenticate_all(w: &mut AaaTestNetwork, n: usize) {
     for i in 0..n {
         if i % 3 == 0 {
@@ -54,7 +54,7 @@ fn authenticate_all(w: &mut AaaTestNetwork, n: usize) {
     assert_eq!((w.net[w.nas].in_progress(), w.net[w.servers[0]].half_open()), (0, 0));
 }
 
-/// How often each Diameter peer came, and went.
+/// Returns how often each Diameter peer connected and disconnected.
 fn peer_changes(w: &AaaTestNetwork) -> (BTreeMap<PeerId, usize>, BTreeMap<PeerId, usize>) {
     let mut count = (BTreeMap::new(), BTreeMap::new());
     for (_, _, e) in &w.nas_events {
@@ -66,7 +66,7 @@ fn peer_changes(w: &AaaTestNetwork) -> (BTreeMap<PeerId, usize>, BTreeMap<PeerId
     count
 }
 
-/// How often a peer came to a server.
+/// Returns how often a peer connected to a server.
 fn peer_up_count(w: &AaaTestNetwork) -> usize {
     let up =
         |e: &usher_aaa::AaaServerEvent| matches!(e, usher_aaa::AaaServerEvent::DiameterPeer { up: true, .. });
@@ -135,10 +135,10 @@ fn each_session_opens_and_closes_its_own_connection() {
     authenticate_all(&mut w, n);
     assert_eq!((w.opened_connections(), w.most_open, w.open_connections(), peer_up_count(&w)), (n, n, 0, n));
     assert_eq!(peer_changes(&w), Default::default());
-    // Each connection had its capabilities exchanged and was left in good order: nothing was dropped.
+    // Each connection exchanged capabilities and closed in order; no message was dropped.
     assert_eq!(w.net[w.nas].diameter_counters().unwrap().total(), 0);
     assert_eq!(w.net[w.servers[0]].diameter_counters().unwrap().total(), 0);
-    // And nothing is left to be done.
+    // No timeout is left.
     assert_eq!(w.net[w.servers[0]].poll_timeout(), None);
     let connect =
         authenticator::AuthenticatorCommand::Diameter(DiameterNodeCommand::Connect { peer: PeerId(0) });
@@ -153,7 +153,7 @@ fn hundreds_of_sessions_leave_no_state_at_the_server() {
     let mut server = diameter_server(0, users);
     let node = server.diameter.as_mut().unwrap();
     node.accept_unknown = true;
-    // One is configured; there is room for as many at once as come at once.
+    // One is configured. There is room for all simultaneous connections.
     node.max_peers = 41;
     let mut w = test_network(40, with_diameter(config), &[server]);
     for round in 0..10 {
@@ -196,8 +196,8 @@ fn a_session_that_is_given_up_takes_its_connection_along() {
     let mut server = diameter_server(0, users);
     server.diameter.as_mut().unwrap().accept_unknown = true;
     let mut w = test_network(3, config, &[server]);
-    // The first station is forgotten while the server is asked, before the connection is up; the second
-    // while its question is under way; the third does not answer the server's challenge.
+    // The first station is removed while its request waits for the connection, the second while its request is
+    // pending. The third does not answer the server's challenge.
     let forget = |w: &mut AaaTestNetwork, i: usize| {
         let mac = crate::build::station_mac(i);
         let station = StationId::Frame { port: usher_core::PortId(i as u32), mac };

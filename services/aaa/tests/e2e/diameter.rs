@@ -15,7 +15,7 @@ use usher_nas::station::{self, EapCredentials};
 
 const IN: station::StationEvent = station::StationEvent::Success { msk: None };
 
-/// Connections are up by the end of the first second.
+/// Connections are open after the first second.
 fn connected_network(stations: usize, servers: usize) -> AaaTestNetwork {
     let users = test_users(Seed::new(1), stations);
     let configs: Vec<_> = (0..servers).map(|i| diameter_server(i, users.clone())).collect();
@@ -53,7 +53,7 @@ fn a_password_lets_in_and_wrong_ones_do_not() {
 #[test]
 fn a_lost_connection_moves_its_request_to_the_other_server() {
     let mut w = connected_network(1, 2);
-    // The first server never sees the first request: it dies with it on the way.
+    // The first request to the first server is lost, because the server dies.
     w.set_packet_filter(|p| p.to != NetworkHost::Server(0));
     w.start_password_login(0);
     w.run_until(2);
@@ -69,7 +69,7 @@ fn a_lost_connection_moves_its_request_to_the_other_server() {
 #[test]
 fn a_lost_server_fails_its_session_and_the_next_finds_another() {
     let mut w = connected_network(2, 2);
-    // The second round of the first session is cut off.
+    // The second round of the first session is lost.
     let mut rounds = 0;
     w.set_packet_filter(move |p| {
         rounds += usize::from(p.to == NetworkHost::Server(0));

@@ -1,4 +1,4 @@
-//! What the AAA server asks of a session that it let in (RFC 5176), and what the access server does then.
+//! Dynamic authorization (RFC 5176) by the AAA server, and the access server's reaction.
 
 use crate::build::{
     PASSWORD, aaa_config, diameter_config, diameter_server, radius_nas, shared_secret, station_mac,
@@ -39,7 +39,7 @@ struct DynamicTestNetwork {
 }
 
 impl DynamicTestNetwork {
-    /// A station that has been let in.
+    /// Creates a network with an accepted station.
     fn new(users: Arc<UserDirectory>) -> Self {
         let seed = Seed::new(11);
         let mut config = radius_nas(1);
@@ -62,7 +62,7 @@ impl DynamicTestNetwork {
         );
         let server = AaaServer::new(server, seed.derive_secure_rng("aaa", 0)).unwrap();
         let server = net.add_host(server, &[server_address(0)]);
-        // Nobody keeps records here, nor acknowledges them.
+        // No accounting record is acknowledged.
         net.on_job(server, |_| None);
         net.join_ports(&[(station.number, PortId(0)), (nas.number, PortId(0))]);
         net.bind_socket(nas, DYNAMIC_SOCKET, SocketAddr::new(nas_address(0), DYNAMIC_PORT));
@@ -85,11 +85,11 @@ impl DynamicTestNetwork {
     fn run_seconds(&mut self, seconds: u64) {
         self.net.run_for(Duration::from_secs(seconds));
     }
-    /// What the access server has said since it was last asked.
+    /// Returns the access server's events since the last call.
     fn take_events(&mut self) -> Vec<AuthenticatorEvent> {
         self.net.take_events(self.nas).into_iter().map(|(_, event)| event).collect()
     }
-    /// What the server hears to a request.
+    /// Sends a request of the server and returns its result.
     fn send_request(&mut self, code: PacketCode, write: impl FnOnce(&mut AttributeList)) -> DynamicResult {
         let mut attributes = AttributeList::new();
         write(&mut attributes);
@@ -105,14 +105,14 @@ impl DynamicTestNetwork {
         });
         result.expect("an answer")
     }
-    /// The station begins anew.
+    /// Has the station start again.
     fn send_eapol_start(&mut self) {
         let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(0).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
         self.net.inject_input(self.nas, MachineInput::Frame { port: PortId(0), data: &frame });
     }
-    /// How often the station was asked who it is.
+    /// Number of identity requests to the station.
     fn identity_requests(&self) -> usize {
-        // After the Ethernet header that of EAPOL, then EAP's: a Request of type Identity.
+        // After the headers of Ethernet and EAPOL, an EAP-Request/Identity.
         let asks = |bytes: &[u8]| bytes.get(18) == Some(&1) && bytes.get(22) == Some(&1);
         self.net
             .sent_transmits()
@@ -135,10 +135,10 @@ fn a_disconnect_request_ends_the_session() {
     assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), DynamicResult::Ack);
     assert_eq!(site.take_events(), [ended_event(EndCause::Disconnected)]);
     assert_eq!(site.net[site.nas].counters().disconnected, 1);
-    // It is over, and so another request finds nothing.
+    // The session has ended, so another request finds none.
     let nothing = DynamicResult::Nak(Some(error_cause::SESSION_CONTEXT_NOT_FOUND));
     assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, push_user_name), nothing);
-    // The station may come again.
+    // The station may log in again.
     site.log_in();
     assert!(matches!(&site.take_events()[..], [AuthenticatorEvent::Authenticated(_)]));
 }
@@ -235,7 +235,7 @@ fn a_station_is_authenticated_again_when_that_is_wanted() {
     };
     assert_eq!(site.send_request(PacketCode::COA_REQUEST, again), DynamicResult::Ack);
     site.run_seconds(2);
-    // It stays in meanwhile.
+    // The station stays authorized meanwhile.
     assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     assert_eq!(site.identity_requests(), before + 1);
     site.log_in();
@@ -270,7 +270,7 @@ fn a_station_that_must_prove_itself_again_cannot_put_that_off() {
         assert_eq!(site.send_request(PacketCode::COA_REQUEST, due), DynamicResult::Ack);
         assert_eq!(site.take_events(), [AuthenticatorEvent::Changed { station: STATION }]);
     };
-    // Beginning anew before its time, and from then on.
+    // A restart before the session's time, and the time from then on.
     for first in [2, 12] {
         let mut site = DynamicTestNetwork::with_one_user();
         again(&mut site);
@@ -304,7 +304,7 @@ fn what_a_change_leaves_out_remains() {
         site.run_seconds(seconds);
         (site.take_events(), site.net[site.nas].counters().reauthentications)
     };
-    // What is then, and not when; when, and not what is then; and the way back.
+    // The action without the time, the time without the action, and the way back.
     assert_eq!(change(Some(20), None, 5), (vec![], 0));
     assert_eq!(change(None, Some(1), 5), (vec![], 0));
     assert_eq!(change(Some(30), None, 15), (vec![], 0));
@@ -329,7 +329,7 @@ fn what_a_change_leaves_out_remains() {
         a.push_u32(kind::TERMINATION_ACTION, 2);
     };
     assert_eq!(cause(&mut site, no_action), Some(407));
-    // Whose verdict is awaited gets all that anew.
+    // A station whose verdict is pending gets all of it again.
     site.send_eapol_start();
     let timeout = |a: &mut AttributeList| {
         a.push_u32(kind::SESSION_TIMEOUT, 5);
@@ -346,7 +346,7 @@ fn a_session_keeps_its_id_when_its_station_reauthenticates() {
     };
     told(&mut site, RecordKind::Start, "00c0ffee");
     site.log_in();
-    // The end of the session before is told late.
+    // The end of the former session is reported late.
     told(&mut site, RecordKind::Stop, "00c0ffed");
     site.take_events();
     let by_name = |a: &mut AttributeList| {
@@ -355,7 +355,7 @@ fn a_session_keeps_its_id_when_its_station_reauthenticates() {
     assert_eq!(site.send_request(PacketCode::DISCONNECT_REQUEST, by_name), DynamicResult::Ack);
 }
 
-/// A Diameter server that keeps the sessions that it lets in, and lets everybody in.
+/// A Diameter server with sessions that accepts every user.
 struct StatefulServerFixture {
     net: MachineNetwork,
     station: HostHandle<AccessStation>,
@@ -367,7 +367,7 @@ struct StatefulServerFixture {
 const SUCCESS: (u32, String) = (2001, String::new());
 
 impl StatefulServerFixture {
-    /// A station that has been let in.
+    /// Creates a network with an accepted station.
     fn new(change: fn(&mut authenticator::AuthenticatorConfig), say: fn(&mut AvpBuf)) -> Self {
         let (seed, delay) = (Seed::new(11), Duration::from_millis(1));
         let mut net = MachineNetwork::new(ChannelConfig { delay, ..ChannelConfig::default() });
@@ -417,7 +417,7 @@ impl StatefulServerFixture {
     fn take_events(&mut self) -> Vec<AuthenticatorEvent> {
         self.net.take_events(self.nas).into_iter().map(|(_, event)| event).collect()
     }
-    /// What the server has heard: commands of sessions, and results.
+    /// Returns the commands and results that the server received.
     fn take_server_events(&mut self) -> Vec<(u32, String)> {
         let heard = self.net.take_events(self.node).into_iter().filter_map(|(_, event)| match event {
             node::DiameterNodeEvent::Request { message, .. } => {
@@ -429,7 +429,8 @@ impl StatefulServerFixture {
         });
         heard.collect()
     }
-    /// What the server hears to a request, what the access server says, and how often it has authenticated again.
+    /// Sends a request of the server. Returns the messages that the server receives, the access server's events,
+    /// and the number of reauthentications.
     fn send_request(&mut self, command: u32) -> (Vec<(u32, String)>, Vec<AuthenticatorEvent>, u64) {
         let request = node::DiameterRequest {
             token: 1,
@@ -447,12 +448,12 @@ impl StatefulServerFixture {
     }
 }
 
-/// RFC 6733 §8.3, §8.5: a server that keeps the sessions that it lets in asks for them by their names, and is told when they
-/// have ended.
+/// RFC 6733 §8.3, §8.5: a stateful server sends Re-Auth-Request and Abort-Session-Request for its sessions, and gets a
+/// Session-Termination-Request at their end.
 #[test]
 fn a_diameter_server_reauthenticates_and_aborts_a_session() {
     let mut k = StatefulServerFixture::new(|_| {}, |_| {});
-    // It is asked who it is, and stays in meanwhile.
+    // The station is asked for its identity and stays authorized meanwhile.
     assert_eq!(k.send_request(command::RE_AUTH), (vec![SUCCESS], vec![], 1));
     let (heard, said, _) = k.send_request(command::ABORT_SESSION);
     assert_eq!(said, [ended_event(EndCause::Disconnected)]);
@@ -468,7 +469,7 @@ fn where_there_is_no_room_nobody_is_authenticated_again() {
     let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(1).0, &[0x88, 0x8e, 1, 1, 0, 0]].concat();
     k.net.inject_input(k.nas, MachineInput::Frame { port: PortId(0), data: &frame });
     let full = (ResultCode::RESOURCES_EXCEEDED.0, String::new());
-    // Who is not authenticated again is out, as the server knows by the answer (RFC 6733 §8.1).
+    // RFC 6733 §8.1: a station that does not reauthenticate is removed, and the answer tells the server.
     assert_eq!(k.send_request(command::RE_AUTH), (vec![full], vec![ended_event(EndCause::Disconnected)], 0));
     assert_eq!(k.send_request(command::RE_AUTH).0, [(ResultCode::UNKNOWN_SESSION_ID.0, String::new())]);
 }
@@ -491,7 +492,7 @@ fn a_reject_at_reauthentication_ends_the_session() {
     });
     k.log_in();
     assert_eq!(k.take_events(), [AuthenticatorEvent::Rejected { station: STATION, name: user_name(0) }]);
-    // That was asked under a name of its own.
+    // That request has its own User-Name.
     let heard: Vec<u32> = k.take_server_events().into_iter().map(|(command, _)| command).collect();
     assert_eq!(heard, [command::DIAMETER_EAP, command::SESSION_TERMINATION]);
     assert_eq!(k.send_request(command::ABORT_SESSION).0, [(ResultCode::UNKNOWN_SESSION_ID.0, String::new())]);
@@ -519,7 +520,7 @@ fn the_server_gets_a_termination_for_a_forgotten_host_station() {
     k.net.run_for(Duration::from_secs(1));
     assert_eq!(k.take_server_events(), [(command::SESSION_TERMINATION, k.session_id.clone())]);
     assert!(k.net.send_command(k.nas, AuthenticatorCommand::RemoveStation { station }).is_err());
-    // When it is authenticated is the host's affair: where the server wants that, its session ends.
+    // The host decides when to reauthenticate. If the server requests it, the session ends.
     k.net
         .send_command(k.nas, AuthenticatorCommand::StartSession { station, identity: Some(user_name(1)) })
         .unwrap();

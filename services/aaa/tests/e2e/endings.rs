@@ -1,4 +1,4 @@
-//! How logins end that nobody decides, or that limits decide: the host is told once, with who it was and why.
+//! Logins without a verdict, or decided by limits: the host gets one event with user and cause.
 
 use crate::build::{PASSWORD, aaa_config, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -21,13 +21,13 @@ use usher_eap::method::{InnerMethod, PeerOffer};
 use usher_eap::packet::EapType;
 use usher_radius::PacketCode;
 
-/// What the server says; it asks nothing.
+/// Returns the server's events. It has no jobs.
 fn take_events(p: &mut ClientServerPair) -> Vec<AaaServerEvent> {
     assert!(p.server.poll_job().is_none());
     std::iter::from_fn(|| p.server.poll_event()).collect()
 }
 
-/// What the server asks; it says nothing.
+/// Returns the server's jobs. It has no events.
 fn take_jobs(p: &mut ClientServerPair) -> Vec<usher_core::JobRequest<AaaServerJob>> {
     assert!(p.server.poll_event().is_none());
     std::iter::from_fn(|| p.server.poll_job()).collect()
@@ -37,7 +37,7 @@ fn peer_tls() -> PeerTls {
     PeerTls::Real(crate::tls::tls_client_config(TlsVersion::Tls13, fixtures::client_credentials(2)), 0)
 }
 
-/// A way into a tunnel: by which method, how inside, and what the peer offers.
+/// A tunnel case: method, inner method, and the peer's offer.
 type TunnelCase = (AuthMethod, InnerMethod, Box<dyn PeerOffer>);
 
 fn tunnels_of(user: &[u8]) -> [TunnelCase; 2] {
@@ -84,7 +84,7 @@ fn whoever_a_limit_refuses_inside_a_tunnel_is_known() {
     }
 }
 
-/// A server whose users prove a certificate that is asked about.
+/// A server whose users have certificates to be checked by the host.
 fn by_certificate() -> ClientServerPair {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
     config.methods = vec![AuthMethod::EapTls];
@@ -118,7 +118,7 @@ fn a_list_of_ours_that_is_out_of_date_counts_against_nobody() {
     }
 }
 
-/// A login with a password that the host is asked about.
+/// A login with a password that the host compares.
 fn by_password(change: impl FnOnce(&mut AaaServerConfig, &mut User)) -> ClientServerPair {
     let mut user = User::with_password(PASSWORD);
     let mut config = aaa_config(test_users(Seed::new(1), 0));
@@ -144,14 +144,14 @@ fn a_login_that_is_kept_waiting_says_for_whom() {
         (looked_up, RejectCause::StoreAway),
         (compared, RejectCause::Busy),
         (limited, RejectCause::StoreAway),
-        // Whether a responder is silent is the host's to say.
+        // The host decides whether a responder is silent.
         (by_certificate(), RejectCause::Busy),
     ] {
         let jobs = take_jobs(&mut p);
         assert_eq!(jobs.len(), 1, "the host is asked");
         assert!(jobs[0].origin.is_awaited());
         p.server.handle_input(Instant::ZERO + Duration::from_secs(300), MachineInput::Timeout);
-        // What a ledger is asked is done whoever waits for it.
+        // The ledger's jobs are done even if the session ends.
         assert_eq!(jobs[0].origin.is_awaited(), matches!(jobs[0].job, AaaServerJob::Admit { .. }));
         let [AaaServerEvent::Undecided(login)] = &take_events(&mut p)[..] else {
             panic!("{reason:?}: not told")

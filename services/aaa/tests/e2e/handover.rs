@@ -1,4 +1,4 @@
-//! Logins that go on by another connection, at another of several servers of one key.
+//! Logins that continue by another connection, at another shard.
 
 use crate::build::{PASSWORD, aaa_config, test_users, user_name};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ fn shard_address(n: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 2083 + n))
 }
 
-/// Servers of one key, and who connects to each of them.
+/// The shards, and their clients.
 struct ShardTestNetwork<C> {
     net: MachineNetwork,
     client: HostHandle<C>,
@@ -53,7 +53,7 @@ impl<C: Machine<Command: 'static, Event: 'static, Job: 'static> + 'static> Shard
         Self { net, client, servers, accepted: Vec::new(), handover_count: 0 }
     }
 
-    /// Gives the client a command, and lets everything arrive: the first thing that it says then.
+    /// Sends a command to the client and delivers all messages. Returns its first event.
     fn send_command(&mut self, command: C::Command) -> C::Event {
         self.net.send_command(self.client, command).unwrap();
         self.deliver_all();
@@ -147,13 +147,13 @@ fn a_radsec_login_goes_on_by_another_connection() {
         let mut eap = Vec::new();
         assert!(challenge.attributes.read_eap_packet(&mut eap));
         let state = challenge.attributes.get(kind::STATE).unwrap().to_vec();
-        // The connection is gone, and the next one ends at the other server.
+        // The connection closed, and the next one reaches the other shard.
         let end = ask(&mut shards, 1, &md5_response(&eap, password), Some(&state));
         assert_eq!((end.code, shards.handover_count), (code, 1));
         let accepted = shards.net[shards.servers[0]].counters().accepted_eap_md5;
         assert_eq!(accepted == 1, code == PacketCode::ACCESS_ACCEPT, "the first decided");
         assert_eq!(shards.net[shards.servers[1]].counters().sessions, 0);
-        // A State that nobody made is decided where it comes, and by nobody.
+        // An unknown State is handled by the shard that receives it.
         let strange = ask(&mut shards, 1, &md5_response(&eap, password), Some(&[0; 16]));
         assert_eq!((strange.code, shards.handover_count), (PacketCode::ACCESS_REJECT, 1));
     }

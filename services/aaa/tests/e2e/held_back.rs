@@ -1,4 +1,4 @@
-//! Who is held back for failed logins: nothing of theirs is weighed, and no guess is told from another.
+//! Lockout after failed logins: no proof is checked, and all attempts look the same.
 
 use crate::build::{aaa_config, radius_nas, test_network, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -52,7 +52,7 @@ fn instant_at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-/// The passwords that the host is asked to compare, by token.
+/// Returns the passwords that the host has to compare, by token.
 fn take_verifications(p: &mut ClientServerPair) -> Vec<(u64, SecretValue)> {
     let jobs = std::iter::from_fn(|| p.server.poll_job());
     jobs.filter_map(|job| match job.job {
@@ -103,7 +103,7 @@ fn ms_chap_v2(a: &mut AttributeList, name: &str, password: &[u8]) {
     a.push_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_RESPONSE, &value).unwrap();
 }
 
-/// Which attributes a reply has, and how long they are; MS-CHAP-Error without its challenge.
+/// Returns a reply's attributes with their lengths, and MS-CHAP-Error without its challenge.
 fn reply_shape(reply: &RadiusReply) -> (PacketCode, Vec<(u8, usize)>, Option<Vec<u8>>) {
     let error = reply.attributes.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP_ERROR).map(<[u8]>::to_vec);
     let error = error.map(|e| [&e[..13], &e[45..]].concat());
@@ -164,7 +164,7 @@ fn what_the_host_holds_back_is_not_even_looked_up() {
     let answers: Vec<_> = std::iter::from_fn(|| p.next_reply()).map(|r| r.code).collect();
     assert_eq!(answers, [PacketCode::ACCESS_REJECT; 3]);
     assert_eq!(login_causes(&mut p), [LOCKED_OUT; 3]);
-    // Somebody else is.
+    // Another user is not locked out.
     p.send_pap_request(4, b"anna", PASSWORD);
     assert_eq!(p.server.counters().lookups, 1);
 }
@@ -200,14 +200,14 @@ fn ms_chap_says_the_same_to_every_guess() {
 fn spelling_method_and_password_do_not_evade_the_lockout() {
     let device = User::with_password(PASSWORD);
     let mut p = ClientServerPair::new(limited_config(&[("001122aabbcc", device), clear_user()]));
-    // Three failures by three methods under three spellings.
+    // Three failed attempts by three methods in three notations.
     assert_eq!(pap_from(&mut p, 1, b"00-11-22-AA-BB-CC", b"wrong", b"a"), PacketCode::ACCESS_REJECT);
     p.send_request(2, PacketCode::ACCESS_REQUEST, |a| ms_chap_v2(a, "0011.22aa.bbcc", b"wrong"));
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_REJECT);
     assert_eq!(pap_from(&mut p, 3, b"001122aabbcc", b"wrong", b"b"), PacketCode::ACCESS_REJECT);
     assert_eq!(pap_from(&mut p, 4, b"00:11:22:aa:bb:cc", PASSWORD, b"c"), PacketCode::ACCESS_REJECT);
     assert_eq!(login_causes(&mut p).last(), Some(&LOCKED_OUT));
-    // By station, however it is written and whoever tries.
+    // By station, in any notation, for any user.
     for (token, name) in [(5, "u1"), (6, "u2"), (7, "u3")] {
         pap_from(&mut p, token, name.as_bytes(), b"x", b"02-00-00-00-00-0A");
     }
@@ -268,7 +268,7 @@ fn a_lockout_applies_to_the_inner_name_and_not_to_the_outer() {
             );
         }
     }
-    // Whoever fails under the name that everybody gives outside keeps nobody else out.
+    // Failed attempts under the common outer name lock out no other user.
     let held = login(
         tunnels::ANONYMOUS,
         tunnels::ANONYMOUS,
@@ -281,10 +281,10 @@ fn a_lockout_applies_to_the_inner_name_and_not_to_the_outer() {
 fn a_tunnel_that_ends_without_an_inner_name_counts_against_none() {
     let config = tunnels::tunnel_config(crate::tls::tls_server_config(TlsVersion::Tls13));
     let w = test_network(1, radius_nas(1), &[config]);
-    // A peer that wants another server ends the handshake.
+    // A peer that expects another server ends the handshake.
     let (outcome, login) = tunnels::run_login(w, tunnels::ANONYMOUS, tunnels::distrusting_credentials());
     assert_eq!(outcome, station::StationEvent::Failure);
-    // bad_certificate (RFC 8446 §6.2): it bears another name.
+    // bad_certificate (RFC 8446 §6.2): it has another name.
     let alert = Some(RejectCause::Tls(TlsFault::Alert(Alert(42))));
     assert_eq!((login.method, login.reason), (Some(AuthMethod::Peap), alert));
     assert_eq!(login.failed_as(), None, "an alert offers no proof");
@@ -293,7 +293,7 @@ fn a_tunnel_that_ends_without_an_inner_name_counts_against_none() {
     assert!(name.is_empty() && !station.is_empty());
 }
 
-/// How a peer offers a password.
+/// A peer's offer with a password.
 type PasswordOffer<'a> = &'a dyn Fn(&[u8]) -> Box<dyn PeerOffer>;
 
 #[test]
@@ -320,7 +320,7 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         config.methods = vec![method, AuthMethod::Pap];
         let mut unlimited = ClientServerPair::new(config.clone());
         config.failures = limited_config(&[]).failures;
-        // A wrong password is refused in so many rounds, of which the last is not needed to learn that it is wrong.
+        // A wrong password is rejected in this many rounds. The peer knows it before the last.
         let (code, all) = unlimited.log_in_eap(&user, offer(b"wrong"), usize::MAX);
         assert_eq!(code, Some(PacketCode::ACCESS_REJECT));
         let mut p = ClientServerPair::new(config.clone());
@@ -336,7 +336,7 @@ fn who_leaves_when_told_that_a_guess_is_wrong_has_failed() {
         p.send_pap_request(2, name, crate::build::PASSWORD);
         assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_REJECT, "{method:?}");
         assert_eq!(login_causes(&mut p), [LOCKED_OUT], "{method:?}");
-        // Who stays is counted once, and told of as before.
+        // A peer that stays is counted once, and reported as before.
         let mut p = ClientServerPair::new(config);
         for _ in 0..2 {
             assert_eq!(p.log_in_eap(&user, offer(b"wrong"), usize::MAX).0, Some(PacketCode::ACCESS_REJECT));

@@ -1,5 +1,4 @@
-//! A method that gives keys takes them to both ends: EAP-TLS's place is held by a small method of many
-//! rounds whose keys differ each time.
+//! Keys reach both ends. A small method of many rounds, with different keys each time, takes EAP-TLS's place.
 
 use crate::build::{
     aaa_config, diameter_nas, diameter_server, radius_nas, test_network, test_users, user_name,
@@ -104,7 +103,7 @@ fn with_keyed(mut config: usher_aaa::AaaServerConfig) -> usher_aaa::AaaServerCon
     config
 }
 
-/// Each station's key and the key that the NAS got for it, in the stations' order.
+/// Returns each station's key and the NAS's key for it, in the stations' order.
 pub(crate) fn pairs_of_keys(w: &AaaTestNetwork) -> Vec<([u8; 64], [u8; 64])> {
     let at_nas = |i: usize| {
         w.nas_events.iter().find_map(|(_, _, e)| match e {
@@ -175,7 +174,7 @@ fn a_nak_chooses_among_what_is_offered() {
     assert_eq!(w.net[w.servers[0]].counters().rejected_no_method, 1);
 }
 
-/// A station in the access server's own host: EAP packets are handed over.
+/// A station in the access server's own host: EAP packets are passed by commands.
 struct HandoverFixture {
     now: Instant,
     nas: TestMachine<NasAuthenticator>,
@@ -267,7 +266,7 @@ fn a_station_in_the_same_host_is_handed_its_packets() {
             panic!("asked for its identity first: {asked_first}")
         };
         assert_eq!(login.msk, Some(keys.msk.clone()));
-        // Nothing is remembered of a station that is the host's own.
+        // The host's own station leaves no state behind.
         let again = h.nas.handle_command(h.now, AuthenticatorCommand::RemoveStation { station: STATION });
         assert!(again.is_err());
     }
@@ -291,7 +290,7 @@ fn a_session_that_is_forgotten_leaves_nothing_behind() {
 
 #[test]
 fn a_challenge_that_is_none_fails_the_session() {
-    // The wire carries the first answer with an EAP-Success in a challenge's place: rebuilt by a bare server.
+    // The first reply has an EAP-Success in place of a challenge. A bare server rebuilds it.
     use usher_radius::attribute::kind;
     use usher_radius::server::{self, ClientConfig, RadiusServer};
     let mut h = HandoverFixture::new(Some(user_name(0)));

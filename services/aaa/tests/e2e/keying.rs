@@ -63,7 +63,7 @@ fn start_tls_login(w: &mut AaaTestNetwork, station: usize, recording: &Arc<Hands
     );
 }
 
-/// One station that asks to be let in, with a channel that loses what `lost` says.
+/// A station that logs in over a channel with the losses of `lost`.
 fn run_one_station(mut lost: impl FnMut(NetworkHost, usize) -> bool + 'static) -> AaaTestNetwork {
     let recording = tls_recording();
     let mut w = tls_world(1, Some(KeyingConfig::default()), &recording);
@@ -73,7 +73,7 @@ fn run_one_station(mut lost: impl FnMut(NetworkHost, usize) -> bool + 'static) -
     w
 }
 
-/// What the station and the base station said, with the times from the station's `Admitted` on.
+/// Returns the events of station and base station, with times since the station's `Admitted`.
 fn observed_events(
     w: &AaaTestNetwork,
 ) -> (Vec<(Duration, &StationEvent)>, Vec<&authenticator::AuthenticatorEvent>) {
@@ -96,7 +96,7 @@ fn traffic_keys_follow_the_success_of_eap() {
     let w = run_one_station(|_, _| false);
     let (station, base) = observed_events(&w);
     let ms = Duration::from_millis;
-    // A millisecond each way, and the challenge comes with EAP's success: four messages more.
+    // A millisecond each way. The challenge arrives with EAP's success; four messages follow.
     assert_eq!(station[0], (ms(0), &StationEvent::Admitted));
     assert!(matches!(station[1], (at, StationEvent::Success { msk: Some(_) }) if at == ms(4)), "{station:?}");
     let order: Vec<bool> =
@@ -109,7 +109,7 @@ fn traffic_keys_follow_the_success_of_eap() {
         down.octets + up.octets,
         (CHALLENGE + REQUEST + RESPONSE + KEY_REQUEST + KEY_REPLY - 5 * 14) as u64
     );
-    // Both sides derive once, make or check each digest, and wrap or unwrap two keys.
+    // Both sides derive once, compute or check each digest, and wrap or unwrap two keys.
     let work = |label: &str| w.work.get(label).copied().unwrap_or(0);
     assert_eq!((work("pkm.derive"), work("pkm.digest"), work("pkm.key")), (2, 10, 4));
 }
@@ -142,7 +142,7 @@ fn a_message_lost_is_said_again() {
 
 #[test]
 fn silence_ends_on_both_sides() {
-    // The challenge never arrives: the base station and the station give up after four seconds.
+    // The challenge is lost: base station and station give up after four seconds.
     let w = run_one_station(|_, octets| octets == CHALLENGE);
     let (station, base) = observed_events(&w);
     assert_eq!(station[1], (Duration::from_secs(4), &StationEvent::Unkeyed));
@@ -153,13 +153,13 @@ fn silence_ends_on_both_sides() {
     assert_eq!(base.last(), Some(&&ended));
     assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].keying_counters().sent), (1, 4));
     assert_eq!(w.net[w.stations[0]].counters().unkeyed, 1);
-    // The request for keys never arrives: the base station gives up when a station does.
+    // The key request is lost: the base station gives up when the station does.
     let w = run_one_station(|_, octets| octets == KEY_REQUEST);
     let (_, base) = observed_events(&w);
     assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&StationEvent::Unkeyed));
     assert_eq!(base.last(), Some(&&ended));
     assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].counters().keyed), (1, 0));
-    // The key never arrives: the base station, which has sent it, cannot tell.
+    // The key reply is lost: the base station, which has sent it, cannot know.
     let w = run_one_station(|_, octets| octets == KEY_REPLY);
     assert_eq!(w.station_events.last().map(|(_, _, e)| e), Some(&StationEvent::Unkeyed));
     assert_eq!((w.net[w.nas].counters().unkeyed, w.net[w.nas].keying_counters().resent), (0, 3));
@@ -187,7 +187,7 @@ fn a_method_without_keys_gives_none() {
 fn a_forged_challenge_is_dropped_and_the_true_one_heard() {
     let recording = tls_recording();
     let mut w = tls_world(1, Some(KeyingConfig::default()), &recording);
-    // The true one is lost, so that the station waits for a second.
+    // The real one is lost, so that the station waits for a second.
     let mut done = false;
     w.set_packet_filter(move |p| p.octets != CHALLENGE || std::mem::replace(&mut done, true));
     start_tls_login(&mut w, 0, &recording);
@@ -206,7 +206,7 @@ fn a_forged_challenge_is_dropped_and_the_true_one_heard() {
     let frame = [&station_mac(0).0[..], &[2, 0, 0, 0, 0, 1], &ETHERTYPE_PKM.to_be_bytes(), &message].concat();
     w.inject_input(NetworkHost::Station(0), MachineInput::Frame { port: PortId(0), data: &frame });
     assert_eq!(w.net[w.stations[0]].keying_counters().wrong_digest, 1);
-    // Nor does the base station believe it, or open a session for a stranger.
+    // The base station ignores it too, and opens no session for an unknown station.
     let frame = [&[1, 0x80, 0xc2, 0, 0, 3][..], &station_mac(9).0, &ETHERTYPE_PKM.to_be_bytes(), &[9, 21, 1]]
         .concat();
     w.inject_input(NetworkHost::Nas(0), MachineInput::Frame { port: PortId(9), data: &frame });
@@ -232,7 +232,7 @@ fn many_come_in_over_a_lossy_way_or_end_all_the_same() {
     let ends = w.station_events.iter().filter(|(_, _, e)| *e != StationEvent::Admitted).count();
     assert_eq!(ends, n, "each attempt ends once");
     let keyed = w.station_events.iter().filter(|(_, _, e)| matches!(e, StationEvent::Success { .. })).count();
-    // EAP's success is said once and may be lost; of those who heard it few miss their keys.
+    // EAP-Success is sent once and may be lost. Few stations that received it miss their keys.
     assert!(keyed > n * 8 / 10, "{keyed} of {n}");
     let (down, up) = (w.net[w.nas].keying_counters(), w.net[w.stations[0]].keying_counters());
     assert_eq!((down.wrong_digest, down.replayed, up.wrong_digest, up.replayed), (0, 0, 0, 0));

@@ -1,4 +1,4 @@
-//! What the host says about logins that everything else speaks for, and rejects that are held back.
+//! The host's limits for logins with a right proof, and delayed rejects.
 
 use crate::build::{PASSWORD, aaa_config, shared_secret, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -61,12 +61,13 @@ fn limits_are_asked_about_and_addresses_given() {
     answer_admission(&mut p, AdmissionVerdict::Unavailable);
     assert_eq!((p.next_answer(), p.server.counters().unavailable), (None, 1));
     assert_eq!((p.server.half_open(), p.server.counters().rejected_simultaneous), (0, 1));
-    // Who cannot prove anything is not asked about.
+    // A login without a right proof is not checked.
     p.send_pap_request(4, b"ann", b"wrong");
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_REJECT);
 }
 
-/// Found in the field: a user whose reply fits no packet kept a session and an address until the hold was over, try after try.
+/// A user whose reply did not fit a packet used to keep a session and an address until the hold was over, at each
+/// attempt.
 #[test]
 fn a_reply_that_fits_no_packet_takes_nothing_of_the_ledgers() {
     let user = |octets: usize| {
@@ -87,7 +88,7 @@ fn a_reply_that_fits_no_packet_takes_nothing_of_the_ledgers() {
     let Some(AaaServerEvent::Rejected(login)) = p.server.poll_event() else { panic!("not rejected") };
     assert_eq!((login.reason, login.method), (Some(RejectCause::ReplyTooLong), Some(AuthMethod::Pap)));
     assert!(login.detail.is_some_and(|detail| detail.starts_with("it has 5038 octets")));
-    // One that fits beside what the pool gives is let in.
+    // A reply that fits with the lease is accepted.
     p.send_pap_request(2, b"ann", b"x");
     let address = Some(IpAddr::V4(Ipv4Addr::new(10, 9, 8, 7)));
     answer_admission(&mut p, AdmissionVerdict::Yes { address, prefix: None });
@@ -102,7 +103,7 @@ fn rejects_are_held_back_up_to_a_number() {
     p.send_pap_request(1, b"a", b"x");
     p.send_pap_request(2, b"b", b"x");
     assert_eq!((p.next_answer(), p.server.delayed_reject_count()), (None, 2));
-    // No room: the one held longest goes out early.
+    // The queue is full: the oldest reject goes out early.
     p.send_pap_request(3, b"c", b"x");
     assert_eq!(p.next_answer().unwrap().0, 1);
     assert_eq!((p.next_answer(), p.server.delayed_reject_count(), p.server.counters().unheld), (None, 2, 1));
@@ -141,7 +142,7 @@ fn an_accounting_request_is_answered_when_its_record_is_durable() {
     assert_eq!((p.server.counters().accounting, p.server.counters().accounted), (2, 1));
 }
 
-/// Sends beginnings of EAP conversations from another access server than the pair's.
+/// Sends first EAP packets from another access server.
 fn flood_server(p: &mut ClientServerPair, flooder: &mut TestMachine<RadiusClient>, tokens: Range<u64>) {
     let near = SocketAddr::new(nas_address(1), 50_000);
     let far = SocketAddr::new(server_address(0), 1812);
@@ -175,7 +176,7 @@ fn identity_response(name: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The reply's EAP-MD5 challenge answered: State and the response.
+/// Answers the reply's EAP-MD5 challenge. Returns State and response.
 fn answer_challenge(reply: &client::RadiusReply, password: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut eap = Vec::new();
     assert!(reply.code == PacketCode::ACCESS_CHALLENGE && reply.attributes.read_eap_packet(&mut eap));
@@ -235,7 +236,7 @@ fn a_login_under_way_goes_on_over_a_reload() {
         a.push_bytes(kind::USER_NAME, &name).unwrap().push_eap(&identity_response(&name));
     });
     let (state, response) = answer_challenge(&p.next_reply().unwrap(), PASSWORD);
-    // The client stands elsewhere in the list now, and nobody may use PAP any more.
+    // The client has another index now, and PAP is no longer allowed.
     let radius = config.radius.as_mut().unwrap();
     radius.clients.insert(0, ClientConfig::new(Ipv4Addr::new(192, 0, 2, 1).into(), 32, shared_secret()));
     config.methods = vec![AuthMethod::EapMd5];
@@ -250,7 +251,7 @@ fn a_login_under_way_goes_on_over_a_reload() {
         (p.next_answer().unwrap().1, p.server.counters().rejected_no_method),
         (PacketCode::ACCESS_REJECT, 1)
     );
-    // A configuration that contradicts itself changes nothing.
+    // A contradictory configuration changes nothing.
     let radius = config.radius.as_mut().unwrap();
     radius.clients.push(radius.clients[0].clone());
     assert!(p.server.handle_command(NEVER, AaaServerCommand::Reload(Box::new(config))).is_err());

@@ -1,4 +1,4 @@
-//! Stations, access servers and AAA servers in one virtual world.
+//! Stations, access servers and AAA servers in a simulated network.
 
 mod accounting;
 mod anonymous;

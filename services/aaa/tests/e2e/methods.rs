@@ -1,4 +1,4 @@
-//! Proofs that one request carries: CHAP, MS-CHAP, MS-CHAPv2, hashed passwords, MAC addresses.
+//! Proofs in a single request: CHAP, MS-CHAP, MS-CHAPv2, hashed passwords, MAC addresses.
 
 use crate::build::{aaa_config, test_users};
 use crate::pair::{ClientServerPair, NEVER};
@@ -53,7 +53,7 @@ fn chap_is_held_against_the_password() {
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_REJECT);
     let c = p.server.counters();
     assert_eq!((c.accepted_chap, c.rejected_wrong_password, c.bad_password), (1, 1, 1));
-    // A hash is not enough for CHAP.
+    // CHAP needs the password in clear text.
     let mut p = ClientServerPair::new(server_config(
         b"ann",
         user_with_password(StoredPassword::NtHash(nt_hash(CLEAR).into())),
@@ -110,7 +110,7 @@ fn ms_chap_v2_gives_the_rfcs_answer_and_keys() {
     }
 }
 
-/// RFC 2759 §4 and §8.2: of `DOMAIN\\user` a device hashes the user alone; any other name it hashes as it stands.
+/// RFC 2759 §4 and §8.2: a device hashes only the user of `DOMAIN\\user`, and any other name unchanged.
 #[test]
 fn the_domain_before_a_name_is_no_part_of_an_ms_chap_proof() {
     for (name, hashed, is_right) in [
@@ -237,13 +237,13 @@ fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
         push_mac_bypass(a, "00-11-22-AA-BB-CC", "00:11:22:aa:bb:cc")
     });
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_ACCEPT);
-    // As some switches send it: with the address for a password too.
+    // Some switches send the address as password too.
     p.send_request(2, PacketCode::ACCESS_REQUEST, |a| {
         push_mac_bypass(a, "001122aabbcc", "00-11-22-AA-BB-CC");
         a.push_user_password(b"001122aabbcc").unwrap();
     });
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_ACCEPT);
-    // Another address than the one that was seen.
+    // Another address than in Calling-Station-Id.
     p.send_request(3, PacketCode::ACCESS_REQUEST, |a| {
         push_mac_bypass(a, "001122aabbcc", "00-11-22-AA-BB-CD")
     });
@@ -253,7 +253,7 @@ fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
     let mut p = ClientServerPair::new(config.clone());
     p.send_request(1, PacketCode::ACCESS_REQUEST, |a| push_mac_bypass(a, "001122aabbcc", "001122aabbcc"));
     assert_eq!(p.next_answer().unwrap().1, PacketCode::ACCESS_REJECT);
-    // A user with a password is not let in without it.
+    // A user with a password needs it.
     let mut config = server_config(b"001122aabbcc", User::with_password(b"x"));
     config.mab = true;
     let mut p = ClientServerPair::new(config);
@@ -272,8 +272,8 @@ fn an_address_is_let_in_where_the_server_and_the_user_say_so() {
     );
 }
 
-/// Found by attack: a device that is a user with a password came in by its address, into its group's VLAN, where a check of
-/// its own failed.
+/// An attack: a device whose user has a password got in by its address, into its group's VLAN, although its own
+/// check failed.
 #[test]
 fn failing_checks_let_nobody_in_by_any_method() {
     let group = GroupRows {
@@ -446,7 +446,7 @@ fn a_request_whose_login_is_pushed_out_stays_without_an_answer() {
         token
     };
     let jobs = [look_up(&mut p, 1, b"ann"), look_up(&mut p, 2, b"bob")];
-    // RADIUS knows no other way to say that nobody decides it.
+    // RADIUS has no other way to say that there is no verdict.
     assert_eq!((p.server.counters().evicted, p.server.radius_counters().unwrap().discarded), (1, 1));
     let found = jobs.map(|token| {
         let user = LookupResult::User(Arc::new(User::with_password(b"x")));

@@ -1,4 +1,4 @@
-//! Whatever comes from outside, nothing panics and those who mean it are served.
+//! No input causes a panic, and valid clients are still served.
 
 use crate::build::{
     aaa_config, diameter_server, radius_nas, shared_secret, station_mac, test_network, test_users,
@@ -15,7 +15,7 @@ use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
 use usher_radius::{AttributeList, PacketCode};
 
-/// A frame of EAPOL that may be whole, with an EAP packet that may be one.
+/// An EAPOL frame that may be valid, with an EAP packet that may be valid.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     (any::<bool>(), 0u8..6, vec(0u8..24, 0..12), any::<Option<u16>>()).prop_map(|(eapol, kind, body, lie)| {
         let mut frame = [&PAE_GROUP.0[..], &station_mac(0).0].concat();
@@ -67,7 +67,7 @@ proptest! {
         prop_assert_eq!(server.half_open(), 0);
     }
 
-    /// Requests that a true client signed, with whatever in them.
+    /// Requests with a valid signature and random contents.
     #[test]
     fn verified_requests_of_any_content_do_not_panic(
         name in vec(any::<u8>(), 1..20), eap in vec(any::<u8>(), 0..300), state in proptest::option::of(vec(any::<u8>(), 0..40)),

@@ -1,4 +1,4 @@
-//! What an access server says of a verdict and the frame by which the station hears of it: in which order.
+//! The order of an access server's event about a verdict and its frame to the station.
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, station_mac, test_users, user_name};
 use crate::world::{RADIUS_PORT, nas_address, server_address};
@@ -24,7 +24,7 @@ const REQUEST: u8 = 1;
 const SUCCESS: u8 = 3;
 const FAILURE: u8 = 4;
 
-/// What the access server decides of one login, in its order, up to the station's verdict.
+/// Returns the access server's decisions about a login, in order, up to the station's verdict.
 fn observe_decisions(password: &[u8], server_is_on: bool, canned_failure: bool) -> Vec<NasDecision> {
     let seed = Seed::new(7);
     let mut server =
@@ -56,7 +56,7 @@ fn observe_decisions(password: &[u8], server_is_on: bool, canned_failure: bool) 
             match output {
                 MachineOutput::Transmit(Transmit::Frame { .. }) => {
                     silent = false;
-                    // After the Ethernet header that of EAPOL, whose type 0 is an EAP packet.
+                    // After the Ethernet header comes EAPOL's, whose type 0 is an EAP packet.
                     if buf[15] == 0 {
                         all.push(Sends(buf[18]));
                     }
@@ -105,6 +105,6 @@ fn the_port_owner_learns_the_verdict_before_the_station() {
     );
     assert_eq!(end(observe_decisions(b"wrong", true, false)), [ReportedEvent("Rejected"), Sends(FAILURE)]);
     assert_eq!(end(observe_decisions(PASSWORD, false, true)), [ReportedEvent("Failed"), Sends(FAILURE)]);
-    // RFC 3579 §2.1: what nobody decided, the station does not hear.
+    // RFC 3579 §2.1: without a verdict the station gets no EAP-Failure.
     assert_eq!(end(observe_decisions(PASSWORD, false, false)), [Sends(REQUEST), ReportedEvent("Failed")]);
 }

@@ -1,4 +1,4 @@
-//! A bare RADIUS client and an AAA server, without time between them.
+//! A RADIUS client and an AAA server without delay.
 
 use crate::build::shared_secret;
 use crate::world::{nas_address, server_address};
@@ -36,7 +36,7 @@ impl ClientServerPair {
             server: TestMachine::new(AaaServer::new(config, seed.derive_secure_rng("aaa", 0)).unwrap()),
         }
     }
-    /// Lets everything that waits arrive.
+    /// Delivers all pending messages.
     pub(crate) fn deliver_all(&mut self, now: Instant) {
         let (near, far) = (SocketAddr::new(nas_address(0), 50_000), SocketAddr::new(server_address(0), 1812));
         let mut buf = Vec::new();
@@ -71,8 +71,8 @@ impl ClientServerPair {
             a.push_bytes(kind::USER_NAME, name).unwrap().push_user_password(password).unwrap();
         });
     }
-    /// Logs in as `user` by EAP with so many requests at most: the code of the last reply, if the host is not to be asked
-    /// first, and how many requests were sent.
+    /// Logs in as `user` by EAP with a maximum number of requests. Returns the last reply's code, unless a job of
+    /// the host is pending, and the number of requests.
     pub(crate) fn log_in_eap(
         &mut self,
         user: &str,
@@ -82,7 +82,7 @@ impl ClientServerPair {
         let (reply, sent) = self.eap_under(user, user.as_bytes(), offer, most);
         (reply.map(|reply| reply.code), sent)
     }
-    /// The same with this User-Name in each request but the first; empty: none. The last reply.
+    /// Logs in with this User-Name in each request but the first. Empty: none. Returns the last reply.
     pub(crate) fn eap_under(
         &mut self,
         user: &str,
@@ -121,14 +121,14 @@ impl ClientServerPair {
             assert!(peer.poll_transmit(&mut eap), "the peer answers");
         }
     }
-    /// The code and attributes of the next reply.
+    /// Returns the code and attributes of the next reply.
     pub(crate) fn next_reply(&mut self) -> Option<client::RadiusReply> {
         match self.client.poll_event()? {
             client::RadiusClientEvent::Response(r) => Some(r),
             other => panic!("{other:?}"),
         }
     }
-    /// Token, code and Session-Timeout of the next reply.
+    /// Returns token, code and Session-Timeout of the next reply.
     pub(crate) fn next_answer(&mut self) -> Option<(u64, PacketCode, Option<u32>)> {
         self.next_reply().map(|r| (r.token, r.code, r.attributes.get_u32(kind::SESSION_TIMEOUT)))
     }

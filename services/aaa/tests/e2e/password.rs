@@ -1,4 +1,4 @@
-//! PAP, and look-ups that the host answers, against a bare RADIUS client.
+//! PAP and lookups by the host, with a bare RADIUS client.
 
 use crate::build::{PASSWORD, aaa_config, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -51,10 +51,11 @@ fn a_method_that_is_not_offered_admits_nobody() {
     assert_eq!(p.server.counters().rejected_no_method, 1);
 }
 
-/// A reply that fits no packet is a reject with its cause, where an access server would otherwise wait for nothing.
+/// A reply that does not fit a packet becomes a reject with its cause. Otherwise the access server would wait in
+/// vain.
 #[test]
 fn a_reply_that_fits_no_packet_is_a_reject() {
-    // What is left of 4096 octets beside the header, a Message-Authenticator and User-Name's own rows: attributes of 200 octets.
+    // The rest of 4096 octets after header, Message-Authenticator and User-Name: attributes of 200 octets.
     for (rows, fits) in [(20, true), (21, false)] {
         let mut all = usher_aaa::UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
         let mut user = User::with_password(PASSWORD);
@@ -80,7 +81,7 @@ fn a_reply_that_fits_no_packet_is_a_reject() {
     }
 }
 
-/// RFC 2865 §3: a packet has 4096 octets, and not one more.
+/// RFC 2865 §3: a packet has at most 4096 octets.
 #[test]
 fn a_reply_may_fill_its_packet_to_the_last_octet() {
     for (more, fits) in [(0, true), (1, false)] {
@@ -114,7 +115,7 @@ fn requests_without_proof_or_of_another_kind_are_counted() {
         a.push_text(kind::ACCT_SESSION_ID, "1").unwrap();
     });
     assert_eq!(p.next_answer(), None);
-    // An EAP packet that is none, and a State that nobody gave.
+    // An invalid EAP packet, and an unknown State.
     p.send_request(3, PacketCode::ACCESS_REQUEST, |a| {
         a.push_bytes(kind::USER_NAME, b"x").unwrap().push_eap(&[9, 9]);
     });
@@ -140,20 +141,20 @@ fn an_eap_start_asks_for_the_identity() {
     assert_eq!((p.server.half_open(), p.server.counters().challenges), (1, 2));
 }
 
-/// RFC 3579 §2.1: realms are told apart, and limits counted, by User-Name; another identity is not let through under it.
+/// RFC 3579 §2.1: User-Name decides realm and limits, so it must equal the EAP identity.
 #[test]
 fn the_identity_that_was_asked_for_is_the_requests_user_name() {
     let mut p = pair_after_identity(&user_name(0), b"other@elsewhere.example");
     assert_eq!(p.next_answer(), Some((2, PacketCode::ACCESS_REJECT, None)));
     assert_eq!((p.server.half_open(), p.server.counters().rejected_name_mismatch), (0, 1));
-    // Who has no name has none to contradict.
+    // A request without a name contradicts no identity.
     assert_eq!(
         pair_after_identity(b"", b"00-11-22-33-44-55").next_answer(),
         Some((2, PacketCode::ACCESS_CHALLENGE, None))
     );
 }
 
-/// A login goes on under the name that it began with: otherwise its NAS would account it as another's.
+/// A login keeps its User-Name: otherwise its NAS would account it to another user.
 #[test]
 fn a_login_that_goes_on_under_another_user_name_is_turned_away() {
     for (later, code) in [
@@ -174,7 +175,7 @@ fn a_login_that_goes_on_under_another_user_name_is_turned_away() {
     }
 }
 
-/// After an EAP-Start, the peer has given `name` in a request that says it is of `user_name`.
+/// After an EAP-Start the peer sends identity `name` in a request with this User-Name.
 fn pair_after_identity(name: &[u8], user_name: &[u8]) -> ClientServerPair {
     let mut p = ClientServerPair::new(aaa_config(test_users(Seed::new(1), 1)));
     p.send_request(1, PacketCode::ACCESS_REQUEST, |a| {
@@ -207,7 +208,7 @@ fn the_host_answers_look_ups_when_it_can() {
     };
     let (ann, bob) = (lookup(&mut p), lookup(&mut p));
     assert_eq!((&ann.1[..], &bob.1[..], p.server.half_open()), (&b"ann"[..], &b"bob"[..], 2));
-    // In another order than asked.
+    // In another order than the jobs.
     p.server
         .handle_command(NEVER, AaaServerCommand::Found { token: bob.0, user: LookupResult::NotFound })
         .unwrap();
@@ -317,7 +318,7 @@ fn a_name_that_nobody_has_is_not_asked_about_at_each_login() {
     let c = p.server.counters();
     assert_eq!((c.lookups, c.lookups_saved, c.rejected_unknown_user), (1, 1, 2));
     while p.server.poll_event().is_some() {}
-    // Who was added is found at once.
+    // A new user is found at once.
     p.server.handle_command(NEVER, AaaServerCommand::EvictUsers { name: Some(b"eve".to_vec()) }).unwrap();
     p.send_pap_request(3, b"eve", PASSWORD);
     lookup_token(&mut p);
@@ -330,7 +331,7 @@ fn who_cannot_be_judged_now_gets_no_answer() {
     let mut p = ClientServerPair::new(config);
     p.send_pap_request(1, b"ann", PASSWORD);
     let token = lookup_token(&mut p);
-    // Nothing but the user is asked about yet.
+    // Only the lookup is pending.
     let mut user = User::with_password(PASSWORD);
     user.password = Some(StoredPassword::Argon2("$argon2id$".into()));
     let user = LookupResult::User(Arc::new(user));
@@ -369,7 +370,7 @@ fn a_clock_that_is_set_ends_a_users_time() {
 
 #[test]
 fn what_holds_a_password_overwrites_it_and_never_prints_it() {
-    // That it is overwritten the types say: anything but a key does not fit here.
+    // The types guarantee that it is erased: only a secret fits here.
     let key = || SecretValue::from(&b"hunter2"[..]);
     let (owner, name, hash) =
         (LoginOwner::Radius(0), b"ann".to_vec(), SecretValue::from("$argon2id$hunter2"));

@@ -1,4 +1,4 @@
-//! Two Diameter peers, of which the second says what the first could have said.
+//! Two Diameter peers. The second sends messages in the name of the first.
 
 use crate::accounting::{TestHost, build_acr, instant_at};
 use crate::build::{PASSWORD, diameter_server, test_users, user_name};
@@ -23,13 +23,13 @@ const NAMES: [&str; 2] = ["a.example.org", "b.example.org"];
 pub(crate) struct DiameterPeerPair {
     pub(crate) host: TestHost,
     clients: [TestMachine<DiameterNode>; 2],
-    /// The last message that each client sent, and the last that it got.
+    /// The last message that each client sent and received.
     sent: [Vec<u8>; 2],
     got: [Vec<u8>; 2],
 }
 
 impl DiameterPeerPair {
-    /// The second peer is believed about these nodes.
+    /// The second peer may relay for these nodes.
     fn new(origins: &[&str]) -> Self {
         Self::with_config(origins, |_| {})
     }
@@ -104,7 +104,7 @@ impl DiameterPeerPair {
             }
         }
     }
-    /// What the first peer asks for.
+    /// Sends a request of the first peer.
     fn send_request(&mut self, request: node::DiameterRequest) -> (ResultCode, AvpBuf) {
         self.clients[0].handle_command(instant_at(1), node::DiameterNodeCommand::Request(request)).unwrap();
         self.deliver_all(instant_at(1));
@@ -113,7 +113,7 @@ impl DiameterPeerPair {
             other => panic!("{other:?}"),
         }
     }
-    /// The second peer says something as if it had passed it on for the first; the result code of its answer.
+    /// Sends a message by the second peer as if relayed for the first. Returns the answer's result code.
     fn pass_on(&mut self, mut message: DiameterMessage) -> u32 {
         message.avps.push_str(codes::ROUTE_RECORD, NAMES[0]);
         let mut wire = Vec::new();
@@ -124,14 +124,14 @@ impl DiameterPeerPair {
         let answer = MessageView::parse(&self.got[1]).expect("it is answered");
         answer.avps().get(codes::RESULT_CODE).unwrap().as_u32().unwrap()
     }
-    /// What the first peer said last.
+    /// Returns the first peer's last message.
     fn last_sent_message(&self) -> DiameterMessage {
         MessageView::parse(&self.sent[0]).unwrap().to_owned()
     }
     fn open_session_count(&self) -> usize {
         self.host.rows().iter().filter(|row| row.acctstoptime.is_none()).count()
     }
-    /// The first peer tells of its session.
+    /// Sends an accounting record of the first peer's session.
     pub(crate) fn send_record(&mut self, acr: &AccountingRequest<'_>) {
         let request = acr.to_request(1, "a.example.org;1;7".into(), "example.org".into(), None);
         assert_eq!(self.send_request(request).0, ResultCode::SUCCESS);
@@ -141,7 +141,7 @@ impl DiameterPeerPair {
     }
 }
 
-/// A Stop of the first peer's session, as it itself would send it.
+/// A Stop of the first peer's session, as that peer would send it.
 fn stop_message() -> DiameterMessage {
     let mut other = DiameterPeerPair::new(&[]);
     other.send_accounting(RecordType::Stop, 2, 90);
@@ -195,7 +195,7 @@ fn build_der(eap: &[u8], state: Option<&[u8]>) -> node::DiameterRequest {
     der.to_request(1, "a.example.org;1;1".into(), "example.org".into(), None)
 }
 
-/// What the first peer says to a challenge, kept back; and what it answers.
+/// Returns the first peer's response to a challenge, which is not sent.
 fn answer_challenge(peers: &mut DiameterPeerPair) -> node::DiameterRequest {
     let name = user_name(0);
     let identity = [&[2, 0, 0, name.len() as u8 + 5, 1], &name[..]].concat();
@@ -207,7 +207,7 @@ fn answer_challenge(peers: &mut DiameterPeerPair) -> node::DiameterRequest {
     build_der(&[&[2, challenge[1], 0, 22, 4, 16][..], &digest].concat(), dea.state)
 }
 
-/// As a message on its way, of the first peer.
+/// Returns a request as a message of the first peer.
 fn message_from_first_peer(request: &node::DiameterRequest) -> DiameterMessage {
     let flags = CommandFlags(0xc0);
     let header = MessageHeader { flags, command: 268, application: 5, hop_by_hop: 99, end_to_end: 99 };

@@ -72,7 +72,7 @@ fn the_server_is_told_that_the_port_is_802_16() {
     let authenticate = station::StationCommand::Authenticate { identity: b"me".to_vec(), credentials };
     station.handle_command(now, authenticate).unwrap();
     let mut buf = Vec::new();
-    // EAP-Start, the request for the identity, the identity.
+    // EAP-Start, the identity request, the identity.
     for _ in 0..2 {
         assert!(station.poll_transmit(&mut buf).is_some());
         nas.handle_input(now, MachineInput::Frame { port: PortId(5), data: &buf });
@@ -117,7 +117,7 @@ fn losses_are_made_up_for() {
         w.set_packet_filter(move |p| p.number != lost);
         w.start_password_login(0);
         w.run_until(100);
-        // Nothing repeats the last word, EAP-Success; whoever misses it gives up.
+        // EAP-Success is not retransmitted. A station that misses it gives up.
         let end = if lost == 9 { station::StationEvent::Timeout } else { IN };
         assert_eq!(w.station_outcomes(), [end], "packet {lost}");
         assert_eq!(w.net[w.stations[0]].counters().stale_pkm, 0);

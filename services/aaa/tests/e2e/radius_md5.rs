@@ -22,7 +22,7 @@ fn a_password_lets_in_within_two_exchanges() {
     let mut w = radius_network(1);
     w.start_password_login(0);
     w.run_until(1);
-    // Start, identity and its answer, exchange, challenge and its answer, exchange, success: ten hops.
+    // Start, identity request and response, exchange, challenge and response, exchange, success: ten hops.
     assert_eq!(w.station_events, [(0, Instant::ZERO + Duration::from_millis(10), IN)]);
     let [(_, _, authenticator::AuthenticatorEvent::Authenticated(login))] = &w.nas_events[..] else {
         panic!("{:?}", w.nas_events)
@@ -47,7 +47,7 @@ fn failed_logins_are_rejected_and_wait_for_the_quiet_period() {
     let c = w.net[w.servers[0]].counters();
     assert_eq!((c.rejected_wrong_password, c.rejected_unknown_user, c.sessions), (1, 1, 2));
     assert_eq!(w.net[w.nas].counters().rejected, 2);
-    // Within the quiet period nobody listens to it; after that it may try again.
+    // During the quiet period its packets are ignored. Afterwards it may try again.
     w.start_password_login(0);
     w.run_until(2);
     assert_eq!((w.net[w.nas].counters().quiet, w.station_events.len()), (1, 2));
@@ -96,7 +96,7 @@ fn a_silent_server_fails_the_session_or_the_next_one_answers() {
 fn a_session_belongs_to_its_server_and_others_reject_its_state() {
     let users = test_users(Seed::new(1), 1);
     let mut w = test_network(1, radius_nas(2), &[aaa_config(users.clone()), aaa_config(users)]);
-    // The first server challenges, then falls silent: the second knows nothing of the session.
+    // The first server sends a challenge and then fails. The second does not have the session.
     w.start_password_login(0);
     w.set_packet_filter(|p| p.to != NetworkHost::Server(0) || p.number < 6);
     w.run_until(100);
@@ -122,7 +122,7 @@ fn the_authenticator_repeats_requests_on_a_lossy_access_link() {
     let mut config = radius_nas(1);
     config.retransmission = Some(authenticator::EapRetransmission::default());
     let mut w = test_network(1, config, &[aaa_config(test_users(Seed::new(1), 1))]);
-    // The identity request, and the answer to the MD5 challenge, are lost once.
+    // The identity request and the response to the MD5 challenge are lost once.
     w.set_packet_filter(|p| p.number != 1 && p.number != 7);
     w.start_password_login(0);
     w.run_until(60);
@@ -233,7 +233,7 @@ fn new_sessions_push_the_longest_idle_out() {
     let mut config = aaa_config(users);
     config.max_half_open = 2;
     let mut w = test_network(3, radius_nas(1), &[config]);
-    // Nobody hears a challenge until all three sessions are open.
+    // No challenge is delivered until all three sessions are open.
     for i in 0..3 {
         w.start_password_login(i);
     }
@@ -253,7 +253,7 @@ fn a_nas_has_a_limit_too() {
     }
     w.run_until(20);
     assert_eq!((w.net[w.nas].counters().full, w.station_outcomes().len()), (1, 2));
-    // The third says EAPOL-Start again, and finds room.
+    // The third sends EAPOL-Start again and finds room.
     w.run_until(40);
     assert_eq!(w.station_outcomes(), [IN, IN, IN]);
 }

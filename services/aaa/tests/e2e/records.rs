@@ -1,4 +1,4 @@
-//! Records of accounting that an access server sends.
+//! Accounting records of an access server.
 
 use crate::build::{
     aaa_config, diameter_nas, diameter_server, radius_nas, station_mac, test_network, test_users, user_name,
@@ -22,7 +22,7 @@ fn nas_record(kind: RecordKind, number: u32) -> StationRecord {
     }
 }
 
-/// An access server by RADIUS, and one by Diameter; `connections` are the latter's.
+/// Two access servers, by RADIUS and by Diameter. `connections` are the latter's.
 fn access_configs(
     radius: bool,
     connections: Option<DiameterConnections>,
@@ -43,7 +43,7 @@ fn access_configs(
     (nas, server)
 }
 
-/// Does what a host does for its server until nothing more happens.
+/// Does the server's jobs until there are no more events.
 fn run_host_jobs(w: &mut AaaTestNetwork, ledger: &mut Ledger, store: &mut MemoryStore) {
     let until = w.now().duration_since(usher_core::Instant::ZERO).as_secs() + 2;
     for _ in 0..20 {
@@ -100,7 +100,7 @@ fn a_record_that_nobody_acknowledges_is_lost() {
         let (nas, server) = access_configs(radius, None);
         let mut w = test_network(1, nas, &[server]);
         w.run_until(1);
-        // The host of this server keeps nothing, so that it does not answer.
+        // This server's host stores no records, so it does not answer.
         w.net
             .send_command(
                 w.nas,

@@ -1,4 +1,4 @@
-//! TLS sessions that a peer takes up again, and what ends them.
+//! Resumption of TLS sessions, and its end.
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, test_network, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -26,7 +26,7 @@ const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 const TUNNELS: [AuthMethod; 2] = [AuthMethod::Peap, AuthMethod::Ttls];
 const ALL: [AuthMethod; 3] = [AuthMethod::EapTls, AuthMethod::Peap, AuthMethod::Ttls];
 
-/// A station that keeps its sessions, and a server whose methods share theirs.
+/// A station that keeps its sessions, and a server whose methods share sessions.
 struct ResumptionFixture {
     w: AaaTestNetwork,
     config: AaaServerConfig,
@@ -68,7 +68,7 @@ impl ResumptionFixture {
         Self { w: test_network(1, nas, &[config.clone()]), config, client: client.unwrap(), clock }
     }
 
-    /// Logs user 0 in; inside a tunnel with this password.
+    /// Logs user 0 in, inside a tunnel with this password.
     fn log_in(&mut self, method: AuthMethod, password: &[u8]) -> FinishedLogin {
         self.log_in_as(&user_name(0), method, password)
     }
@@ -109,7 +109,7 @@ impl ResumptionFixture {
         self.w.net.send_command(self.w.servers[0], command).unwrap();
     }
 
-    /// Goes on with other users, and all else as it was.
+    /// Replaces the users.
     fn replace_user(&mut self, user: User) {
         let mut users = UserDirectory::new(&mut Seed::new(2).derive_secure_rng("users", 0));
         users.insert(&user_name(0), user);
@@ -132,7 +132,7 @@ fn a_session_of_one_method_is_none_of_another() {
             let other = site.log_in(second, b"wrong");
             assert_eq!(other.reason, Some(RejectCause::WrongPassword), "{first:?} to {second:?}");
         }
-        // A certificate for nobody's password, and the other way round.
+        // A session by certificate does not stand for a password, and the reverse.
         let mut site = ResumptionFixture::new(version);
         assert_accepted(&site.log_in(AuthMethod::EapTls, b""), false);
         assert_eq!(site.log_in(AuthMethod::Peap, b"wrong").reason, Some(RejectCause::WrongPassword));
@@ -151,7 +151,7 @@ fn a_session_does_not_outlast_the_password() {
             site.replace_user(User::with_password(b"another"));
             let stale = site.log_in(method, PASSWORD);
             assert_eq!(stale.reason, Some(RejectCause::StaleSession), "{method:?} {version:?}");
-            // It is ended: the next login is one from the start.
+            // The session has ended: the next login is a full handshake.
             assert_accepted(&site.log_in(method, b"another"), false);
             assert_accepted(&site.log_in(method, b"another"), true);
         }
@@ -236,7 +236,7 @@ fn a_session_outlasts_a_time_in_which_its_user_may_not_log_in() {
             site.replace_user(User::with_password(PASSWORD));
             // A ticket of TLS 1.3 is used up by the attempt.
             assert_accepted(&site.log_in(method, PASSWORD), version == TlsVersion::Tls12);
-            // Another password ends it for good.
+            // A changed password ends it permanently.
             site.replace_user(User::with_password(b"another"));
             assert_eq!(site.log_in(method, PASSWORD).reason, Some(RejectCause::StaleSession));
             site.replace_user(User::with_password(PASSWORD));
@@ -283,7 +283,7 @@ fn a_session_that_let_nobody_in_is_not_kept() {
     }
 }
 
-/// RFC 9190 §2.1.8: a peer that says no name outside is whom its certificate names, also when it takes up its TLS session again.
+/// RFC 9190 §2.1.8: the certificate names the user of an anonymous outer identity, also at a resumption.
 #[test]
 fn an_anonymous_peer_of_eap_tls_is_whom_its_certificate_names() {
     for version in VERSIONS {

@@ -1,4 +1,4 @@
-//! What the RFCs of RADIUS ask of an authentication server's answers, rule by rule.
+//! Rules of the RADIUS RFCs for an authentication server's replies.
 
 use crate::build::aaa_config;
 use crate::pair::ClientServerPair;
@@ -12,7 +12,7 @@ use usher_radius::{AttributeList, PacketCode};
 
 const PASSWORD: &[u8] = b"open sesame";
 
-/// A server of this user, by every method.
+/// A server with this user and all methods.
 fn server_config(name: &[u8], user: User) -> AaaServerConfig {
     let mut all = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
     all.insert(name, user);
@@ -21,7 +21,7 @@ fn server_config(name: &[u8], user: User) -> AaaServerConfig {
     config
 }
 
-/// Somebody of whom an accept says much.
+/// A user with many reply items.
 fn verbose_user() -> User {
     let mut user = User::with_password(PASSWORD);
     user.reply.push_text(kind::REPLY_MESSAGE, "hello").unwrap().push_u32(kind::SESSION_TIMEOUT, 600);
@@ -47,7 +47,7 @@ fn identity_response(name: &[u8]) -> Vec<u8> {
     [&[2, 1, 0, 5 + name.len() as u8, 1][..], name].concat()
 }
 
-/// A login by EAP-MD5, with this password; its last answer.
+/// Logs in by EAP-MD5 with this password. Returns the last reply.
 fn by_md5(p: &mut ClientServerPair, name: &[u8], password: &[u8]) -> RadiusReply {
     let first = send_request(p, |a| {
         a.push_bytes(kind::USER_NAME, name).unwrap().push_eap(&identity_response(name));
@@ -79,14 +79,14 @@ fn an_accept_of_eap_names_its_user_and_displays_nothing() {
     assert_eq!(accept.attributes.get(kind::REPLY_MESSAGE), None);
     assert_eq!(accept.attributes.get_all(kind::EAP_MESSAGE).count(), 1);
     assert_eq!(eap_packet(&accept)[..1], [3], "a Success");
-    // Without EAP there is nothing to be confused by.
+    // Without EAP, Reply-Message is allowed.
     p.send_pap_request(1, b"ann", PASSWORD);
     let accept = p.next_reply().unwrap();
     assert_eq!(accept.attributes.get_text(kind::REPLY_MESSAGE), Some("hello"));
     assert_eq!(accept.attributes.get(kind::USER_NAME), None);
 }
 
-/// RFC 2865 §2 and §4.3, RFC 3579 §2.6.3, RFC 5080 §2.6.1: a reject provides for nothing.
+/// RFC 2865 §2 and §4.3, RFC 3579 §2.6.3, RFC 5080 §2.6.1: a reject has no attributes of a service.
 #[test]
 fn a_reject_says_no_and_nothing_else() {
     let mut config = server_config(b"ann", verbose_user());
@@ -133,7 +133,7 @@ fn eap_that_does_not_begin_with_an_identity_is_answered() {
         assert_eq!((reply.code, &eap_packet(&reply)[..]), (PacketCode::ACCESS_REJECT, answer), "{what}");
         assert_eq!((bad, open), (1, 0), "{what}");
     }
-    // The NAS has asked something itself: who answered it is asked who it is, under another identifier.
+    // The NAS has sent a request itself: the peer's response leads to an identity request with another identifier.
     for response in [&[2, 7, 0, 6, 3, 13][..], &[2, 7, 0, 6, 4, 0], &[2, 7, 0, 6, 200, 0]] {
         let (reply, bad, open) = begin(response);
         assert_eq!(
@@ -145,7 +145,7 @@ fn eap_that_does_not_begin_with_an_identity_is_answered() {
     }
 }
 
-/// RFC 5080 §2.9: a peer that gives no name is known by its tunnel, whatever name its NAS makes up.
+/// RFC 5080 §2.9: the inner identity names a peer without an outer one, whatever User-Name its NAS makes up.
 #[test]
 fn a_peer_without_a_name_has_none_to_contradict() {
     for name in [&b""[..], b"00-11-22-33-44-55"] {
@@ -162,7 +162,7 @@ fn a_peer_without_a_name_has_none_to_contradict() {
     }
 }
 
-/// RFC 2865 §4.1 and §5, RFC 2869 §5.19, RFC 3579 §3.3: one proof, of its length.
+/// RFC 2865 §4.1 and §5, RFC 2869 §5.19, RFC 3579 §3.3: a request has one proof, of a valid length.
 #[test]
 fn a_proof_of_a_wrong_length_and_two_proofs_are_rejected() {
     type FillAttributes = fn(&mut AttributeList);
@@ -205,7 +205,7 @@ fn a_proof_of_a_wrong_length_and_two_proofs_are_rejected() {
     }
 }
 
-/// RFC 5080 §2.1.1, RFC 2869 §2.2: who wants an authorisation without a login that it is of, gets none; nor does ARAP.
+/// RFC 5080 §2.1.1, RFC 2869 §2.2: an authorization without a login is rejected, and ARAP too.
 #[test]
 fn what_is_not_served_is_rejected() {
     const AUTHORIZE_ONLY: u32 = 17;
@@ -224,7 +224,7 @@ fn what_is_not_served_is_rejected() {
     assert_eq!(p.server.counters().no_proof, 2);
 }
 
-/// RFC 5080 §2.1.1: an authorisation check is answered without any secret.
+/// RFC 5080 §2.1.1: the reply to an authorization check has no secret.
 #[test]
 fn a_device_that_proved_nothing_is_told_no_secret() {
     const CALL_CHECK: u32 = 10;
@@ -243,7 +243,7 @@ fn a_device_that_proved_nothing_is_told_no_secret() {
     assert_eq!(attribute_kinds(&reply), [80, kind::TUNNEL_PRIVATE_GROUP_ID]);
 }
 
-/// RFC 2865 §5 and §5.26: what is unknown is ignored, and the order of kinds means nothing.
+/// RFC 2865 §5 and §5.26: unknown attributes are ignored, and the order of kinds does not matter.
 #[test]
 fn unknown_attributes_and_any_order_are_taken() {
     let mut p = ClientServerPair::new(server_config(b"ann", verbose_user()));
@@ -268,7 +268,7 @@ fn octets_of_zero_are_octets() {
     assert_eq!(p.next_reply().unwrap().code, PacketCode::ACCESS_REJECT);
 }
 
-/// RFC 2865 §5.2, §5.3: a password is up to 128 octets, whatever they are elsewhere.
+/// RFC 2865 §5.2, §5.3: a password has up to 128 octets of any value.
 #[test]
 fn a_password_of_any_octets_is_proved_by_pap_and_chap() {
     let long = "x".repeat(128);

@@ -1,4 +1,5 @@
-//! The table of accounting sequences, over RADIUS and over Diameter in virtual time, and the page that shows it.
+//! Runs the table of accounting sequences over RADIUS and Diameter in virtual time, and writes the page that shows
+//! it.
 
 mod table;
 
@@ -59,7 +60,7 @@ fn observed_rows(host: &TestHost) -> Vec<ObservedRow> {
     host.rows().into_iter().map(of).collect()
 }
 
-/// The records of a sequence that are not acknowledged, told by `tell`.
+/// Sends the records of a sequence by `tell`. Returns those that are not acknowledged.
 fn unacknowledged_records(
     sequence: &AccountingSequence,
     mut restart: impl FnMut(u64),
@@ -88,7 +89,7 @@ fn unacknowledged_records(
     silent
 }
 
-/// What is wrong with a sequence over RADIUS.
+/// Runs a sequence over RADIUS. Returns the difference.
 fn over_radius(sequence: &AccountingSequence) -> Option<String> {
     let mut config = aaa_config(test_users(Seed::new(1), 1));
     if let Some(radius) = &mut config.radius {
@@ -139,7 +140,7 @@ fn over_radius(sequence: &AccountingSequence) -> Option<String> {
     row_difference(&sequence.usher, observed_rows(&host), (EPOCH.unix_secs() + BEFORE) as i64)
 }
 
-/// What is wrong with a sequence over Diameter.
+/// Runs a sequence over Diameter. Returns the difference.
 fn over_diameter(sequence: &AccountingSequence) -> Option<String> {
     let diameter = std::cell::RefCell::new(DiameterTestClient::with_ledger(ledger_config()));
     let base = EPOCH.unix_secs() + BEFORE;
@@ -219,7 +220,7 @@ fn sequences_end_in_their_rows_over_diameter() {
 const BEGIN: &str = "<!-- The rest is made of services/aaa/tests/e2e/sequences/sequences.toml: run the test \
                      docs_show_the_sequences with USHER_WRITE_ACCOUNTING=1. -->\n";
 
-/// The part of docs/accounting.md that is made of the table.
+/// Returns the part of docs/accounting.md that is generated from the table.
 fn render_page() -> String {
     let code = |texts: &[String]| match texts {
         [] => "none".to_owned(),

@@ -67,7 +67,7 @@ fn tls_credentials(tls: PeerTls) -> EapCredentials {
     EapCredentials::from_method(PeerMethodTls { tls, fragment: FRAGMENT })
 }
 
-/// What one run of each kind looks like from outside: lengths on the wire, work, rounds, time.
+/// Returns a run's observable properties: lengths on the wire, work, rounds, time.
 fn observe_run(
     carrier: AaaProtocol,
     version: TlsVersion,
@@ -184,7 +184,7 @@ fn a_diameter_handshake_that_loses_its_server_starts_elsewhere() {
     w.run_until(2);
     w.switch_off(0);
     w.run_until(70);
-    // Amid a method a Failure from the way is not believed (RFC 4137 figure 3): the station waits in vain.
+    // RFC 4137 figure 3: during a method a forged Failure is ignored, and the station times out.
     assert_eq!(w.station_outcomes(), [station::StationEvent::Timeout]);
     assert_eq!(w.net[w.nas].counters().aaa_timeouts, 1);
     w.start_login(0, &user_name(0), tls_credentials(PeerTls::Recorded(recording)));

@@ -1,4 +1,4 @@
-//! Datagrams that come together are answered as those that come one by one.
+//! Datagrams in groups get the same replies as single ones.
 
 use crate::build::{PASSWORD, aaa_config, shared_secret, test_users, user_name};
 use crate::world::{nas_address, server_address};
@@ -10,8 +10,8 @@ use usher_radius::PacketCode;
 use usher_radius::attribute::kind;
 use usher_radius::client::{self, RadiusClient, RequestTarget, ServerConfig};
 
-/// What ten logins ask: right and wrong passwords, a user that there is not, an EAP identity, a MAC without a password, one
-/// without a proof, and one from nobody's client.
+/// The requests of ten logins: right and wrong passwords, an unknown user, an EAP identity, a MAC address without a
+/// password, a request without a proof, and one of an unknown client.
 fn login_datagrams() -> DatagramList {
     let seed = Seed::new(5);
     let mut asking = client::RadiusClientConfig::for_server(ServerConfig::new(
@@ -71,7 +71,7 @@ fn test_server() -> TestMachine<AaaServer> {
 
 type DatagramList = Vec<(DatagramPath, Vec<u8>)>;
 
-/// What a server sends and says when datagrams come in groups of so many.
+/// Returns the datagrams and events of a server that receives datagrams in groups of this size.
 fn handle_in_groups(all: &DatagramList, group: usize) -> (DatagramList, Vec<String>, TestMachine<AaaServer>) {
     let (mut server, mut sent, mut said) = (test_server(), Vec::new(), Vec::new());
     let now = Instant::ZERO + Duration::from_millis(1);

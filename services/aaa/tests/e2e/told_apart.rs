@@ -1,4 +1,4 @@
-//! Whether a peer can tell names that users have from names that nobody has.
+//! Tests that a peer cannot distinguish existing from unknown names.
 
 use crate::build::{aaa_config, radius_nas, shared_secret, test_network, user_name};
 use crate::tunnels::{self, peap_credentials, ttls_credentials};
@@ -26,16 +26,16 @@ use usher_radius::attribute::{kind, vendor};
 use usher_radius::client::{self, RadiusClient, RadiusReply, RequestTarget, ServerConfig};
 use usher_radius::{AttributeList, PacketCode};
 
-/// Tries of each server, half of them under names that users have.
+/// Attempts at each server, half of them with existing names.
 const TRIES: usize = 10_000;
 const DELAY: Duration = Duration::from_secs(1);
 const WRONG: &[u8] = b"not it";
 
-/// What a peer can notice of one try: when each answer came, its code, its attributes' kinds and lengths, and what of
-/// them is no challenge; and how many hashes were made for it.
+/// What a peer can observe of an attempt: time, code, attributes with lengths and fixed contents of each reply, and
+/// the number of hashes computed.
 type AttemptTrace = Vec<(u64, PacketCode, Vec<(u8, usize)>, Vec<u8>, usize)>;
 
-/// One server whose host takes its time, and an access server.
+/// A server whose host takes time, and an access server.
 struct TimingBench {
     now: Instant,
     client: TestMachine<RadiusClient>,
@@ -89,7 +89,7 @@ impl TimingBench {
         }
     }
 
-    /// Sends a request and waits for its answer. The host takes 1 to 4 ms for a look-up, 20 to 25 for a hash.
+    /// Sends a request and waits for the reply. The host takes 1 to 4 ms for a lookup, 20 to 25 for a hash.
     fn send_request(&mut self, seen: &mut AttemptTrace, attributes: AttributeList) -> RadiusReply {
         self.token += 1;
         let (sent, hashes) = (self.now, self.hashes);
@@ -137,7 +137,7 @@ impl TimingBench {
         }
     }
 
-    /// One login under a name, by a method that chance chooses.
+    /// Logs in under a name by a random method.
     fn attempt_login(&mut self, name: &[u8]) -> AttemptTrace {
         let mut seen = Vec::new();
         self.now += Duration::from_millis(self.chance.next_u64() % 3000);
@@ -157,7 +157,7 @@ impl TimingBench {
                 ms_chap(&mut request, name, which == 3);
                 self.send_request(&mut seen, request);
             }
-            // A device, or what gives itself out for one.
+            // A device, or a fake one.
             4 => {
                 request.push_bytes(kind::CALLING_STATION_ID, name).unwrap().push_u32(kind::SERVICE_TYPE, 10);
                 self.send_request(&mut seen, request);
@@ -167,7 +167,7 @@ impl TimingBench {
         seen
     }
 
-    /// EAP, of a peer that has some methods and Naks the others.
+    /// Runs EAP with a peer that has some methods and rejects others by Nak.
     fn run_eap(&mut self, seen: &mut AttemptTrace, mut request: AttributeList, name: &[u8], which: u64) {
         let mschapv2: fn(&[u8]) -> Box<dyn PeerOffer> =
             |n| Box::new(mschapv2::MsChapV2Account::new(n, WRONG));
@@ -204,7 +204,8 @@ impl TimingBench {
     }
 }
 
-/// What an answer says that no chance is in: the EAP packet's code, type and operation, the error of MS-CHAP.
+/// Returns a reply's contents without random parts: the EAP packet's code, type and operation, the error of
+/// MS-CHAP.
 fn fixed_content(reply: &RadiusReply) -> Vec<u8> {
     let mut eap = Vec::new();
     reply.attributes.read_eap_packet(&mut eap);
@@ -232,11 +233,11 @@ fn candidate_name(n: usize, known: bool) -> Vec<u8> {
     format!("{}{n:03}@example.org", if known { "ann" } else { "eve" }).into_bytes()
 }
 
-/// Tries a name that a user has and one that nobody has in turn, each pair with the same chance: the same method, and a host
-/// that takes the same times. Both must see the same, answer by answer.
+/// Tries an existing and an unknown name in turn, with the same random numbers: the same method, and the same times
+/// of the host. Both must see the same replies.
 fn compare_user_timings(what: &str, user: &User, methods: &[AuthMethod]) {
     let mut bench = TimingBench::new(user, methods);
-    // Somebody has logged in before, as on any server that is worth attacking.
+    // A user has logged in before, as on any real server.
     bench.attempt_login(&candidate_name(0, true));
     for n in 0..TRIES / 2 {
         let chance = bench.chance.clone();
@@ -274,7 +275,7 @@ fn ten_thousand_tries_do_not_tell_users_from_others() {
     compare_user_timings("argon2", &hashed, &WITHOUT_TUNNELS);
     compare_user_timings("locked", &User { rejected: true, ..clear() }, &WITHOUT_TUNNELS);
     compare_user_timings("few methods", &clear(), &[AuthMethod::EapMd5, AuthMethod::Pap]);
-    // Nothing that the server offers can admit them.
+    // No method of the server can accept them.
     compare_user_timings("nothing in common", &hashed, &[AuthMethod::EapMsChapV2, AuthMethod::Chap]);
     compare_user_timings(
         "restricted",
@@ -283,7 +284,7 @@ fn ten_thousand_tries_do_not_tell_users_from_others() {
     );
 }
 
-/// How long each packet is, of a login that failed, with who sent it and when.
+/// Returns length, sender and time of each packet of a failed login.
 fn observe_packets(
     config: &AaaServerConfig,
     outside: &[u8],

@@ -1,4 +1,4 @@
-//! Traces: several at one time, users who are found inside a tunnel, and logins that nobody decided.
+//! Traces: several at one time, users found inside a tunnel, and logins without a verdict.
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, test_network, test_users, user_name};
 use crate::pair::{ClientServerPair, NEVER};
@@ -19,7 +19,8 @@ fn user_filter(name: &[u8]) -> Option<TraceFilter> {
     Some(TraceFilter::User(name.to_vec()))
 }
 
-/// The lines of a login in a tunnel, by trace: of the user inside, of all, of another, and of the name outside.
+/// Returns the lines of a login in a tunnel by trace: of the inner user, of all, of another user, and of the outer
+/// name.
 fn traced_lines(credentials: EapCredentials) -> [Vec<TraceLine>; 4] {
     let mut w = test_network(
         1,
@@ -170,7 +171,7 @@ fn a_device_that_leaves_after_a_wrong_password_is_reported_once() {
     let mut p = ClientServerPair::new(config);
     let name = String::from_utf8(user_name(0)).unwrap();
     let account = usher_eap::method::mschapv2::MsChapV2Account::new(name.as_bytes(), b"wrong");
-    // The identity, and the response to the challenge: what says that it is wrong is not answered.
+    // The identity, and the response to the challenge. The peer does not answer the failure.
     let (code, _) = p.log_in_eap(&name, Box::new(account), 2);
     assert_eq!(code, Some(PacketCode::ACCESS_CHALLENGE));
     let rejected = |p: &mut ClientServerPair| {
@@ -184,7 +185,7 @@ fn a_device_that_leaves_after_a_wrong_password_is_reported_once() {
         all
     };
     assert_eq!(rejected(&mut p), [(Some(AuthMethod::EapMsChapV2), Some(RejectCause::WrongPassword))]);
-    // When its time is over there is nothing more to be told.
+    // After its timeout there are no further lines.
     p.server.handle_input(Instant::ZERO + Duration::from_secs(31), MachineInput::Timeout);
     assert_eq!((rejected(&mut p), p.server.half_open()), (Vec::new(), 0));
     assert_eq!(p.server.counters().rejected_wrong_password, 1);
@@ -212,7 +213,7 @@ fn a_device_that_wants_another_method_is_told_which() {
     let wants = |reason| (reason, "the device wants GTC".to_owned());
     assert_eq!(ann(vec![], vec![md5], clear()), wants(RejectCause::NoMethod));
     assert_eq!(ann(vec![md5], vec![md5, gtc], clear()), wants(RejectCause::MethodForbidden));
-    // Nothing is left to offer to a user whose password is a hash.
+    // No method is left for a user with a hashed password.
     let hashed =
         usher_aaa::StoredPassword::Argon2(usher_crypto::password::argon2_hash(b"x", &[1; 16]).into());
     let wrong_form = ann(vec![], vec![md5], hashed);

@@ -1,4 +1,4 @@
-//! Methods that ask for a password within EAP and within tunnels, over RADIUS.
+//! Methods with a password in EAP and in tunnels, over RADIUS.
 
 use crate::build::{PASSWORD, aaa_config, radius_nas, shared_secret, test_network, test_users, user_name};
 use crate::tls::{tls_client_config, tls_server_config};
@@ -47,7 +47,7 @@ pub(crate) fn tunnel_config(server: ServerConfig) -> AaaServerConfig {
     config
 }
 
-/// Tunnels for a user whom these methods alone may admit.
+/// Tunnels for a user with these methods only.
 fn restricted_network(methods: &[AuthMethod]) -> AaaTestNetwork {
     let mut config = tunnel_config(tls_server_config(TlsVersion::Tls13));
     let mut all = UserDirectory::new(&mut Seed::new(1).derive_secure_rng("users", 0));
@@ -90,7 +90,7 @@ pub(crate) fn ttls_credentials(version: TlsVersion, user: &[u8], password: &[u8]
     })
 }
 
-/// PEAP of a peer that wants another server, and ends the handshake.
+/// PEAP with a peer that expects another server and ends the handshake.
 pub(crate) fn distrusting_credentials() -> EapCredentials {
     let tls = ClientConfig::new(ClientOptions {
         versions: TlsVersion::Tls13.into(),
@@ -132,7 +132,7 @@ fn who_is_anonymous_outside_is_known_inside() {
     }
 }
 
-/// What realms say holds of names inside tunnels, too.
+/// Realms also apply to names inside tunnels.
 #[test]
 fn a_name_inside_of_a_realm_that_is_not_ours_is_turned_away() {
     let version = TlsVersion::Tls13;
@@ -141,7 +141,7 @@ fn a_name_inside_of_a_realm_that_is_not_ours_is_turned_away() {
         ("ann@HOTEL.example", Some(RejectCause::NoRealm)),
         ("ann@gone.example@here.example", Some(RejectCause::NoRealm)),
         ("ann@here.example", None),
-        // It is of the realm outside.
+        // It has the outer realm.
         ("ann", None),
     ] {
         for credentials in
@@ -219,10 +219,10 @@ fn what_may_admit_a_user_holds_inside_tunnels_too() {
     };
     let (by_peap, by_ttls) =
         (|| peap_credentials(version, &user, PASSWORD), || ttls_credentials(version, &user, PASSWORD));
-    // Either tunnel, with anything inside.
+    // Either tunnel, with any inner method.
     let both = [AuthMethod::Peap, AuthMethod::Ttls];
     assert_eq!((by(&both, by_peap()), by(&both, by_ttls())), (None, None));
-    // One tunnel is not the other.
+    // One tunnel does not allow the other.
     assert_eq!(
         (by(&[AuthMethod::Peap], by_peap()), by(&[AuthMethod::Peap], by_ttls())),
         (None, Some(RejectCause::MethodForbidden))
@@ -231,7 +231,7 @@ fn what_may_admit_a_user_holds_inside_tunnels_too() {
         (by(&[AuthMethod::Ttls], by_peap()), by(&[AuthMethod::Ttls], by_ttls())),
         (Some(RejectCause::MethodForbidden), None)
     );
-    // And inside, no other than those that are named: the proof fails, whatever the password.
+    // Inside, only the named methods are allowed: the proof fails whatever the password.
     let forbidden = Some(RejectCause::MethodForbidden);
     let mschap = [AuthMethod::Peap, AuthMethod::Ttls, AuthMethod::EapMsChapV2];
     assert_eq!((by(&mschap, by_peap()), by(&mschap, by_ttls())), (None, forbidden));
@@ -286,7 +286,7 @@ fn a_login_says_whether_it_took_up_an_earlier_session() {
     }
 }
 
-/// The user in the tunnel is in the report, whether or not the ledger would have been asked.
+/// The event has the inner user, whether or not the ledger would have been asked.
 #[test]
 fn whose_reply_fits_no_packet_is_reported_by_the_inner_name() {
     for simultaneous in [None, Some(1)] {

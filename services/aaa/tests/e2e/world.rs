@@ -1,4 +1,4 @@
-//! Stations, an access server and AAA servers, on a network that shows each packet to the test before it is delivered.
+//! Stations, an access server and AAA servers on a network that shows each packet to the test before its delivery.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use usher_core::{
 };
 use usher_nas::{AccessStation, NasAuthenticator};
 
-/// Whose machine.
+/// The owner of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NetworkHost {
     Station(usize),
@@ -20,24 +20,24 @@ pub(crate) enum NetworkHost {
     Server(usize),
 }
 
-/// What a test may see of a packet before it is delivered.
+/// A packet before its delivery.
 #[derive(Debug)]
 pub(crate) struct ObservedPacket {
     pub(crate) from: NetworkHost,
     pub(crate) to: NetworkHost,
-    /// Its number among all datagrams, frames, stream writes and messages of this run, from 0.
+    /// Number among all datagrams, frames, stream writes and messages of this run, from 0.
     pub(crate) number: usize,
-    /// How long it is.
+    /// Length in octets.
     pub(crate) octets: usize,
 }
 
-/// What is known of what was sent.
+/// The sent packets.
 struct TrafficLog {
     servers: usize,
-    /// Says of each packet whether it arrives.
+    /// Returns true if a packet is delivered.
     passes: Box<dyn FnMut(&ObservedPacket) -> bool>,
     packets: usize,
-    /// Which server each connection and association of the access server leads to.
+    /// Server of each connection and association of the access server.
     ends: HashMap<ConnId, NetworkHost>,
     opened: usize,
     streams: BTreeSet<u16>,
@@ -45,7 +45,7 @@ struct TrafficLog {
 }
 
 impl TrafficLog {
-    /// The host of this number: servers come first.
+    /// Returns the host with this number. Servers come first.
     fn host_at(&self, number: usize) -> NetworkHost {
         match number.checked_sub(self.servers) {
             None => NetworkHost::Server(number),
@@ -89,7 +89,7 @@ pub(crate) struct AaaTestNetwork {
     pub(crate) nas_events: Vec<(usize, Instant, usher_nas::authenticator::AuthenticatorEvent)>,
     pub(crate) server_events: Vec<(usize, Instant, usher_aaa::AaaServerEvent)>,
     pub(crate) work: BTreeMap<&'static str, u32>,
-    /// How many connections and associations were open at once at most.
+    /// Maximum number of simultaneous connections and associations.
     pub(crate) most_open: usize,
     record: Rc<RefCell<TrafficLog>>,
 }
@@ -111,7 +111,7 @@ fn host_of_address(address: SocketAddr) -> NetworkHost {
 }
 
 impl AaaTestNetwork {
-    /// All a millisecond from each other; the stations are wired to ports of their numbers.
+    /// All links have a delay of a millisecond. Stations are wired to ports of their numbers.
     pub(crate) fn new(servers: Vec<AaaServer>, nas: NasAuthenticator, stations: Vec<AccessStation>) -> Self {
         let record = Rc::new(RefCell::new(TrafficLog {
             servers: servers.len(),
@@ -164,27 +164,27 @@ impl AaaTestNetwork {
         }
     }
 
-    /// Says of each packet from now on whether it arrives.
+    /// Sets the filter of all further packets.
     pub(crate) fn set_packet_filter(&mut self, passes: impl FnMut(&ObservedPacket) -> bool + 'static) {
         self.record.borrow_mut().passes = Box::new(passes);
     }
-    /// The next packet has number 0.
+    /// Restarts the packet numbers at 0.
     pub(crate) fn reset_packet_numbers(&mut self) {
         self.record.borrow_mut().packets = 0;
     }
-    /// Connections and associations opened so far.
+    /// Number of connections and associations opened so far.
     pub(crate) fn opened_connections(&self) -> usize {
         self.record.borrow().opened
     }
-    /// Connections and associations that are open now.
+    /// Number of open connections and associations.
     pub(crate) fn open_connections(&self) -> usize {
         self.net.connections(self.nas).count()
     }
-    /// The streams of associations that messages went by.
+    /// Number of association streams in use.
     pub(crate) fn stream_count(&self) -> usize {
         self.record.borrow().streams.len()
     }
-    /// Takes what servers have asked of their host.
+    /// Returns the servers' jobs.
     pub(crate) fn take_jobs(&mut self) -> Vec<JobRequest<usher_aaa::AaaServerJob>> {
         std::mem::take(&mut self.record.borrow_mut().jobs)
     }
@@ -192,14 +192,14 @@ impl AaaTestNetwork {
         self.net.now()
     }
 
-    /// Switches a server off: its connections are reset.
+    /// Switches a server off and resets its connections.
     pub(crate) fn switch_off(&mut self, server: usize) {
         let server = self.servers[server];
         self.net.reset_connections(server);
         self.net.set_silent(server, true);
         self.net.set_refusing(server, true);
     }
-    /// Hands a machine bytes of the test's own making.
+    /// Passes forged input to a machine.
     pub(crate) fn inject_input(&mut self, who: NetworkHost, input: MachineInput<'_>) {
         match who {
             NetworkHost::Station(i) => self.net.inject_input(self.stations[i], input),
@@ -209,7 +209,7 @@ impl AaaTestNetwork {
         self.collect_events();
     }
 
-    /// Runs until nothing happens before `seconds`.
+    /// Runs until no event is due before `seconds`.
     pub(crate) fn run_until(&mut self, seconds: u64) {
         self.run_to(Instant::ZERO + Duration::from_secs(seconds));
     }
@@ -222,7 +222,7 @@ impl AaaTestNetwork {
         self.net.run_until(end);
         self.collect_events();
     }
-    /// Takes what the machines have said.
+    /// Collects the machines' events.
     fn collect_events(&mut self) {
         let Self { net, stations, servers, .. } = self;
         for (i, host) in stations.iter().enumerate() {

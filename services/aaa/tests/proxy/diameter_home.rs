@@ -1,5 +1,5 @@
-//! What a Diameter home server may answer, and what an access server that speaks RADIUS hears of it (RFC 4072 §6, RFC
-//! 6733 §4.1, §7.1, §8.9).
+//! Answers of a Diameter home server, and the RADIUS replies that an access server gets (RFC 4072 §6, RFC 6733
+//! §4.1, §7.1, §8.9).
 
 use crate::world::{NAS, secret_for_name};
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ fn node_config(host: &str, realm: &str) -> node::DiameterNodeConfig {
     config
 }
 
-/// A translating server, an access server before it, and a home server behind it that says what it is told to.
+/// A translating server between an access server and a home server with scripted answers.
 struct DiameterHomeNetwork {
     net: MachineNetwork,
     nas: HostHandle<RadiusClient>,
@@ -82,7 +82,7 @@ impl DiameterHomeNetwork {
         Self { net, nas, home }
     }
 
-    /// What the access server hears when the home server answers so; `None`: nothing.
+    /// Returns the access server's reply for this answer of the home server. `None`: no reply.
     fn run_login(&mut self, result: u32, fill: impl FnOnce(&mut AvpBuf)) -> Option<RadiusReply> {
         let mut attributes = AttributeList::new();
         attributes.push_bytes(kind::USER_NAME, NAME).unwrap().push_eap(IDENTITY);
@@ -122,7 +122,7 @@ fn eap_packet(response: &RadiusReply) -> Vec<u8> {
     eap
 }
 
-/// RFC 6733 §7.1: a class that is not known is a permanent failure; RFC 4072 §2.2: the code decides, and not the packet.
+/// RFC 6733 §7.1: an unknown class is a permanent failure. RFC 4072 §2.2: the code decides, not the EAP packet.
 #[test]
 fn a_code_that_is_none_lets_nobody_in() {
     for (result, expected) in [
@@ -134,17 +134,17 @@ fn a_code_that_is_none_lets_nobody_in() {
         (6001, PacketCode::ACCESS_REJECT),
         (9999, PacketCode::ACCESS_REJECT),
     ] {
-        // The packet says Success.
+        // The EAP packet is a Success.
         let response = DiameterHomeNetwork::new().run_login(result, |avps| {
             avps.push(codes::EAP_PAYLOAD, &[3, 7, 0, 4]);
         });
         assert_eq!(response.map(|r| r.code), Some(expected), "{result}");
     }
-    // Nor does what is no verdict: somebody on the way could not deliver it.
+    // Nor does an error of a relay, which is no verdict.
     assert!(DiameterHomeNetwork::new().run_login(3002, |_| {}).is_none());
 }
 
-/// RFC 6733 §4.1: whoever cannot do what has to be done does not let in.
+/// RFC 6733 §4.1: an access server that does not support a mandatory AVP must not accept the user.
 #[test]
 fn what_an_access_server_would_not_hear_of_is_a_refusal() {
     let filter = b"deny in ip from any to 192.0.2.0/24";
@@ -179,7 +179,7 @@ fn a_request_that_comes_again_says_so_and_a_round_has_its_time() {
     }
 }
 
-/// RFC 6733 §8.9: whoever is let in for a while is asked for again by then.
+/// RFC 6733 §8.9: a user with a limited authorization is reauthorized by its end.
 #[test]
 fn an_authorization_that_ends_ends_the_session() {
     for (lifetime, timeout, expected) in [
@@ -212,7 +212,7 @@ fn a_reply_message_does_not_pass_beside_an_eap_packet() {
     assert_eq!(response.unwrap().attributes.get(kind::REPLY_MESSAGE), None);
 }
 
-/// RFC 6733 §8.1, §8.3, §8.5: a home server's wish for a session that is not kept here is answered.
+/// RFC 6733 §8.1, §8.3, §8.5: a home server's request for a session that is not kept here gets an answer.
 #[test]
 fn a_home_server_hears_that_no_session_is_kept() {
     let mut world = DiameterHomeNetwork::new();

@@ -1,4 +1,4 @@
-//! A home server that says what is not its to say.
+//! A home server that sends attributes beyond its authority.
 
 use crate::homes::{PASSWORD, home_server, pass_all, proxy_network, radsec_home, server_of};
 use crate::translation::{NAME, enable_tls, front_config, home_config, realm_table, tls_station};
@@ -17,7 +17,7 @@ use usher_radius::attribute::kind;
 use usher_radius::dictionary::AttributeOid;
 use usher_radius::{AttributeList, PacketCode};
 
-/// VLAN 999 and a router's console as another user, beside what a home server may say.
+/// VLAN 999 and router console privileges for another user, besides allowed attributes.
 fn greedy_attributes() -> AttributeList {
     let mut a = AttributeList::new();
     a.push_tagged_u32(kind::TUNNEL_TYPE, 0, 13).push_tagged_u32(kind::TUNNEL_MEDIUM_TYPE, 0, 6);
@@ -29,7 +29,7 @@ fn greedy_attributes() -> AttributeList {
     a
 }
 
-/// Kinds of an accept, without what the hop itself adds.
+/// Returns the attribute kinds of an accept, without those of the hop itself.
 fn accepted_kinds(reply: &AttributeList) -> Vec<u8> {
     let hop = [kind::EAP_MESSAGE, kind::MESSAGE_AUTHENTICATOR, kind::PROXY_STATE, kind::VENDOR_SPECIFIC];
     let mut all: Vec<u8> = reply.iter().map(|a| a.kind).filter(|k| !hop.contains(k)).collect();
@@ -43,7 +43,7 @@ fn users_of(config: &mut AaaServerConfig, name: &str) {
     config.users = UserSource::Memory(Arc::new(all));
 }
 
-/// A proxy before a greedy home server of ann@example.org.
+/// A proxy before a home server of ann@example.org with such answers.
 fn proxied_network(home: HomeServer, change: impl FnOnce(&mut proxy::ProxyConfig)) -> ProxyTestNetwork {
     let mut front = server_of(&["bob"], crate::world::NAS, "nas");
     let route = RealmTarget::Pool { pool: 0, accounting: AccountingMode::Local };
@@ -69,7 +69,7 @@ fn a_home_server_gives_neither_vlans_nor_privileges_nor_names() {
         );
         assert!(reply.attributes.get_vendor(9, 1).is_none());
         assert_eq!(w[0].counters().filtered_answers, 7);
-        // Unless its realm may.
+        // Unless its realm allows it.
         let mut w = proxied_network(home, pass_all);
         let reply = w.log_in_pap(NAME, PASSWORD).unwrap();
         assert_eq!(accepted_kinds(&reply.attributes), EVERYTHING);
@@ -177,7 +177,7 @@ fn has_vlan(reply: &AttributeList) -> bool {
     reply.get(kind::TUNNEL_PRIVATE_GROUP_ID).is_some() || reply.get_vendor(9, 1).is_some()
 }
 
-/// A realm of this route between whose ends everything passes.
+/// A realm with this target whose filter passes everything.
 fn open_filter(config: &mut AaaServerConfig) {
     if let Some(proxy) = &mut config.proxy {
         pass_all(proxy);

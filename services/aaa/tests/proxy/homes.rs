@@ -1,4 +1,4 @@
-//! Home servers that speak RADIUS.
+//! RADIUS home servers.
 
 use crate::world::{NAS, ProxyTestNetwork, secret_for_name, server_address};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use usher_radius::{AttributeList, PacketCode};
 
 pub(crate) const PASSWORD: &[u8] = b"a password of more than sixteen octets";
 
-/// A server that knows these users, asked by RADIUS from an address.
+/// A server with these users and a RADIUS client at this address.
 pub(crate) fn server_of(users: &[&str], from: std::net::IpAddr, name: &str) -> AaaServerConfig {
     let mut all = UserDirectory::new(&mut Seed::new(2).derive_secure_rng("users", 0));
     for user in users {
@@ -46,13 +46,13 @@ pub(crate) fn radsec_home(n: usize) -> HomeServer {
 fn pool_realm(name: &str, accounting: AccountingMode) -> Realm {
     Realm::new(name, RealmTarget::Pool { pool: 0, accounting })
 }
-/// Has everything pass to and from the home servers of every realm.
+/// Opens the filter of every realm.
 pub(crate) fn pass_all(proxy: &mut proxy::ProxyConfig) {
     let filter = Arc::new(RealmFilter { answers: ExtraAttributes::All, requests: ExtraAttributes::All });
     let open = |r: &Realm| Realm { filter: filter.clone(), ..r.clone() };
     proxy.realms = RealmTable::new(proxy.realms.entries().iter().map(open).collect(), None).unwrap();
 }
-/// A proxy that knows bob itself, and homes that know ann, behind it.
+/// A proxy with the local user bob, and home servers with ann behind it.
 pub(crate) fn proxy_network(
     homes: &[HomeServer],
     change: impl FnOnce(&mut proxy::ProxyConfig),
@@ -150,7 +150,8 @@ fn md5_peer(name: &str) -> peer::EapPeerConfig {
     }
 }
 
-/// RFC 3579 §2.6.3 and §3: whoever logs in by EAP and is refused by its name alone hears a Failure, signed as every answer to EAP is.
+/// RFC 3579 §2.6.3 and §3: an EAP login that is rejected for its name alone gets an EAP-Failure with a
+/// Message-Authenticator, like every reply to EAP.
 #[test]
 fn a_name_that_is_refused_is_told_so_by_eap() {
     let mut w = proxy_network(&[home_server(1)], |_| {});
@@ -177,7 +178,7 @@ fn a_conversation_stays_with_its_server_if_a_better_one_returns() {
     assert!(!w[0].home_servers().unwrap().client().is_usable(0), "the first is dead");
     let (reply, event, rounds) = w.log_in_eap(md5_peer("ann@example.org"), |w, round| {
         if round == 1 {
-            // Between two rounds the first server comes back.
+            // The first server comes back between two rounds.
             w.set_silent(1, false);
             w.run_until_second(110);
             assert!(w[0].home_servers().unwrap().client().is_usable(0));
@@ -238,7 +239,7 @@ fn nobody_answers_and_what_is_said_then_is_a_setting() {
         w.answers.clear();
         w.run_until_second(100);
         assert_eq!(health_changes(&w, 0), ["home1 Authentication Suspect", "home1 Authentication Dead"]);
-        // It is known to be dead now: the answer, if any, comes at once.
+        // The server is known to be dead now: a reply, if any, comes at once.
         let answer = w.log_in_pap("ann@example.org", PASSWORD).map(|r| r.code);
         assert_eq!(answer, (unanswered == NoAnswerPolicy::Reject).then_some(PacketCode::ACCESS_REJECT));
         w.set_silent(1, false);
@@ -251,7 +252,7 @@ fn nobody_answers_and_what_is_said_then_is_a_setting() {
     }
 }
 
-/// How a server finds home servers to be, each change once.
+/// Returns the changes of home servers' health that a server reports.
 fn health_changes(w: &ProxyTestNetwork, server: usize) -> Vec<String> {
     let turn = |(s, event): &(usize, AaaServerEvent)| match event {
         AaaServerEvent::HomeServer(state) if *s == server => {
@@ -298,7 +299,7 @@ fn one_login_awaits_a_silent_home_server_and_later_ones_move_on() {
     }
 }
 
-/// A login goes on at the server where it began, though that owes somebody an answer.
+/// A login continues at its server, although that is suspect.
 #[test]
 fn a_conversation_stays_with_a_suspect_server() {
     let mut w = proxy_network(&[home_server(1), home_server(2)], |_| {});
@@ -327,7 +328,7 @@ fn what_one_server_finds_out_is_told_to_another_by_the_name() {
     w.set_silent(1, true);
     w.log_in_pap("ann@example.org", PASSWORD);
     w.run_until_second(20);
-    // The other has its home servers in another order, as behind a reload.
+    // The other has its home servers in another order, as after a reload.
     let mut other = proxy_network(&[home_server(2), home_server(1)], |_| {});
     let known = |w: &ProxyTestNetwork| {
         let reports = w[0].home_servers().unwrap().reports();
@@ -373,7 +374,7 @@ fn a_login_that_cannot_be_passed_on_ends_with_a_word() {
         a.push_text(kind::USER_NAME, "ann@example.org").unwrap();
         a
     };
-    // It fills a packet, so that a proxy has no room for its Proxy-State.
+    // It fills a packet, so a proxy has no room for its Proxy-State.
     let mut long = named();
     long.push_user_password(PASSWORD).unwrap();
     while 20 + 18 + long.as_bytes().len() + 255 <= 4096 {
@@ -479,7 +480,7 @@ fn access_servers_are_asked_for_changes() {
     );
 }
 
-/// It is no client by UDP, whatever network its address is of: another's secret says nothing to it.
+/// It is no UDP client, whatever its address: another client's secret does not authenticate it.
 #[test]
 fn an_access_server_by_radsec_is_not_asked_by_udp() {
     for (prefix, is_asked) in [(32, false), (24, true), (0, true)] {
@@ -530,7 +531,7 @@ fn configurations_that_lead_nowhere_are_refused() {
 fn who_waits_for_a_former_home_server_gets_its_answer() {
     for homes in [[home_server(1), home_server(2)], [radsec_home(1), radsec_home(2)]] {
         let mut w = proxy_network(&homes, |_| {});
-        // A connection stands, and the former home server takes its time.
+        // A connection is open, and the former home server is slow.
         assert!(w.log_in_pap("ann@example.org", PASSWORD).is_some());
         let mut slow = server_of(&["ann@example.org"], server_address(0), "home");
         slow.reject_delay = Duration::from_secs(2);
@@ -543,7 +544,7 @@ fn who_waits_for_a_former_home_server_gets_its_answer() {
         config.proxy = Some(proxy::ProxyConfig::new(realms, vec![homes[1].clone()], pool));
         assert_eq!(w[0].pending_request_count(), 1);
         w.net.send_command(w.servers[0], AaaServerCommand::Reload(Box::new(config))).unwrap();
-        // From now on the other one is asked; who asked before is answered all the same.
+        // New requests go to the other server. Earlier ones are still answered.
         assert_eq!(w.log_in_pap("ann@example.org", PASSWORD).unwrap().code, PacketCode::ACCESS_ACCEPT);
         assert_eq!((w[2].counters().accepted_pap, w[0].pending_request_count()), (1, 1));
         w.run_until_second(3);
@@ -557,7 +558,7 @@ fn other_realms_and_other_servers_are_taken_while_running() {
     let mut w = proxy_network(&[radsec_home(1), radsec_home(2)], |_| {});
     assert!(w.log_in_pap("ann@example.org", PASSWORD).is_some());
     assert_eq!(w[1].counters().accepted_pap, 1);
-    // Other realms alone: the connection stays.
+    // Only the realms differ: the connection stays.
     let pool =
         |servers| vec![HomeServerPool { name: "homes".into(), servers, balance: PoolBalance::Failover }];
     let change = |realms: Vec<Realm>, servers| {
@@ -572,22 +573,22 @@ fn other_realms_and_other_servers_are_taken_while_running() {
     assert_eq!(w.log_in_pap("ann@new.example", PASSWORD).unwrap().code, PacketCode::ACCESS_ACCEPT);
     let opened = |w: &ProxyTestNetwork| w[0].home_servers().unwrap().client().connection_ids().1;
     assert_eq!((w[1].counters().accepted_pap, opened(&w)), (2, 1));
-    // A realm that leads nowhere changes nothing.
+    // A realm without a target changes nothing.
     let nowhere = Realm::new("x.example", RealmTarget::Pool { pool: 3, accounting: AccountingMode::Local });
     assert!(w.net.send_command(w.servers[0], change(vec![nowhere], vec![0, 1])).is_err());
-    // Other servers: the connection to the former one is given up.
+    // Other servers: the connection to the former one is closed.
     w.net.send_command(w.servers[0], change(wider, vec![1])).unwrap();
     assert_eq!(w.log_in_pap("ann@new.example", PASSWORD).unwrap().code, PacketCode::ACCESS_ACCEPT);
     assert_eq!((w[2].counters().accepted_pap, opened(&w)), (1, 2));
     assert_eq!(w[1].radius_counters().unwrap().connections, 1);
-    // And no proxy at all: the name is unknown here.
+    // Without a proxy the name is unknown.
     w.net
         .send_command(w.servers[0], AaaServerCommand::Reload(Box::new(server_of(&["bob"], NAS, "nas"))))
         .unwrap();
     assert_eq!(w.log_in_pap("ann@new.example", PASSWORD).unwrap().code, PacketCode::ACCESS_REJECT);
 }
 
-/// RFC 6614 §2.5: what a home server says it does not keep is not acknowledged in its name.
+/// RFC 6614 §2.5: accounting that a home server does not support is not acknowledged.
 #[test]
 fn accounting_a_home_server_does_not_serve_is_not_acknowledged() {
     let mut w = proxy_network(&[radsec_home(1)], |_| {});
@@ -621,7 +622,7 @@ fn a_change_is_asked_for_in_the_words_that_there_are() {
     for (token, (code, fill, taken)) in (1..).zip(said) {
         assert_eq!(dynamic(&mut w, token, code, fill).is_ok(), taken, "{token}");
     }
-    // An answer of another time is none.
+    // A late answer is dropped.
     w.run_due_events();
     w.nas_requests.clear();
     dynamic(&mut w, 9, PacketCode::COA_REQUEST, |_| ()).unwrap();

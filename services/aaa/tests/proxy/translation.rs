@@ -68,7 +68,7 @@ fn diameter_node(n: usize, realm: &str) -> node::DiameterNodeConfig {
 pub(crate) fn realm_table(route: RealmTarget) -> RealmTable {
     RealmTable::new(vec![Realm::new("example.org", route)], None).unwrap()
 }
-/// The first server translates to the second's Diameter.
+/// The first server translates to the Diameter of the second.
 pub(crate) fn front_config(connects: bool) -> AaaServerConfig {
     let mut config = server_of(&["bob"], NAS, "nas");
     let route = RealmTarget::Diameter { realm: "example.org".into() };
@@ -116,7 +116,7 @@ fn who_is_turned_away_by_diameter_is_turned_away() {
     w.run_until_second(1);
     let mut nobody = tls_station();
     nobody.identity = b"nobody@example.org".to_vec();
-    // A name that nobody has goes the way of any other: the handshake is made, and then refused. The peer takes no
+    // An unknown name gets the same dialogue as any other: a handshake, and then a reject. The peer ignores a
     // Failure after it (RFC 3748 §4.2).
     let (reply, event, _) = w.log_in_eap(nobody, |_, _| {});
     let reply = reply.unwrap();
@@ -125,7 +125,7 @@ fn who_is_turned_away_by_diameter_is_turned_away() {
     assert!(reply.attributes.read_eap_packet(&mut eap));
     assert_eq!((eap[0], eap.len()), (4, 4));
     assert_eq!(w[0].counters().rejected_elsewhere, 1);
-    // A proof other than EAP is not translated, and a State that names no conversation leads nowhere.
+    // Only EAP is translated, and an unknown State is rejected.
     assert_eq!(w.log_in_pap(NAME, PASSWORD).unwrap().code, PacketCode::ACCESS_REJECT);
     let mut a = AttributeList::new();
     a.push_text(kind::USER_NAME, NAME).unwrap().push_bytes(kind::STATE, &[7; 16]).unwrap();
@@ -165,7 +165,7 @@ fn eap_goes_from_radius_to_diameter_and_to_radius_again() {
     assert_eq!(w[0].counters().proxy_unanswered, 1, "3002 is no verdict");
 }
 
-/// Realms hold for who asks by Diameter as for who asks by RADIUS: a user of this server's own is in one of them.
+/// Realms apply to Diameter requests as to RADIUS requests. This server's own user is in one of them.
 #[test]
 fn a_foreign_realm_of_a_diameter_peer_is_not_decided_here() {
     let elsewhere = RealmTarget::Diameter { realm: "example.org".into() };

@@ -1,4 +1,4 @@
-//! Servers on one network without delay, and a RADIUS client that asks the first of them.
+//! Servers on a network without delay, and a RADIUS client of the first server.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,12 +29,12 @@ pub(crate) fn secret_for_name(name: &str) -> SharedSecret {
 pub(crate) struct ProxyTestNetwork {
     pub(crate) net: MachineNetwork,
     nas: HostHandle<RadiusClient>,
-    /// The NAS's other side: what asks it for changes.
+    /// The NAS's server for dynamic authorization.
     pub(crate) nas_server: HostHandle<RadiusServer>,
     /// Each listens on 1812, 1813, and for RadSec and Diameter.
     pub(crate) servers: Vec<HostHandle<AaaServer>>,
     pub(crate) events: Vec<(usize, AaaServerEvent)>,
-    /// The servers that were asked to keep a record.
+    /// The servers that had to store a record.
     pub(crate) recording_servers: Rc<RefCell<Vec<usize>>>,
     pub(crate) answers: Vec<client::RadiusReply>,
     pub(crate) nas_requests: Vec<server::RadiusRequest>,
@@ -96,7 +96,7 @@ impl ProxyTestNetwork {
         w
     }
 
-    /// Everything that can happen now.
+    /// Runs everything that is due now.
     pub(crate) fn run_due_events(&mut self) {
         self.run_until(self.net.now());
     }
@@ -123,18 +123,18 @@ impl ProxyTestNetwork {
         let asked = self.net.take_events(self.nas_server).into_iter();
         self.nas_requests.extend(asked.map(|(_, server::RadiusServerEvent::Request(r))| r));
     }
-    /// Whether nothing reaches a server and it sends nothing.
+    /// Drops all packets to and from a server, or none.
     pub(crate) fn set_silent(&mut self, s: usize, off: bool) {
         self.net.set_silent(self.servers[s], off);
         self.net.set_refusing(self.servers[s], off);
     }
-    /// A server goes off, and its connections with it.
+    /// Switches a server off and closes its connections.
     pub(crate) fn switch_off(&mut self, s: usize) {
         self.net.reset_connections(self.servers[s]);
         self.set_silent(s, true);
         self.run_due_events();
     }
-    /// How many datagrams each server was sent, Status-Server left out.
+    /// Returns the number of datagrams to each server, without Status-Server.
     pub(crate) fn datagram_counts(&self) -> Vec<usize> {
         let to = |s: usize| {
             let asked = self.net.sent_transmits().iter().filter(|sent| match sent.transmit {
@@ -148,12 +148,12 @@ impl ProxyTestNetwork {
         (0..self.servers.len()).map(to).collect()
     }
 
-    /// Lets time go by.
+    /// Lets time pass.
     pub(crate) fn run_until_second(&mut self, seconds: u64) {
         self.run_until(Instant::ZERO + Duration::from_secs(seconds));
     }
 
-    /// Sends a request; answers its token.
+    /// Sends a request and returns its token.
     pub(crate) fn send_request(&mut self, code: PacketCode, attributes: AttributeList) -> u64 {
         self.next += 1;
         let token = self.next;
@@ -163,7 +163,7 @@ impl ProxyTestNetwork {
         self.run_due_events();
         token
     }
-    /// Asks, and takes the answer that comes without time going by.
+    /// Sends a request and returns the reply that arrives without delay.
     pub(crate) fn request_reply(
         &mut self,
         code: PacketCode,
@@ -179,8 +179,8 @@ impl ProxyTestNetwork {
         self.request_reply(PacketCode::ACCESS_REQUEST, a)
     }
 
-    /// A whole login by EAP; answers its last reply, how the peer sees it, and how many rounds it took. Before each
-    /// round `between` may change the world.
+    /// Logs in by EAP. Returns the last reply, the peer's result, and the number of rounds. `between` is called
+    /// before each round.
     pub(crate) fn log_in_eap(
         &mut self,
         config: peer::EapPeerConfig,

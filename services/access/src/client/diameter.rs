@@ -1,5 +1,5 @@
-//! Over Diameter: authentication (RFC 4072, RFC 7155), accounting (RFC 6733 §9), and what servers ask of sessions that they
-//! keep (RFC 6733 §8).
+//! Diameter: authentication (RFC 4072, RFC 7155), accounting (RFC 6733 §9) and stateful servers' requests about
+//! sessions (RFC 6733 §8).
 
 use super::nodes::{DiameterNodes, NodeId};
 use super::{ACCOUNTING, AaaFailure, AccessClientEvent};
@@ -28,59 +28,58 @@ use usher_diameter::stream::StreamPolicy;
 use usher_diameter::{DiameterError, DiameterMessage, ResultCode};
 use usher_radius::attribute::{AttributeList, VendorFraming, kind, read_vendor};
 
-/// Auth-Session-State (RFC 6733 §8.11): whether a session is left to be terminated.
+/// Auth-Session-State (RFC 6733 §8.11): whether the server expects a session termination.
 const STATE_MAINTAINED: u32 = 0;
 const NO_STATE_MAINTAINED: u32 = 1;
 
-/// The tokens of Session-Termination-Requests have this bit.
+/// Tokens of Session-Termination-Requests have this bit.
 const TERMINATION: u64 = 1 << 62;
 
-/// Over how many connections a NAS asks. RFC 6733 §2.1 and §5.6 allow one between two DiameterIdentities,
-/// so that each connection beyond the first needs an identity of its own: the configured one with a number
-/// behind its first label, `nas-1-2.example` for the second of `nas-1.example`. The server must know or
-/// accept them.
+/// The connections of a NAS. RFC 6733 §2.1 and §5.6 allow one between two DiameterIdentities, so each further
+/// connection has its own identity. It is the configured one with a number after the first label: `nas-1-2.example` for
+/// the second of `nas-1.example`. The server must know or accept these identities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DiameterConnections {
-    /// So many persistent connections to each server, over which the sessions are spread. One has the
+    /// This number of persistent connections to each server, which share the sessions. A single connection has the
     /// configured identity itself.
     ///
-    /// Their peers are numbered one connection after the other: peer `p` of connection `c` is number
-    /// `c * n + p`, where `n` peers are configured. With more than one connection, peers that are not
-    /// configured may not connect.
+    /// Peers are numbered over all connections: with `n` configured peers, peer `p` of connection `c` is number
+    /// `c * n + p`. With more than one connection, unconfigured peers may not connect.
     Shared(NonZeroU16),
-    /// Each authentication opens a connection of its own to each server, numbered from 1, and closes it
-    /// in good order after its verdict: without head-of-line blocking between sessions, but with several
-    /// more round trips and messages for each. Its peers' coming and going is not told.
+    /// Each login opens its own connection to each server, numbered from 1, and disconnects after the verdict. Sessions
+    /// then have no head-of-line blocking, at the cost of more round trips and messages. There are no events for these
+    /// peers.
     PerSession,
 }
 
-/// How a NAS asks over Diameter.
+/// The Diameter configuration of a NAS.
 #[derive(Clone, Debug)]
 pub struct DiameterConfig {
-    /// Identity, peers, watchdog, failover. Its applications must include EAP, for other proofs NASREQ, and for accounting
-    /// the base's.
+    /// Identity, peers, watchdog, failover. Its applications must include EAP, NASREQ for other proofs, and base
+    /// accounting for records.
     pub node: node::DiameterNodeConfig,
     /// Destination-Realm of every request.
     pub realm: String,
-    /// Later rounds of a session go to the server that answered its first, and to no other (RFC 4072
-    /// §2.2). Without it they may go to another server, which will not know the session.
+    /// True if later rounds of a login go only to the server that answered the first (RFC 4072 §2.2). Otherwise they
+    /// may reach a server that does not know the session.
     pub stay: bool,
-    /// When connecting to the configured peers begins; per session, no earlier than that.
+    /// The start of connections to the configured peers, and the earliest time for connections of a session.
     pub connect_at: Instant,
-    /// Over how many connections.
+    /// The connections.
     pub connections: DiameterConnections,
-    /// Whether the server keeps the sessions that it lets in (Auth-Session-State, RFC 6733 §8.11): it may end them and have
-    /// their users authenticated again, and is told when they have ended ([`DiameterNodeCommand::Terminate`](crate::AccessClientCommand::Terminate)).
-    /// Of no meaning where sessions have connections of their own.
+    /// True if the server keeps the state of accepted sessions (Auth-Session-State, RFC 6733 §8.11). It may end them or
+    /// request reauthentication, and gets their ends
+    /// ([`AccessClientCommand::Terminate`](crate::AccessClientCommand::Terminate)). Ignored for connections per
+    /// session.
     pub stateful: bool,
-    /// How many sessions may have connections of their own, those included that are being closed; a
-    /// further session cannot be asked for. Of no meaning where connections are shared.
+    /// The maximum number of sessions with their own connections, closing ones included. Further requests fail. Ignored
+    /// for shared connections.
     pub max_connections: usize,
 }
 
 impl DiameterConfig {
-    /// Connects from the start by one connection to each server, which keeps no session, and stays with a session's first server;
-    /// where each session has its own connection, up to 4096.
+    /// Connects from the start by one connection to each server. Servers are stateless, and a login stays with its
+    /// first server. With connections per session, there are at most 4096.
     #[must_use]
     pub const fn new(node: node::DiameterNodeConfig, realm: String) -> Self {
         Self {
@@ -93,20 +92,20 @@ impl DiameterConfig {
             max_connections: 4096,
         }
     }
-    /// Reaches every configured peer by this transport.
+    /// Sets the transport to every configured peer.
     #[must_use]
     pub fn with_transport(mut self, transport: node::PeerTransportConfig) -> Self {
         self.node.peers.iter_mut().for_each(|p| p.transport = transport);
         self
     }
-    /// Asks over so many connections.
+    /// Sets the connections.
     #[must_use]
     pub const fn with_connections(mut self, connections: DiameterConnections) -> Self {
         self.connections = connections;
         self
     }
-    /// The identities of the shared connections, in their order: what a server must know. Empty where each
-    /// session has its own, for which there is no end of them.
+    /// The identities of the shared connections, in order, for the server's configuration. Empty for connections per
+    /// session, whose number is unlimited.
     #[must_use]
     pub fn connection_identities(&self) -> Vec<String> {
         let host = &self.node.local.host;
@@ -128,21 +127,21 @@ fn numbered_identity(host: &str, n: u64) -> String {
     }
 }
 
-/// Which node a session asks.
+/// The assignment of sessions to nodes.
 #[derive(Debug)]
 enum NodeAssignment {
-    /// One of these.
+    /// Shared nodes.
     Shared(Vec<NodeId>),
-    /// Its own.
+    /// A node for each session.
     PerSession {
         most: usize,
-        /// How many there have been.
+        /// The number of nodes so far.
         opened: u64,
         by_session: HashMap<u64, NodeId>,
     },
 }
 
-/// The one of these nodes that this session asks.
+/// Returns the shared node of a session.
 fn choose_shared_node(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, CommandError> {
     if let [only] = nodes {
         return Ok(*only);
@@ -151,15 +150,15 @@ fn choose_shared_node(nodes: &[NodeId], session: &[u8]) -> Result<NodeId, Comman
     nodes.get(usize::from(i)).copied().ok_or(CommandError::Full("connections"))
 }
 
-/// A session that was let in and that the server keeps.
+/// An accepted session with state at the server.
 #[derive(Debug)]
 struct StatefulSession {
     application: u32,
-    /// The server.
+    /// The server's Origin-Host.
     host: Option<String>,
 }
 
-/// A request of a server without an answer.
+/// An unanswered request of a server.
 #[derive(Debug)]
 struct PendingServerRequest {
     node: NodeId,
@@ -172,14 +171,14 @@ struct PendingServerRequest {
 pub(super) struct DiameterAccess {
     nodes: DiameterNodes,
     spread: NodeAssignment,
-    /// What nodes are made of.
+    /// The template of the nodes' configuration.
     config: node::DiameterNodeConfig,
     rng: SecureRng,
     connect_at: Instant,
     realm: String,
     stay: bool,
     boot: u32,
-    /// By the login's token; `None`: the server keeps no sessions.
+    /// The stateful sessions by login token. `None` if servers are stateless.
     stateful_sessions: Option<BTreeMap<u64, StatefulSession>>,
     server_requests: HashMap<u64, PendingServerRequest>,
     next_server_request: u64,
@@ -201,7 +200,7 @@ impl DiameterAccess {
                     let rng = SecureRng::from_seed(rng.random_array());
                     nodes.insert(DiameterNode::new(node, config.connect_at, rng))
                 };
-                // Their number is of 16 bits, as that of the slots.
+                // Their number has 16 bits, as that of the slots.
                 NodeAssignment::Shared(identities.into_iter().map_while(|host| node(host).ok()).collect())
             }
             DiameterConnections::PerSession => {
@@ -224,12 +223,12 @@ impl DiameterAccess {
         }
     }
 
-    /// The sum over all nodes, those included that are gone.
+    /// The sum over all nodes, closed ones included.
     pub(super) fn counters(&self) -> node::DiameterNodeCounters {
         self.nodes.counters()
     }
 
-    /// The node of this session; its own is made where it has none yet.
+    /// Returns the node of this session, and creates it if necessary.
     fn node_for_session(&mut self, now: Instant, session: u64) -> Result<NodeId, CommandError> {
         let (opened, most) = match &mut self.spread {
             NodeAssignment::Shared(nodes) => return choose_shared_node(nodes, &session.to_be_bytes()),
@@ -257,7 +256,7 @@ impl DiameterAccess {
         Ok(id)
     }
 
-    /// A session is over: its own connection, if it has one, is closed.
+    /// Closes the session's own connection, if any.
     fn close_session(&mut self, now: Instant, session: u64) {
         if let NodeAssignment::PerSession { by_session, .. } = &mut self.spread
             && let Some(id) = by_session.remove(&session)
@@ -266,21 +265,21 @@ impl DiameterAccess {
         }
     }
 
-    /// The answer to a question is wanted no more.
+    /// Cancels a request.
     pub(super) fn cancel_request(&mut self, now: Instant, session: u64) {
         let known = match &self.spread {
             NodeAssignment::Shared(_) => true,
             NodeAssignment::PerSession { by_session, .. } => by_session.contains_key(&session),
         };
         if known && let Ok(id) = self.node_for_session(now, session) {
-            // There need not be a question: its answer may have come.
+            // The request may be answered already.
             let _ =
                 self.nodes.handle_command(now, (id, DiameterNodeCommand::CancelRequest { token: session }));
         }
         self.close_session(now, session);
     }
 
-    /// The answer to a record is wanted no more. By which node it went its session knows, not its token.
+    /// Cancels a record at all nodes, since the token does not determine the node.
     pub(super) fn cancel_record(&mut self, now: Instant, token: u64) {
         let NodeAssignment::Shared(nodes) = &self.spread else { return };
         for &id in nodes {
@@ -288,7 +287,7 @@ impl DiameterAccess {
         }
     }
 
-    /// Opens or closes the connection to a peer.
+    /// Connects to or disconnects a peer.
     pub(super) fn apply_command(
         &mut self,
         now: Instant,
@@ -319,14 +318,14 @@ impl DiameterAccess {
         self.nodes.handle_command(now, (id, command))
     }
 
-    /// Session-Id of a login (RFC 6733 §8.8). The last number is its place, which no other has meanwhile: by it goes its
-    /// SCTP stream.
+    /// The Session-Id of a login (RFC 6733 §8.8). The last number is the token's slot, unique at any time, and selects
+    /// the SCTP stream.
     fn session_id(&self, id: NodeId, token: u64) -> String {
         let identity = self.nodes.get(id).map(DiameterNode::identity).unwrap_or_default();
         let (generation, slot) = (token >> 32, token as u32);
         format!("{identity};{};{generation};{slot}", self.boot)
     }
-    /// Which login that is.
+    /// The login token of a Session-Id.
     fn session_of(&mut self, now: Instant, session_id: &str) -> Option<u64> {
         let mut parts = session_id.rsplitn(3, ';');
         let (slot, generation): (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -382,8 +381,7 @@ impl DiameterAccess {
         done
     }
 
-    /// The request that a record is, and the node that sends it. It goes by a connection of the NAS's, of which it needs one that
-    /// stays.
+    /// Encodes a record and chooses its node. Records need a shared connection, which persists.
     pub(super) fn encode_record(
         &self,
         nas: &NasIdentity,
@@ -400,7 +398,7 @@ impl DiameterAccess {
                 "each session has a connection of its own, and accounting none",
             ));
         };
-        // All records of a session have one Origin-Host and Session-Id.
+        // All records of a session have the same Origin-Host and Session-Id.
         let id = choose_shared_node(nodes, record.session.as_bytes())?;
         let name = core::str::from_utf8(record.name).map_err(|_| CommandError::Invalid("a name in UTF-8"))?;
         let (traffic, prefix) = (record.reported_traffic(), record.framed_prefix());
@@ -438,7 +436,7 @@ impl DiameterAccess {
         self.nodes.handle_command(now, (id, DiameterNodeCommand::Request(request)))
     }
 
-    /// Session-Termination-Request (RFC 6733 §8.4.1): the session goes whatever is answered.
+    /// Sends Session-Termination-Request (RFC 6733 §8.4.1). The session is removed whatever the answer.
     pub(super) fn terminate_session(&mut self, now: Instant, token: u64, cause: TerminateCause) {
         let Some(StatefulSession { application, host }) =
             self.stateful_sessions.as_mut().and_then(|kept| kept.remove(&token))
@@ -457,7 +455,7 @@ impl DiameterAccess {
             session_id: self.session_id(id, token),
             avps,
         };
-        // A server that cannot be reached finds out for itself.
+        // An unreachable server detects the end by itself.
         let _ = self.nodes.handle_command(now, (id, DiameterNodeCommand::Request(request)));
     }
 
@@ -499,7 +497,7 @@ impl DiameterAccess {
         }
     }
 
-    /// What a node says, in the words of both protocols.
+    /// Translates a node's event.
     fn translate_event(
         &mut self,
         now: Instant,
@@ -522,7 +520,7 @@ impl DiameterAccess {
                 }
                 let event = parse_answer(token, result, avps);
                 if matches!(event, AccessClientEvent::Failed { .. }) {
-                    // A session that the server keeps and nobody has (RFC 6733 §8.1).
+                    // RFC 6733 §8.1: the server has a session that the NAS cannot use.
                     self.terminate_session(now, token, TerminateCause::NasError);
                 }
                 event
@@ -552,7 +550,7 @@ impl DiameterAccess {
                 return match self.handle_server_request(now, id, token, message) {
                     Ok(request) => Some(AccessClientEvent::Dynamic(Box::new(request))),
                     Err(fault) => {
-                        // The connection it came by may be gone: then nobody waits for the answer.
+                        // The request's connection may be lost. Then the answer is not needed.
                         let _ = self
                             .nodes
                             .handle_command(now, (id, DiameterNodeCommand::Reject { token, fault }));
@@ -572,8 +570,8 @@ impl DiameterAccess {
         Some(event)
     }
 
-    /// Notes a session that was let in, where the server keeps it: that is what its answer says, whatever was asked for, and
-    /// says by silence (Auth-Session-State, RFC 6733 §8.11).
+    /// Stores an accepted session if the server keeps its state. The answer decides it, whatever the request says.
+    /// Without Auth-Session-State it is stateful (RFC 6733 §8.11).
     fn retain_session(&mut self, token: u64, avps: AvpSequence<'_>) {
         let Some(kept) = &mut self.stateful_sessions else { return };
         if avps.get(codes::AUTH_SESSION_STATE).is_some_and(|a| a.as_u32() != Ok(STATE_MAINTAINED)) {
@@ -585,7 +583,7 @@ impl DiameterAccess {
         kept.insert(token, StatefulSession { application, host: host.map(ToString::to_string) });
     }
 
-    /// A server asks something (RFC 6733 §8.3, §8.5).
+    /// Handles a server's request (RFC 6733 §8.3, §8.5).
     fn handle_server_request(
         &mut self,
         now: Instant,
@@ -621,7 +619,7 @@ impl DiameterAccess {
             self.server_requests.remove(&token).ok_or(CommandError::UnknownToken)?;
         let result = match (kind, answer) {
             (_, Ok(())) => ResultCode::SUCCESS,
-            // RFC 6733 §8.5.2.
+            // RFC 6733 §8.5.2: a session that exists and does not end.
             (DynamicKind::Disconnect, Err(cause)) if cause != ErrorCause::SessionContextNotFound => {
                 ResultCode::UNABLE_TO_COMPLY
             }
@@ -631,7 +629,7 @@ impl DiameterAccess {
             now,
             (node, DiameterNodeCommand::Answer { token, result, avps: AvpBuf::new() }),
         )?;
-        // By that the server knows that the session is over (RFC 6733 §8.1).
+        // RFC 6733 §8.1: by this answer the server ends the session.
         if kind == DynamicKind::Reauthenticate
             && answer.is_err()
             && let Some(kept) = &mut self.stateful_sessions
@@ -641,7 +639,7 @@ impl DiameterAccess {
         Ok(())
     }
 
-    /// A peer's number among those of all connections, where it has one.
+    /// The peer's number over all connections, for shared connections.
     fn peer_number(&self, id: NodeId, peer: PeerId) -> Option<PeerId> {
         let NodeAssignment::Shared(nodes) = &self.spread else { return None };
         let c = nodes.iter().position(|n| *n == id)?;
@@ -669,7 +667,7 @@ fn parse_answer(token: u64, result: ResultCode, avps: AvpBuf) -> AccessClientEve
         return AccessClientEvent::Failed { token, failure: AaaFailure::Fault(result.0) };
     }
     let reply = AccessReply(ReplyContent::Diameter(result, avps));
-    // A refusal is one whatever else it says; an agreement must be readable.
+    // A reject counts whatever else it contains. An accept or challenge must be valid.
     match (result.is_informational(), result.is_success()) {
         (false, false) => AccessClientEvent::Reject { token, reply },
         _ if !reply.is_sound() => AccessClientEvent::Failed { token, failure: AaaFailure::BadAnswer },

@@ -1,5 +1,5 @@
-//! Diameter nodes side by side behind one host: each has its own identity and connections; timers, outputs and work are
-//! those of one machine. A node's number is its slot, by which its connections are told from those of others.
+//! Several Diameter nodes as one machine, with shared timers, outputs and work. Each node has its own identity and
+//! connections. A node's number is its slot, which separates its connections from those of other nodes.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,17 +12,17 @@ use usher_diameter::node::{
     DiameterNode, DiameterNodeCommand, DiameterNodeCounters, DiameterNodeEvent, DisconnectCause, PeerId,
 };
 
-/// A node, for as long as there is one: its slot. It is given again when all others have been.
+/// The slot of a node. It is reused after all other slots.
 pub(super) type NodeId = u16;
 
-/// Where Diameter connections are accepted: a CER does not say whom it means, and so they are the first node's.
+/// The listener for Diameter connections. A CER has no destination, so they belong to the first node.
 pub const LISTENER: ListenerId = ListenerId { owner: OwnerPath::from_slot(0), n: 0 };
 
 #[derive(Debug)]
 struct NodeEntry {
     node: DiameterNode,
     armed: Option<Instant>,
-    /// It goes when its last connection has.
+    /// True if the node is removed with its last connection.
     closing: bool,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct DiameterNodes {
     nodes: BTreeMap<NodeId, NodeEntry>,
     next: NodeId,
     timers: TimerQueue<NodeId>,
-    /// What nodes decided before the one that decided last.
+    /// The outputs of nodes before the last active one.
     outputs: OutputQueue<(NodeId, DiameterNodeEvent)>,
-    /// That one: what it decided is with it.
+    /// The last active node, which still has its outputs.
     last: Option<NodeId>,
-    /// What nodes that are gone counted.
+    /// The counters of removed nodes.
     past: DiameterNodeCounters,
 }
 
 impl DiameterNodes {
-    /// Without nodes; `accepting`: the first one takes the connections accepted for it ([`LISTENER`]), else nobody.
+    /// Returns a set without nodes. If `accepting`, the first node gets the accepted connections ([`LISTENER`]).
     pub(super) fn new(accepting: bool) -> Self {
         Self {
             accepting,
@@ -56,10 +56,10 @@ impl DiameterNodes {
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
-    /// A further node.
+    /// Adds a node.
     ///
     /// # Errors
-    /// There are as many as there are slots.
+    /// All slots are in use.
     pub(super) fn insert(&mut self, node: DiameterNode) -> Result<NodeId, CommandError> {
         if self.nodes.len() >= usize::from(NodeId::MAX) {
             return Err(CommandError::Full("Diameter nodes"));
@@ -82,7 +82,7 @@ impl DiameterNodes {
         all
     }
 
-    /// Ends a node: its `peers` configured peers are left in good order, attempts to connect are given up.
+    /// Closes a node: disconnects its `peers` configured peers by DPR and stops attempts to connect.
     pub(super) fn close_node(&mut self, now: Instant, id: NodeId, peers: usize) {
         let Some(entry) = self.nodes.get_mut(&id) else { return };
         entry.closing = true;
@@ -95,7 +95,7 @@ impl DiameterNodes {
         });
     }
 
-    /// Lets a node begin at once instead of at its first timeout.
+    /// Starts a node at once, before its first timeout.
     pub(super) fn wake_node(&mut self, now: Instant, id: NodeId) {
         self.feed_input(now, id, MachineInput::Timeout);
     }
@@ -104,7 +104,7 @@ impl DiameterNodes {
         self.drive_node(id, |node| node.handle_input(now, input));
     }
 
-    /// Takes what the node decided that decided last.
+    /// Collects the outputs of the last active node.
     fn take_last(&mut self) {
         let Some(id) = self.last.take() else { return };
         let Some(entry) = self.nodes.get_mut(&id) else { return };
@@ -115,7 +115,7 @@ impl DiameterNodes {
         }
     }
 
-    /// Gives a node something, arms its timer, and lets it go when it is done.
+    /// Runs a step of a node, arms its timer, and removes the node if it is done.
     fn drive_node<R>(&mut self, id: NodeId, give: impl FnOnce(&mut DiameterNode) -> R) -> Option<R> {
         if self.last != Some(id) {
             self.take_last();
@@ -256,7 +256,7 @@ mod tests {
         }
         all
     }
-    /// The numbers of what is opened.
+    /// The ids of opened connections.
     fn opened_conns(nodes: &mut DiameterNodes) -> Vec<ConnId> {
         let id = |t| match t {
             Transmit::Stream { conn, op: StreamOp::Connect { .. } } => conn,
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(first, [NodeId::MAX - 2, NodeId::MAX - 1, 0]);
         all.handle_input(T, MachineInput::Timeout);
         let ids = opened_conns(&mut all);
-        // One more, where the next slot is taken.
+        // One more node, whose next slot is taken.
         all.next = NodeId::MAX - 2;
         let id = all.insert(test_node(3)).unwrap();
         assert_eq!(id, 1);

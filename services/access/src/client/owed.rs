@@ -1,4 +1,4 @@
-//! Records of accounting that no server has acknowledged yet: they are kept, and sent again for long (RFC 2866 §2: "it is recommended
+//! The queue of unacknowledged accounting records. It retransmits them for a long time (RFC 2866 §2: "it is recommended
 //! that the client continue attempting to send the Accounting-Request packet until it receives an acknowledgement").
 
 use super::{AaaFailure, AccessClientEvent};
@@ -12,12 +12,12 @@ use usher_core::{Duration, Instant};
 use usher_diameter::{codes, node};
 use usher_radius::attribute::AttributeList;
 
-/// How long records of accounting are sent again, and how many wait.
+/// The lifetime and the number of unacknowledged records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingRetryConfig {
-    /// From when what a record is of happened until it is given up (MRD, RFC 5080 §2.2.1).
+    /// The time from a record's event until the record is dropped (MRD, RFC 5080 §2.2.1).
     pub lasts: Duration,
-    /// Records that wait at most; beyond that the oldest is given up.
+    /// The maximum number of pending records. Beyond it the oldest is dropped.
     pub most: usize,
 }
 
@@ -28,25 +28,25 @@ impl Default for AccountingRetryConfig {
     }
 }
 
-/// Records under way at a time: they leave half of what RadSec's connections carry (8 × 255) to logins.
+/// The maximum number of records in flight. It leaves half of the capacity of RadSec's connections (8 × 255) to logins.
 const MAX_IN_FLIGHT: usize = 1024;
-/// How long a record that was not answered rests at first, and at most; twice as long each time between.
+/// The first pause after a failure. Each further pause is twice as long, up to the next constant.
 const REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// A record as its protocol sends it.
+/// An encoded record.
 #[derive(Clone, Debug)]
 pub(super) enum EncodedRecord {
     Radius(AttributeList),
     Diameter(super::nodes::NodeId, node::DiameterRequest),
 }
 
-/// How far a record is.
+/// The state of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RecordState {
-    /// Another of its session, which was made before it, has no answer yet.
+    /// An earlier record of the session is pending.
     Blocked,
-    /// It is sent then.
+    /// To be sent at this time.
     Due(Instant),
     InFlight,
 }
@@ -56,34 +56,34 @@ struct PendingRecord {
     session: String,
     kind: RecordKind,
     created_at: Instant,
-    /// How long before that it had happened.
+    /// The age of the record at creation.
     ago: Duration,
     record: EncodedRecord,
     state: RecordState,
-    /// How often nobody answered.
+    /// The number of failed transmissions.
     failures: u32,
 }
 
 impl PendingRecord {
-    /// When it is too old.
+    /// The time at which the record is dropped.
     fn expiry_time(&self, patience: AccountingRetryConfig) -> Instant {
         self.created_at + patience.lasts.saturating_sub(self.ago)
     }
 }
 
-/// Records without an answer, by their tokens, which ascend.
+/// The pending records by their tokens, which ascend.
 #[derive(Debug)]
 pub(super) struct RecordQueue {
     record_retry: AccountingRetryConfig,
     all: BTreeMap<u64, PendingRecord>,
-    /// Those of each session, in their order.
+    /// The tokens of each session's records, in order.
     sessions: BTreeMap<String, VecDeque<u64>>,
     due: TimerQueue<u64>,
     old: TimerQueue<u64>,
-    /// An Accounting-On: with it the server takes all sessions for ended, so that it goes before all records of sessions.
+    /// A pending Accounting-On. It goes before all records of sessions, because the server ends all sessions by it.
     on: Option<u64>,
     in_flight_count: usize,
-    /// What became of records, until it is said.
+    /// The events of completed records.
     queued_events: VecDeque<AccessClientEvent>,
 }
 
@@ -101,8 +101,7 @@ impl RecordQueue {
         }
     }
 
-    /// A record is to be sent. Gives those under way that it takes the place of, or has no room beside: nobody is to wait for their
-    /// answers.
+    /// Adds a record. Returns the tokens in flight of records that it replaces or evicts, for cancelling.
     pub(super) fn enqueue(
         &mut self,
         now: Instant,
@@ -111,7 +110,7 @@ impl RecordQueue {
         told: EncodedRecord,
     ) -> Vec<u64> {
         let mut dropped = Vec::new();
-        // What an interim record says is cumulative: of one session no two are sent again (RFC 2869 §2.1).
+        // RFC 2869 §2.1: interim records are cumulative, so a later record replaces a pending one.
         if matches!(record.kind, RecordKind::Interim | RecordKind::Stop) {
             let before = self.sessions.get(record.session).into_iter().flatten().copied();
             let interim =
@@ -139,7 +138,7 @@ impl RecordQueue {
         }
         match (record.kind, self.on.and_then(|on| Some((on, self.all.get(&on)?.state)))) {
             (RecordKind::On, _) if first => self.on = Some(token),
-            // A session has begun, and so the server may be back.
+            // A session has started, so the server may be available again.
             (RecordKind::Start, Some((on, RecordState::Due(at)))) => {
                 self.due.remove(at, on);
                 self.put_off(on, now);
@@ -156,7 +155,7 @@ impl RecordQueue {
         }
     }
 
-    /// A record has its end, which is said; where it is under way nobody is to wait for its answer.
+    /// Completes a record with an event. A record in flight is added to `dropped`.
     fn finish_record(
         &mut self,
         now: Instant,
@@ -170,7 +169,7 @@ impl RecordQueue {
         self.queued_events.push_back(AccessClientEvent::Accounted { token, result: kept });
     }
 
-    /// Forgets a record; the next of its session is due. `None`: there is none.
+    /// Removes a record and unblocks the next of its session. `None` if there is no such record.
     fn remove(&mut self, now: Instant, token: u64) -> Option<RecordState> {
         let one = self.all.remove(&token)?;
         self.old.remove(one.expiry_time(self.record_retry), token);
@@ -192,12 +191,12 @@ impl RecordQueue {
         Some(one.state)
     }
 
-    /// Nobody wants to know of a record any more; true: it is under way.
+    /// Removes a record without an event. Returns true if it is in flight.
     pub(super) fn drop_record(&mut self, now: Instant, token: u64) -> bool {
         self.remove(now, token) == Some(RecordState::InFlight)
     }
 
-    /// The next record to be sent, as it is to be sent now. It is under way from then on.
+    /// Returns the next record to send, and marks it as in flight.
     pub(super) fn next_due(&mut self, now: Instant) -> Option<(u64, EncodedRecord)> {
         if self.in_flight_count >= MAX_IN_FLIGHT {
             return None;
@@ -219,12 +218,12 @@ impl RecordQueue {
         let seconds =
             u32::try_from((one.ago + now.duration_since(one.created_at)).as_secs()).unwrap_or(u32::MAX);
         match &mut told {
-            // How long it has waited (RFC 2866 §5.2). The client adds what it waits itself.
+            // RFC 2866 §5.2: the delay so far. The RADIUS client adds the delay of its retransmissions.
             EncodedRecord::Radius(attributes) => {
                 attributes
                     .replace_value(usher_radius::attribute::kind::ACCT_DELAY_TIME, &seconds.to_be_bytes());
             }
-            // A record that is sent for the first time as it happens has none (RFC 7155 §4.6.8).
+            // RFC 7155 §4.6.8: the first transmission of a fresh record has no Acct-Delay-Time.
             EncodedRecord::Diameter(_, request) if seconds > 0 => {
                 request.avps.push_u32(codes::ACCT_DELAY_TIME, seconds);
             }
@@ -233,19 +232,20 @@ impl RecordQueue {
         Some((token, told))
     }
 
-    /// A record could not be sent, since too much else is under way.
+    /// Defers a record that could not be sent because too many requests are in flight.
     pub(super) fn defer_record(&mut self, now: Instant, token: u64) {
         self.in_flight_count -= 1;
         self.put_off(token, now + REST);
     }
-    /// It never can be.
+    /// Completes a record that can never be sent.
     pub(super) fn fail_record(&mut self, now: Instant, token: u64) {
         self.finish_record(now, token, Err(AaaFailure::Unavailable), &mut Vec::new());
     }
 
-    /// A record was answered, or was not.
+    /// Handles the result of a transmission.
     pub(super) fn handle_answer(&mut self, now: Instant, token: u64, kept: Result<(), AaaFailure>) {
-        // Sessions have begun, and an Accounting-On is not to end them later: there are servers that never acknowledge one.
+        // Some servers never acknowledge Accounting-On. It is dropped after a session's start, which it must not end
+        // later.
         let late = self.on == Some(token) && self.all.values().any(|one| one.kind == RecordKind::Start);
         let Some(one) = self.all.get_mut(&token).filter(|one| one.state == RecordState::InFlight) else {
             return;
@@ -261,7 +261,7 @@ impl RecordQueue {
         }
     }
 
-    /// A server is there again: what rests need not rest longer.
+    /// Makes all pausing records due, after a server has become available.
     pub(super) fn retry_now(&mut self, now: Instant) {
         let resting = |(token, one): (&u64, &PendingRecord)| match one.state {
             RecordState::Due(at) if at > now => Some((at, *token)),
@@ -273,7 +273,7 @@ impl RecordQueue {
         }
     }
 
-    /// Gives up what is too old; gives what of it is under way.
+    /// Drops expired records. Returns the tokens of those in flight.
     pub(super) fn expire_records(&mut self, now: Instant) -> Vec<u64> {
         let mut dropped = Vec::new();
         while let Some((_, token)) = self.old.pop_due(now) {
@@ -296,7 +296,8 @@ impl RecordQueue {
     }
 }
 
-/// Whether asking again would end the same: a Diameter server's permanent failures (RFC 6733 §7.1.5), and answers that make no sense.
+/// True if a retransmission cannot succeed: after a Diameter server's permanent failure (RFC 6733 §7.1.5) or a
+/// malformed answer.
 const fn is_final(failure: AaaFailure) -> bool {
     match failure {
         AaaFailure::Timeout | AaaFailure::Unavailable | AaaFailure::ConnectionLost => false,
@@ -318,7 +319,7 @@ mod tests {
     fn test_queue(lasts: u64, most: usize) -> RecordQueue {
         RecordQueue::new(AccountingRetryConfig { lasts: Duration::from_secs(lasts), most })
     }
-    /// A record of a session; gives those that it takes the place of.
+    /// Adds a record of a session. Returns the records in flight that it replaces.
     fn enqueue_record(
         owed: &mut RecordQueue,
         seconds: u64,
@@ -335,7 +336,7 @@ mod tests {
             EncodedRecord::Radius(attributes),
         )
     }
-    /// What is sent, each with how long it has waited.
+    /// The sent records, each with its delay.
     fn sent_records(owed: &mut RecordQueue, seconds: u64) -> Vec<(u64, u32)> {
         let all = core::iter::from_fn(|| owed.next_due(time_at(seconds)));
         let delay = |told: EncodedRecord| match told {
@@ -353,7 +354,7 @@ mod tests {
         .collect()
     }
 
-    /// RFC 7155 §4.6.8: the server takes it off the time at which the record came.
+    /// RFC 7155 §4.6.8: the server subtracts the delay from the time of arrival.
     #[test]
     fn over_diameter_a_late_record_says_how_late_it_is() {
         let mut owed = test_queue(200, 10);
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!((owed.poll_timeout(), sent_records(&mut owed, 42)), (Some(time_at(42)), vec![(1, 42)]));
         owed.handle_answer(time_at(42), 1, Ok(()));
         assert_eq!(sent_records(&mut owed, 42), [(2, 2), (3, 2)]);
-        // What is under way stays so, and what is behind it.
+        // Records in flight and blocked ones are unaffected.
         owed.retry_now(time_at(43));
         assert_eq!((sent_records(&mut owed, 43), owed.in_flight_count), (vec![], 2));
         owed.handle_answer(time_at(43), 2, Err(AaaFailure::Timeout));
@@ -483,13 +484,13 @@ mod tests {
             (finished_records(&mut owed), sent_records(&mut owed, 3)),
             (vec![(1, Ok(()))], vec![(4, 1)])
         );
-        // One that is under way is not waited for either.
+        // The replaced record in flight is cancelled.
         assert_eq!(enqueue_record(&mut owed, 5, 5, RecordKind::Stop, "a"), [4]);
         assert_eq!(
             (finished_records(&mut owed), sent_records(&mut owed, 5)),
             (vec![(4, Ok(()))], vec![(5, 0)])
         );
-        // An answer that comes all the same is nobody's.
+        // Its late answer is ignored.
         owed.handle_answer(time_at(5), 4, Ok(()));
         assert_eq!(finished_records(&mut owed), []);
         assert!(owed.drop_record(time_at(6), 5) && !owed.drop_record(time_at(6), 5));
@@ -519,7 +520,7 @@ mod tests {
     fn an_accounting_on_precedes_all_records_of_sessions() {
         let mut owed = test_queue(1000, 100);
         enqueue_record(&mut owed, 0, 1, RecordKind::On, "on");
-        // Of an earlier start.
+        // A record of an earlier start.
         enqueue_record(&mut owed, 0, 2, RecordKind::Stop, "lost");
         assert_eq!(sent_records(&mut owed, 0), [(1, 0)]);
         assert_eq!(owed.poll_timeout(), Some(time_at(1000)));
@@ -527,14 +528,14 @@ mod tests {
         assert_eq!((sent_records(&mut owed, 15), owed.poll_timeout()), (vec![], Some(time_at(16))));
         assert_eq!(sent_records(&mut owed, 16), [(1, 16)]);
         owed.handle_answer(time_at(31), 1, Err(AaaFailure::Timeout));
-        // A session begins, so that the server is there, and the next try is at once.
+        // A session starts, so the next transmission is at once.
         enqueue_record(&mut owed, 32, 3, RecordKind::Start, "a");
         assert_eq!(sent_records(&mut owed, 32), [(1, 32)]);
         let kept = owed.all.len();
         owed.handle_answer(time_at(33), 1, Ok(()));
         assert_eq!((kept, finished_records(&mut owed)), (3, vec![(1, Ok(()))]));
         assert_eq!(sent_records(&mut owed, 33), [(2, 33), (3, 1)]);
-        // A server that acknowledges none does not keep records of sessions waiting.
+        // A server that acknowledges no Accounting-On does not block records of sessions.
         enqueue_record(&mut owed, 40, 4, RecordKind::On, "on");
         enqueue_record(&mut owed, 40, 5, RecordKind::Start, "b");
         assert_eq!(sent_records(&mut owed, 40), [(4, 0)]);

@@ -1,4 +1,4 @@
-//! Over RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorisation (RFC 5176).
+//! RADIUS: authentication (RFC 2865, RFC 3579), accounting (RFC 2866), dynamic authorisation (RFC 5176).
 
 use super::{ACCOUNTING, AaaFailure, AccessClientEvent, ConfigError};
 use crate::dynamic::{self, DynamicKind, DynamicRequest, ErrorCause};
@@ -19,51 +19,51 @@ use usher_radius::packet::PacketCode;
 use usher_radius::radsec::{BadLength, PacketFramer};
 use usher_radius::server::{self, ClientConfig, PortRole, RadiusServer};
 
-/// How a NAS asks over RADIUS.
+/// The RADIUS configuration of a NAS.
 #[derive(Clone, Debug)]
 pub struct RadiusConfig {
     /// Servers, secrets, retransmission.
     pub client: client::RadiusClientConfig,
-    /// Which of them is asked.
+    /// The servers for logins.
     pub target: RequestTarget,
-    /// Which of them is told of sessions.
+    /// The servers for accounting.
     pub accounting: RequestTarget,
-    /// Who may ask something of sessions: at [`DYNAMIC_SOCKET`], and as a RadSec server by the connection that this client has
-    /// opened to it, since all packets have one port there (RFC 6614 §2.1); `None`: nobody. Who asks by a connection
-    /// and may not is refused with Error-Cause 406 (RFC 6614 §2.5).
+    /// The servers that may send requests about sessions; `None` allows none. They send to [`DYNAMIC_SOCKET`]. A RadSec
+    /// server may also use the connection that this client opened, since RadSec has one port for all packets (RFC 6614
+    /// §2.1). A server without permission gets Error-Cause 406 on a connection (RFC 6614 §2.5).
     pub dynamic: Option<Box<DynamicConfig>>,
 }
 
 impl RadiusConfig {
-    /// The first of the client's servers, and no other; no dynamic authorisation.
+    /// Uses the client's first server only, without dynamic authorisation.
     #[must_use]
     pub const fn new(client: client::RadiusClientConfig) -> Self {
         Self { client, target: RequestTarget::Server(0), accounting: RequestTarget::Server(0), dynamic: None }
     }
 }
 
-/// Who may end and change sessions (RFC 5176).
+/// The servers that may end and change sessions (RFC 5176).
 #[derive(Clone, Debug)]
 pub struct DynamicConfig {
-    /// The servers, by their addresses, with their secrets.
+    /// The servers by their addresses, with their secrets.
     pub clients: Vec<ClientConfig>,
-    /// How old a request may be; `None`: that is not looked at.
+    /// The maximum age of a request. `None` does not check it.
     pub freshness: Option<FreshnessPolicy>,
 }
 
-/// What a server may ask (RFC 5176 §2).
+/// The requests of a server (RFC 5176 §2).
 const REQUESTS: [PacketCode; 2] = [PacketCode::DISCONNECT_REQUEST, PacketCode::COA_REQUEST];
 
-/// The slot of the server within the client.
+/// The slot of the dynamic authorisation server within the client.
 const DYNAMIC: u16 = 0;
 
-/// Where requests for dynamic authorisation come in: UDP port 3799 (RFC 5176 §2.3), where RADIUS brings them.
+/// The socket for requests of dynamic authorisation, over RADIUS: UDP port 3799 (RFC 5176 §2.3).
 pub const DYNAMIC_SOCKET: SocketId = SocketId { owner: OwnerPath::from_slot(DYNAMIC), n: 0 };
 
 #[derive(Debug)]
 struct DynamicServer {
     server: RadiusServer,
-    /// Requests without an answer: their codes, and the State that the answer repeats (RFC 5176 §3.3).
+    /// Unanswered requests: the code, and the State that the answer repeats (RFC 5176 §3.3).
     pending_requests: BTreeMap<u64, (PacketCode, Option<Vec<u8>>)>,
 }
 
@@ -71,7 +71,7 @@ struct DynamicServer {
 #[derive(Debug)]
 struct RadSecConnection {
     framer: PacketFramer,
-    /// Whether its server may ask something of sessions; it is refused otherwise.
+    /// True if its server may send requests about sessions. Otherwise they are refused.
     allows_dynamic_requests: bool,
 }
 
@@ -88,7 +88,7 @@ impl DynamicServer {
             attributes.push_u32(kind::ERROR_CAUSE, cause as u32);
         }
         if let Some(state) = state {
-            // It came in an attribute.
+            // The value came in an attribute, so it fits.
             let _ = attributes.push_bytes(kind::STATE, &state);
         }
         let code = dynamic::answer_code(asked, answer.is_ok());
@@ -102,13 +102,13 @@ pub(super) struct RadiusAccess {
     target: RequestTarget,
     accounting: RequestTarget,
     dynamic: Option<DynamicServer>,
-    /// The client's connections that are up: by them its servers ask as well.
+    /// The client's open connections, on which servers may send requests too.
     shared: BTreeMap<ConnId, RadSecConnection>,
-    /// Whether there has been one.
+    /// True once there has been a RadSec connection.
     by_radsec: bool,
-    /// What `dynamic` wants done and said, and what is refused without it.
+    /// The outputs of `dynamic`, and the refusals without it.
     outputs: OutputQueue<AccessClientEvent>,
-    /// A list whose memory serves the next request.
+    /// A list whose memory is reused for the next request.
     spare: Option<AttributeList>,
 }
 
@@ -151,7 +151,7 @@ impl RadiusAccess {
         }
     }
 
-    /// The attributes that this writes.
+    /// Writes the attributes of a request.
     fn write_attributes(
         &mut self,
         write: impl FnOnce(&mut AttributeList) -> Result<(), ValueTooLong>,
@@ -196,7 +196,7 @@ impl RadiusAccess {
         self.client.handle_command(now, RadiusClientCommand::Request { token, target, code, attributes })
     }
 
-    /// What a record says: that it is told at once, too, which the client brings up to date (RFC 2866 §5.2).
+    /// Encodes a record as if sent at once. The client updates the delay (RFC 2866 §5.2).
     pub(super) fn encode_record(
         &mut self,
         nas: &NasIdentity,
@@ -211,7 +211,8 @@ impl RadiusAccess {
                 return Ok(());
             }
             if !record.name.is_empty() {
-                // One that fits no attribute is left out: the session's own id and Class say whose it is (RFC 2866 §5.13).
+                // RFC 2866 §5.13: a name too long for an attribute is omitted. Acct-Session-Id and Class identify the
+                // session.
                 let _ = a.push_bytes(kind::USER_NAME, record.name);
             }
             nas.append_identity(&record.port, a)?;
@@ -237,7 +238,7 @@ impl RadiusAccess {
     }
 
     pub(super) fn cancel_request(&mut self, now: Instant, token: u64) {
-        // There need not be a question: its answer may have come.
+        // The request may be answered already.
         let _ = self.client.handle_command(now, RadiusClientCommand::Cancel { token });
     }
 
@@ -260,13 +261,14 @@ impl RadiusAccess {
         if let (MachineInput::Timeout, Some(dynamic)) = (input, &mut self.dynamic) {
             dynamic.server.handle_input(now, input);
         }
-        // What is said by a connection is taken while it is known whose it is.
+        // Requests on a connection are handled while the connection's server is known.
         self.handle_dynamic_requests(now, nas);
         self.drop_closed_connections(now);
     }
 
-    /// Parts what comes by a RadSec connection of the client's: requests are for the server of `dynamic`, or refused, and
-    /// answers for the client. What ends the connection for one ends it for both, and nothing behind it is heard.
+    /// Splits the stream of a client's RadSec connection. Requests go to the server of `dynamic` or are refused,
+    /// replies go to the client. An error of either ends the connection for both, and the rest of the stream is
+    /// ignored.
     fn dispatch_stream(&mut self, now: Instant, conn: ConnId, event: StreamEvent<'_>) {
         const fn stream_input(conn: ConnId, event: StreamEvent<'_>) -> MachineInput<'_> {
             MachineInput::Stream { conn, event }
@@ -324,7 +326,7 @@ impl RadiusAccess {
         }
     }
 
-    /// Forgets the connections that the client has no longer.
+    /// Removes the connections that the client has closed.
     fn drop_closed_connections(&mut self, now: Instant) {
         let Self { client, dynamic, shared, .. } = self;
         shared.retain(|&conn, _| {
@@ -337,7 +339,7 @@ impl RadiusAccess {
         });
     }
 
-    /// Hands on what is asked of sessions; what no session need be looked at for is refused at once.
+    /// Passes on requests about sessions. Refuses those that are invalid for every session.
     fn handle_dynamic_requests(&mut self, now: Instant, nas: &NasIdentity) {
         while let Some(dynamic) = &mut self.dynamic
             && let Some(event) = {
@@ -368,7 +370,7 @@ impl RadiusAccess {
             let request = DynamicRequest { token, kind, session: None, content };
             match request.validate_request(nas) {
                 Ok(()) => self.outputs.push_event(AccessClientEvent::Dynamic(Box::new(request))),
-                // It was asked just now.
+                // The request came just now, so it is pending.
                 Err(cause) => drop(dynamic.answer_request(now, token, Err(cause))),
             }
         }
@@ -418,7 +420,7 @@ impl RadiusAccess {
     }
 }
 
-/// What the client says, in the words of both protocols.
+/// Translates a RADIUS client's event.
 fn translate_event(event: client::RadiusClientEvent) -> AccessClientEvent {
     let response = match event {
         client::RadiusClientEvent::Response(response) => response,

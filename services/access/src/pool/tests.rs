@@ -1,4 +1,4 @@
-//! Ranges, and who gets what of them.
+//! Ranges and the choice of leases.
 
 use super::*;
 
@@ -135,7 +135,7 @@ fn a_holder_gets_its_lease_again_and_the_oldest_free_goes_first() {
     let given: Vec<Lease> = (0..4).map(|holder| take(&mut pools, holder).unwrap()).collect();
     assert_eq!(pools.pool_usage().next().unwrap().addresses, (4, 4));
     assert_eq!(take(&mut pools, 9), None);
-    // Who is asked to be given what they have gets it; else it is another one's.
+    // A holder that requests its own lease again gets it. Otherwise it gets another one.
     assert_eq!(pools.take_lease(0, false, 2, true, 0), Some(given[2]));
     pools.release(given[2]);
     for n in [3, 1, 0] {

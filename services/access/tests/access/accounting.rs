@@ -1,4 +1,4 @@
-//! Records of accounting.
+//! Accounting records.
 
 use crate::world::{AccessTestNetwork, CARRIERS, ServerScript, TestTransport, diameter_config};
 use std::collections::BTreeSet;
@@ -200,7 +200,7 @@ fn what_is_owed_goes_as_soon_as_the_server_is_there_again() {
     w.run_seconds(1);
     let now = w.net.now();
     w.net[w.nas].send_record(now, 1, &test_record(RecordKind::Stop, 1)).unwrap();
-    // It rests a minute at a time by then.
+    // By then it pauses a minute at a time.
     w.run_seconds(275);
     assert_eq!(w.take_events(), []);
     w.net.set_refusing(w.diameter[0], false);

@@ -1,4 +1,4 @@
-//! What AAA servers ask of sessions: RFC 5176 over RADIUS, RFC 6733 §8 over Diameter.
+//! Dynamic authorisation: RFC 5176 over RADIUS, RFC 6733 §8 over Diameter.
 
 use crate::world::{
     AccessTestNetwork, NAS, PORT, SERVERS, ServerScript, TestTransport, answer_avps, diameter_config,
@@ -27,7 +27,7 @@ use usher_radius::{AttributeList, FreshnessPolicy, PacketCode};
 
 const SILENT: ServerScript = ServerScript { radius: |_| None, diameter: |_| None };
 
-/// The session that the NAS has.
+/// The session of the NAS.
 fn test_session() -> SessionIdentity<'static> {
     SessionIdentity {
         token: Some(1),
@@ -41,7 +41,7 @@ fn test_session() -> SessionIdentity<'static> {
     }
 }
 
-/// A NAS that does what is wanted of its session, and one who may want something.
+/// A NAS that complies for its session, and a server with permission.
 fn radius_nas() -> (AccessTestNetwork, HostHandle<RadiusClient>) {
     radius_of(NasIdentity { address: Some(NAS), ..NasIdentity::for_ethernet("nas.example.org") })
 }
@@ -70,13 +70,13 @@ fn radius_of(identity: NasIdentity) -> (AccessTestNetwork, HostHandle<RadiusClie
             }
             _ => Ok(()),
         };
-        // Later than at once, as where a session has to be looked for.
+        // The answer comes later, as after a lookup of the session.
         Some((Duration::from_millis(5), AccessClientCommand::AnswerDynamic { token: request.token, answer }))
     });
     (w, asker)
 }
 
-/// What the NAS answers; `None`: nothing.
+/// Returns the NAS's answer, or `None`.
 fn send_dynamic_request(
     (w, asker): &mut (AccessTestNetwork, HostHandle<RadiusClient>),
     code: PacketCode,
@@ -109,7 +109,7 @@ fn a_session_is_found_by_whatever_describes_it() {
         (kind::FRAMED_IP_ADDRESS, &[192, 0, 2, 9]),
         (kind::FRAMED_INTERFACE_ID, &[1; 8]),
         (kind::FRAMED_IPV6_PREFIX, &[0, 8, 0x20]),
-        // Of the NAS: no session is described, but it is that of the one that is described else.
+        // These identify the NAS only; other attributes describe the session.
         (kind::NAS_IDENTIFIER, b"nas.example.org"),
     ];
     for (kind, value) in describes {
@@ -138,7 +138,7 @@ fn a_session_is_found_by_whatever_describes_it() {
     }
 }
 
-/// RFC 3162 section 2.3: a server may write more octets of a prefix than it needs.
+/// RFC 3162 section 2.3: a server may send more octets of a prefix than it needs.
 #[test]
 fn a_session_is_found_by_its_prefix_in_however_many_octets() {
     let mut world = radius_nas();
@@ -168,18 +168,18 @@ fn what_no_session_need_be_looked_at_for_is_refused_at_once() {
         a.push_ipv4(kind::NAS_IP_ADDRESS, [10, 0, 0, 9].into());
     };
     assert_eq!(refused(end, other_nas), Some(error_cause::NAS_IDENTIFICATION_MISMATCH));
-    // What the NAS does not have, it is not called.
+    // An identity that the NAS does not have is a mismatch.
     let by_v6 = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_ipv6(kind::NAS_IPV6_ADDRESS, Ipv6Addr::LOCALHOST);
     };
     assert_eq!(refused(end, by_v6), Some(error_cause::NAS_IDENTIFICATION_MISMATCH));
-    // A Disconnect-Request says which session, and nothing else (RFC 5176 §3).
+    // RFC 5176 §3: a Disconnect-Request has session attributes only.
     let with_timeout = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, 5);
     };
     assert_eq!(refused(end, with_timeout), Some(error_cause::UNSUPPORTED_ATTRIBUTE));
     assert_eq!(refused(change, with_timeout), None);
-    // Authorize Only (§3.2).
+    // RFC 5176 §3.2: Authorize Only.
     let authorize_only = |a: &mut AttributeList| {
         a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SERVICE_TYPE, 17);
         a.push_bytes(kind::STATE, b"x").unwrap();
@@ -229,7 +229,7 @@ fn strangers_and_what_is_old_are_not_heard() {
     };
     assert_eq!(send_dynamic_request(&mut world, PacketCode::DISCONNECT_REQUEST, old), None);
     assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().stale > 0);
-    // The AAA server that is asked for logins is no client of the other direction.
+    // The AAA server for logins is no client of dynamic authorisation.
     let config =
         client::RadiusClientConfig::for_server(ServerConfig::new(SocketAddr::new(NAS, 3799), test_secret()));
     let asker = RadiusClient::new(config, Seed::new(1).derive_secure_rng("stranger", 0)).unwrap();
@@ -247,7 +247,7 @@ fn strangers_and_what_is_old_are_not_heard() {
     assert!(world.0.net[world.0.nas].dynamic_counters().unwrap().unknown_client > 0);
 }
 
-/// A RadSec server that sends octets as they are by the connection that it accepted.
+/// A RadSec server that sends raw octets on the connection that it accepted.
 #[derive(Default)]
 struct RadSecServer {
     conn: Option<ConnId>,
@@ -280,14 +280,14 @@ impl Machine for RadSecServer {
     }
 }
 
-/// A packet of RadSec's secret: a request of this code, or the answer to what has this authenticator.
+/// A RadSec packet with this code, authenticated as a request or as the reply to this authenticator.
 fn radsec_packet(code: PacketCode, identifier: u8, authenticator: [u8; 16], attributes: &[u8]) -> Vec<u8> {
     let head = [code.0, identifier, 0, 20 + attributes.len() as u8];
     let digest = md5(&[&head, &authenticator, attributes, b"radsec"]);
     [&head[..], &digest, attributes].concat()
 }
 
-/// A NAS whose login a RadSec server was asked for: of sessions this address may ask; and the request's head.
+/// A NAS with a login at a RadSec server, and the request's head. This address may send dynamic requests.
 fn by_radsec(
     asker: Option<IpAddr>,
 ) -> (MachineNetwork, HostHandle<AccessClient>, HostHandle<RadSecServer>, (u8, [u8; 16])) {
@@ -318,13 +318,13 @@ fn by_radsec(
     (net, nas, server, (asked[1], authenticator))
 }
 
-/// RFC 6614 §2.1: one port, and one connection, for all that RADIUS says; and §2.5: who may not ask is told so.
+/// RFC 6614 §2.1: one port and one connection for all RADIUS packets. §2.5: a server without permission gets an error.
 #[test]
 fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
     for asker in [Some(SERVERS[0]), Some(SERVERS[1]), None] {
         let heard = asker == Some(SERVERS[0]);
         let (mut net, nas, server, (identifier, authenticator)) = by_radsec(asker);
-        // The answer and two requests as one stretch, and the end of the last later.
+        // The reply and two requests as one piece, whose last octets come later.
         let stretch = [
             radsec_packet(PacketCode::ACCESS_ACCEPT, identifier, authenticator, &[]),
             radsec_packet(PacketCode::DISCONNECT_REQUEST, 7, [0; 16], b"\x01\x05ann"),
@@ -352,7 +352,7 @@ fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
             let digest = md5(&[&answers[0][..4], &request[4..20], &answers[0][20..], b"radsec"]);
             assert_eq!(answers[0][4..20], digest);
         }
-        // What no packet can be ends the connection, and both sides of it are forgotten.
+        // A malformed packet ends the connection, and both ends remove it.
         net.send_command(server, vec![43, 1, 0, 3]).unwrap();
         net.run_for(Duration::from_millis(100));
         assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1);
@@ -360,8 +360,8 @@ fn a_radsec_server_asks_by_the_connection_that_the_nas_opened() {
     }
 }
 
-/// RFC 6613 §2.6.4: whichever side of the connection a packet is for, what follows one that ends it is not heard, and
-/// nothing goes by it any more.
+/// RFC 6613 §2.6.4: a packet that ends the connection is its last, whether for client or server. The rest is ignored,
+/// and nothing more is sent.
 #[test]
 fn a_packet_that_ends_a_radsec_connection_is_its_last() {
     for asker in [Some(SERVERS[0]), Some(SERVERS[1]), None] {
@@ -388,7 +388,7 @@ fn a_packet_that_ends_a_radsec_connection_is_its_last() {
             assert_eq!(net.take_events(nas).len(), 0, "{asker:?} {case}");
             assert_eq!(net[nas].radius_counters().unwrap().connections_spoilt, 1, "{asker:?} {case}");
             assert_eq!((net[server].conn, net.take_events(server).len()), (None, 0), "{asker:?} {case}");
-            // What waits goes by the next connection.
+            // The pending request goes by the next connection.
             net.run_for(Duration::from_secs(5));
             assert_eq!(
                 net.take_events(server).first().map(|(_, asked)| asked[0]),
@@ -399,8 +399,7 @@ fn a_packet_that_ends_a_radsec_connection_is_its_last() {
     }
 }
 
-/// A Diameter server that keeps the sessions that it lets in: Ann's without saying so, and not Bob's. It lets Eve in by an
-/// answer that is none.
+/// A stateful Diameter server. Ann's answer implies it, Bob's denies it, and Eve's accept is malformed.
 fn stateful_network() -> AccessTestNetwork {
     let mut w = network_for_user(b"ann");
     assert!(matches!(w.take_event(), AccessClientEvent::Accept { .. }));
@@ -445,7 +444,7 @@ fn network_for_user(name: &[u8]) -> AccessTestNetwork {
     w.run_seconds(1);
     w
 }
-/// Whether the server has been told that a session has ended.
+/// True if the server got the end of a session.
 fn is_told(w: &mut AccessTestNetwork) -> bool {
     w.net.take_events(w.diameter[0]).into_iter().any(|(_, event)| {
         matches!(event, node::DiameterNodeEvent::Request { message, .. } if message.header.command == command::SESSION_TERMINATION)
@@ -464,7 +463,7 @@ fn session_id(w: &mut AccessTestNetwork) -> String {
     id.unwrap().to_owned()
 }
 
-/// What the NAS answers to the server.
+/// Sends a server's request and returns the NAS's answer.
 fn send_server_request(w: &mut AccessTestNetwork, command: u32, session_id: &str) -> ResultCode {
     let request = node::DiameterRequest {
         token: 9,
@@ -499,14 +498,14 @@ fn a_diameter_server_ends_a_session_and_gets_its_termination() {
     w.net.send_command(w.nas, AccessClientCommand::Terminate { token, cause }).unwrap();
     w.run_seconds(1);
     assert!(is_told(&mut w));
-    // It is over: nothing is to be ended any more, and nobody told again.
+    // The session is over: no further disconnection and no second termination.
     assert_eq!(send_server_request(&mut w, command::ABORT_SESSION, &id), ResultCode::UNKNOWN_SESSION_ID);
     let before = w.net.sent_transmits().len();
     w.net.send_command(w.nas, AccessClientCommand::Terminate { token, cause }).unwrap();
     assert_eq!(w.net.sent_transmits().len(), before);
 }
 
-/// RFC 6733 §8.1, §8.5.2: a session that is not ended goes on.
+/// RFC 6733 §8.1, §8.5.2: a session whose disconnection is refused continues.
 #[test]
 fn a_session_that_is_not_ended_goes_on() {
     for (cause, result) in [
@@ -531,7 +530,7 @@ fn a_session_that_is_not_ended_goes_on() {
     }
 }
 
-/// RFC 6733 §8.11: the answer says whether there is a session to be terminated, and by silence that there is.
+/// RFC 6733 §8.11: the answer decides whether a session is stateful. Without the AVP it is.
 #[test]
 fn whether_a_session_is_kept_is_the_servers_word() {
     for (name, is_kept) in [(&b"ann"[..], true), (b"zoe", true), (b"bob", false)] {
@@ -545,7 +544,7 @@ fn whether_a_session_is_kept_is_the_servers_word() {
     }
 }
 
-/// RFC 6733 §8.1.
+/// RFC 6733 §8.1: the NAS terminates a session that it cannot use.
 #[test]
 fn the_server_gets_a_termination_for_an_unusable_session() {
     let mut w = network_for_user(b"eve");
@@ -567,7 +566,7 @@ fn a_diameter_server_wants_a_user_authenticated_again() {
         Some((Duration::ZERO, AccessClientCommand::AnswerDynamic { token: request.token, answer }))
     });
     assert_eq!(send_server_request(&mut w, command::RE_AUTH, &id), ResultCode::AUTHORIZATION_REJECTED);
-    // So the session is over on both sides, and nobody is told of its end (RFC 6733 §8.1).
+    // RFC 6733 §8.1: the session is over on both sides, without a termination.
     assert_eq!(send_server_request(&mut w, command::RE_AUTH, &id), ResultCode::UNKNOWN_SESSION_ID);
     let (token, cause) = (1 << 32 | 5, TerminateCause::AdminReset);
     w.net.send_command(w.nas, AccessClientCommand::Terminate { token, cause }).unwrap();

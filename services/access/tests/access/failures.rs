@@ -1,4 +1,4 @@
-//! Servers that are silent, gone, or make no sense.
+//! Silent, lost and faulty servers.
 
 use crate::world::{
     AccessTestNetwork, CARRIERS, NAS, ServerScript, TestTransport, answer_avps, diameter_config,
@@ -39,7 +39,7 @@ fn a_silent_server_is_given_up_and_another_is_asked_instead() {
             w.run_seconds(200);
             match w.take_event() {
                 AccessClientEvent::Accept { token: 1, .. } if servers == 2 => {}
-                // The watchdog finds a silent peer out, and there is no other.
+                // The watchdog detects a silent peer, and there is no other.
                 AccessClientEvent::Failed { token: 1, failure: AaaFailure::Timeout } if servers == 1 => {}
                 other => panic!("{carrier:?} {servers} {other:?}"),
             }
@@ -214,7 +214,7 @@ fn a_question_that_is_refused_leaves_no_connection() {
     }
 }
 
-/// Of two connections to each of two peers, peer `p` of connection `c` is number `2 * c + p`.
+/// With two connections to each of two peers, peer `p` of connection `c` is number `2 * c + p`.
 #[test]
 fn a_connection_of_several_is_closed_and_opened_by_its_number() {
     let config =

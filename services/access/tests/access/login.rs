@@ -1,4 +1,4 @@
-//! Logins: what proves them reaches the server, and all that the server says is heard.
+//! Logins: the proof reaches the server, and the reply reaches the NAS.
 
 use crate::world::{AccessTestNetwork, CARRIERS, ServerScript, TestTransport, answer_avps, server_identity};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,7 +29,7 @@ fn test_port() -> NasPort<'static> {
     }
 }
 
-/// What is said of a user, as attributes that both protocols have, but for a tunnel, keys and Microsoft's.
+/// The attributes of a user that both protocols have, except tunnels, keys and Microsoft's.
 fn common_attributes() -> AttributeList {
     let mut a = AttributeList::new();
     a.push_text(kind::USER_NAME, "anna").unwrap();
@@ -87,10 +87,10 @@ fn assert_whole(reply: &AccessReply, carrier: TestTransport) {
     assert_eq!(reply.reauthentication_delay(), seconds(again));
 }
 
-/// Type, medium and group of tunnels, of which the last alone is a VLAN (RFC 3580 section 3.31).
+/// Type, medium and group of tunnels. Only the last is a VLAN (RFC 3580 section 3.31).
 const TUNNELS: [(u32, u32, &[u8]); 4] = [(3, 1, b"vpn"), (13, 1, b"41"), (3, 6, b"40"), (13, 6, b"42")];
 
-/// Tunnels that are no VLAN, one that is, and what each protocol says in its own way.
+/// A reply with tunnels, a VLAN and the parts that differ between the protocols.
 const WHOLE: ServerScript = ServerScript {
     radius: |request| {
         let mut a = common_attributes();
@@ -149,7 +149,7 @@ const WHOLE: ServerScript = ServerScript {
     },
 };
 
-/// Whether a request says who and where, and proves it by one of the proofs.
+/// True if a request has the user, the port and one valid proof.
 fn has_valid_proof(a: &AttributeList, password: Option<&[u8]>) -> bool {
     assert_eq!(a.get(kind::USER_NAME), Some(NAME));
     assert_eq!(a.get_u32(kind::NAS_PORT), Some(7));
@@ -205,7 +205,7 @@ fn each_proof_reaches_the_server_and_the_whole_reply_comes_back() {
     }
 }
 
-/// A server that wants three rounds of EAP, each with the State of the one before.
+/// A server with three rounds of EAP, each with the previous State.
 const ROUNDS: ServerScript = ServerScript {
     radius: |request| {
         let state = request.attributes.get(kind::STATE).map_or(0, |state| state[0]);
@@ -220,7 +220,7 @@ const ROUNDS: ServerScript = ServerScript {
     diameter: |message| {
         let der = DiameterEapRequest::parse(message.avps.as_sequence()).unwrap();
         let state = der.state.map_or(0, |state| state[0]);
-        // The first round goes anywhere, the others to the server that answered it.
+        // The first round goes to any server, the others to the one that answered it.
         let directed = message.avps.as_sequence().get(codes::DESTINATION_HOST).map(|a| a.data);
         assert_eq!(directed, (state > 0).then_some(server_identity(0).as_bytes()));
         let mut avps = answer_avps(message);
@@ -299,11 +299,11 @@ fn a_reject_says_why() {
 
 #[test]
 fn a_server_that_does_not_know_the_password_is_found_out() {
-    /// It accepts, with what these give: a proof for the peer, and the key's first octet.
+    /// An accept with these: a proof for the peer, and the key's first octet.
     fn accept_with_proof(request: &AttributeList, right: bool, keys: Option<u8>) -> AttributeList {
         assert!(request.get_vendor(vendor::MICROSOFT, vendor::MS_CHAP2_RESPONSE).is_some());
         let mut a = AttributeList::new();
-        // Of RFC 2759 §9.2, for the challenges and the password below.
+        // From RFC 2759 §9.2, for the challenges and the password below.
         let proof = b"\x07S=407A5589115FD0D6209F510FE9C04566932CDA56";
         let mut proof = proof.to_vec();
         proof[10] ^= u8::from(!right);
@@ -344,7 +344,7 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
     }
 }
 
-/// RFC 2548 §2.4.1.
+/// RFC 2548 §2.4.1: the keys of MS-CHAP.
 #[test]
 fn the_keys_of_ms_chap_are_read() {
     fn accept_with_keys(keys: &[u8]) -> Option<(PacketCode, AttributeList)> {
@@ -372,7 +372,7 @@ fn the_keys_of_ms_chap_are_read() {
     assert!(reply(|_| accept_with_keys(&KEYS[..16])).ms_chap_keys().is_err());
 }
 
-/// RFC 6733 §8.9, §8.13; RFC 2865 §5.27 knows no such meaning.
+/// RFC 6733 §8.9, §8.13: two encodings of no limit. RFC 2865 §5.27 has none.
 #[test]
 fn diameter_says_without_end_in_two_ways() {
     const UNLIMITED: ServerScript = ServerScript {

@@ -1,4 +1,4 @@
-//! A client of AAA servers and the servers that it asks, on one virtual network.
+//! An AAA client and its servers on a virtual network.
 
 mod accounting;
 mod dynamic;

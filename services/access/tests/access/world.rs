@@ -1,4 +1,4 @@
-//! Networks to test on.
+//! Test networks.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
@@ -32,7 +32,7 @@ pub(crate) fn test_network() -> MachineNetwork {
     MachineNetwork::new(ChannelConfig { delay: Duration::from_millis(1), ..ChannelConfig::default() })
 }
 
-/// What carries the questions.
+/// The transport of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TestTransport {
     Udp,
@@ -43,14 +43,14 @@ pub(crate) enum TestTransport {
 pub(crate) const CARRIERS: [TestTransport; 3] =
     [TestTransport::Udp, TestTransport::RadSec, TestTransport::Diameter];
 
-/// How a server answers a request: over RADIUS, and over Diameter.
+/// A server's replies over RADIUS and over Diameter.
 #[derive(Clone, Copy)]
 pub(crate) struct ServerScript {
     pub(crate) radius: fn(&server::RadiusRequest) -> Option<(PacketCode, AttributeList)>,
     pub(crate) diameter: fn(&DiameterMessage) -> Option<(ResultCode, AvpBuf)>,
 }
 
-/// A RADIUS client of as many servers, the first preferred.
+/// Returns the configuration of a RADIUS client with this number of servers, the first preferred.
 pub(crate) fn radius_config(carrier: TestTransport, servers: usize) -> RadiusConfig {
     let server = |i: usize| {
         let address = SocketAddr::new(SERVERS[i], PORT);
@@ -81,7 +81,7 @@ const APPLICATIONS: [DiameterApplication; 3] = [
 pub(crate) fn diameter_config(servers: usize) -> DiameterConfig {
     let mut node = node::DiameterNodeConfig::new("nas.example.org", "example.org", &APPLICATIONS);
     node.local.addresses.push(NAS);
-    // The watchdog finds a silent server out before that.
+    // The watchdog detects a silent server earlier.
     node.request_timeout = Some(Duration::from_secs(100));
     for (i, ip) in SERVERS.into_iter().enumerate().take(servers) {
         node = node.connect_to(&server_identity(i), SocketAddr::new(ip, PORT));
@@ -90,7 +90,7 @@ pub(crate) fn diameter_config(servers: usize) -> DiameterConfig {
         .with_connections(DiameterConnections::Shared(NonZeroU16::MIN))
 }
 
-/// A client, and the servers that it asks.
+/// A client and its servers.
 pub(crate) struct AccessTestNetwork {
     pub(crate) net: MachineNetwork,
     pub(crate) nas: HostHandle<AccessClient>,
@@ -125,7 +125,7 @@ impl AccessTestNetwork {
         let client = AccessClient::new(identity, aaa, Seed::new(5).derive_secure_rng("nas", 0)).unwrap();
         Self::of_client(client, carrier, servers, script)
     }
-    /// One whose client keeps records until a server acknowledges them.
+    /// Returns a network whose client keeps records until a server acknowledges them.
     pub(crate) fn with_record_queue(
         aaa: AaaConfig,
         carrier: TestTransport,
@@ -191,14 +191,14 @@ impl AccessTestNetwork {
     pub(crate) fn run_seconds(&mut self, seconds: u64) {
         self.net.run_for(Duration::from_secs(seconds));
     }
-    /// What the client has said since it was last asked.
+    /// Takes the client's events since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<AccessClientEvent> {
         let of_logins = |e: &AccessClientEvent| {
             !matches!(e, AccessClientEvent::Peer { .. } | AccessClientEvent::Server { .. })
         };
         self.net.take_events(self.nas).into_iter().map(|(_, event)| event).filter(of_logins).collect()
     }
-    /// The only thing that it has said.
+    /// Takes the client's only event.
     pub(crate) fn take_event(&mut self) -> AccessClientEvent {
         let mut events = self.take_events();
         assert_eq!(events.len(), 1, "{events:?}");
@@ -206,7 +206,7 @@ impl AccessTestNetwork {
     }
 }
 
-/// An answer of the application that was asked.
+/// An answer for the application of the request.
 pub(crate) fn answer_avps(message: &DiameterMessage) -> AvpBuf {
     let mut avps = AvpBuf::new();
     if message.header.command != command::ACCOUNTING {

@@ -1,4 +1,4 @@
-//! What a file makes: checks that types cannot say, with keys and certificates read.
+//! Builds the machine's configuration from a file: checks beyond its types, and keys and certificates.
 
 use super::model::{ConcentratorFile, EapMethod, IdentTable, NatWord, PortsTable, WhenAwayWord};
 use crate::addresses::AddressingConfig;
@@ -29,9 +29,9 @@ use usher_ppp::auth::AuthenticationProtocol;
 use usher_ppp::concentrator::{ConcentratorConfig, ConcentratorPort};
 use usher_ppp::pppoe::{MacAddress, RateLimit};
 
-/// EAP packets of an AAA server fit a frame of a session with this.
+/// The NAS parameters. With this Framed-MTU the EAP packets of an AAA server fit a session's frame.
 const NAS: NasKind = NasKind { called: "concentrator", port_type: PORT_TYPE_ETHERNET, framed_mtu: 1400 };
-/// A port whose interface nobody has looked at yet.
+/// The placeholder address of a port before its interface is known.
 const UNKNOWN: MacAddress = MacAddress([2, 0, 0, 0, 0, 0]);
 
 fn count_to_usize(count: PositiveCount) -> usize {
@@ -42,10 +42,10 @@ fn nonzero_duration(time: TimeSpan) -> Option<Duration> {
     Some(time.get()).filter(|time| !time.is_zero())
 }
 
-/// What the machine takes, and what protects connections to AAA servers, by their addresses.
+/// The machine's configuration, and TLS configurations of connections to AAA servers by address.
 pub(super) type BuiltConfig = (AccessConcentratorConfig, BTreeMap<SocketAddr, ClientConfig>);
 
-/// Makes it, and says what is wrong.
+/// Builds the configuration, and reports faults.
 pub(super) fn build_config(
     file: &ConcentratorFile,
     base: &Path,
@@ -78,7 +78,7 @@ fn build_machine_config(
             "[aaa] judges who is let in, and knows users of its own: keep one of both",
         );
     }
-    // A host is to hear that nobody answers while it still asks: by PAP that is for half a minute (RFC 1661 §4.6).
+    // A host must get its reply while it still retransmits: for PAP about half a minute (RFC 1661 §4.6).
     let aaa = file.aaa.as_ref().map(|table| builder.build_aaa(table, &NAS, file.limits.login.get() / 3));
     let users = LocalUsers {
         methods: file.authentication.eap_methods.iter().map(|method| eap_type(*method)).collect(),
@@ -144,7 +144,7 @@ fn build_machine_config(
             None => None,
         },
         translation: translation.unwrap_or_default(),
-        // Whoever hosts the concentrator knows whether it carries packets, and what the log says.
+        // The host sets this and the following from its data plane and the log.
         metered: false,
         lost: Vec::new(),
         unacknowledged_stops: Vec::new(),
@@ -168,7 +168,7 @@ fn check_interfaces(builder: &mut AccessConfigBuilder<'_>, interfaces: &[String]
     for (i, name) in interfaces.iter().enumerate() {
         let number = i.to_string();
         let at = ["listen", "interfaces", &number];
-        // What the kernel takes as a name (IFNAMSIZ).
+        // The kernel's limit of interface names (IFNAMSIZ).
         if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
             builder.report_fault(&at, format!("\"{name}\" cannot be an interface's name"));
         }
@@ -255,7 +255,7 @@ fn build_addressing(
             PoolRange::Prefixes { .. } => prefixes,
             PoolRange::Addresses { first, .. } => !prefixes && first.is_ipv4(),
         });
-        // A range that is none was told of already.
+        // An invalid range has been reported already.
         if !fits && !known.ranges.is_empty() {
             let wanted = if prefixes {
                 "prefixes, as of \"2001:db8:1::/48/64\""
@@ -347,7 +347,7 @@ fn build_ident_config(
     config.filter(|_| whole)
 }
 
-/// Hosts of pools without a block would go out untranslated.
+/// Checks that every pool has port blocks: hosts without a block would go out untranslated.
 fn check_translated_pools(
     builder: &mut AccessConfigBuilder<'_>,
     named: &[String],

@@ -1,5 +1,6 @@
-//! accel-ppp's file, read as accel-ppp reads it (`accel-pppd/triton/conf_file.c`): of a setting that stands twice the first holds, and a section
-//! counts where its module is loaded. A section that stands again goes on in 1.12, and is not read in 1.13 and later.
+//! Imports accel-ppp's file as accel-ppp reads it (`accel-pppd/triton/conf_file.c`). The first of a repeated setting
+//! counts. A section counts if its module is loaded. accel-ppp 1.12 continues a repeated section, 1.13 and later ignore
+//! it.
 
 use super::{ConfigImporter, SettingOutcome};
 use alloc::borrow::ToOwned;
@@ -9,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-/// Modules that read a section: without any of them its settings do nothing.
+/// Modules that read a section. Without any of them its settings have no effect.
 const SECTION_MODULES: &[(&str, &[&str])] = &[
     ("radius", &["radius"]),
     ("ip-pool", &["ippool"]),
@@ -21,7 +22,7 @@ const SECTION_MODULES: &[(&str, &[&str])] = &[
 
 /// A setting of the file.
 struct ConfOption {
-    /// From 1.
+    /// The line, from 1.
     line: usize,
     section: String,
     name: String,
@@ -29,20 +30,20 @@ struct ConfOption {
     state: OptionState,
 }
 
-/// Whether accel-ppp reads a setting.
+/// Tells whether accel-ppp reads a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OptionState {
     Read,
-    /// Its section stands again: 1.12 reads it, later releases do not.
+    /// Its section is repeated: 1.12 reads it, later releases ignore it.
     Repeated,
-    /// A Tab stands behind its name, and belongs to the name.
+    /// A tab after the name is part of the name.
     Tabbed,
 }
 
-/// Octets of a line that accel-ppp reads at once: what follows is another line to it.
+/// Maximum octets of a line in accel-ppp, which takes the rest as another line.
 const LONGEST_LINE: usize = 1022;
 
-/// The number at the start of a text, as `strtol` reads it, and what follows; without digits 0, and the whole text follows.
+/// Splits off the leading number of a text like `strtol`. Without digits it is 0, and the rest is the whole text.
 fn leading_number(text: &str) -> (i64, &str) {
     let rest = text.trim_start_matches([' ', '\t', '\r', '\u{b}', '\u{c}']);
     let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -54,29 +55,29 @@ fn leading_number(text: &str) -> (i64, &str) {
     (if rest.starts_with('-') { -value } else { value }, &digits[end..])
 }
 
-/// A number as `atoi` takes it: what follows is passed over.
+/// Parses a number like `atoi`, which ignores trailing text.
 fn atoi(text: &str) -> i64 {
-    // C's int has the last 32 bits.
+    // C's int takes the low 32 bits.
     let (value, _) = leading_number(text);
     i64::from(u32::try_from(value & 0xffff_ffff).unwrap_or(0).cast_signed())
 }
 
-/// A port as `strtol` reads it, where nothing follows.
+/// Parses a port like `strtol`, without trailing text.
 fn parse_port(text: &str) -> Option<u16> {
     let (value, rest) = leading_number(text);
     u16::try_from(value).ok().filter(|_| rest.is_empty())
 }
 
-/// A number as `atoi` takes it, where nothing follows.
+/// Parses a number like `atoi`, without trailing text.
 fn parse_number(value: &str) -> Option<u32> {
     value.parse().ok()
 }
 
-/// A range: `10.0.0.2-255` counts in the last octet, `10.0.0.5/24` goes from that address to the network's last.
+/// Parses a range: `10.0.0.2-255` varies the last octet, `10.0.0.5/24` extends to the end of the network.
 fn parse_range(text: &str) -> Option<String> {
     if let Some((first, last)) = text.split_once('-') {
         let first: Ipv4Addr = first.trim().parse().ok()?;
-        // Of a whole address it reads the first number.
+        // accel-ppp reads only the first number of a whole address.
         let last: u8 = last.trim().parse().ok()?;
         let [a, b, c, _] = first.octets();
         let last = Ipv4Addr::new(a, b, c, last);
@@ -92,14 +93,14 @@ fn parse_range(text: &str) -> Option<String> {
     Some(if first.to_bits() & host == 0 { format!("{first}/{bits}") } else { format!("{first}-{last}") })
 }
 
-/// `fc00:0:1::/48,64`: each /64 of the /48.
+/// Parses `fc00:0:1::/48,64`: each /64 of the /48.
 fn parse_prefixes(text: &str) -> Option<String> {
     let (network, each) = text.split_once(',')?;
     let made = format!("{}/{}", network.trim(), each.trim());
     made.parse::<usher_access::pool::PoolRange>().is_ok().then_some(made)
 }
 
-/// Whether a setting may stand several times.
+/// True if a setting may be repeated.
 fn may_repeat(section: &str, name: &str) -> bool {
     match section {
         "modules" | "ipv6-pool" | "ipv6-dns" => true,
@@ -110,16 +111,16 @@ fn may_repeat(section: &str, name: &str) -> bool {
     }
 }
 
-/// Settings without which more would be let in.
+/// True for unsupported settings that restrict access.
 fn restricts_access(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
-        // Who is on it is kept out, or alone let in.
+        // A list of MAC addresses to allow or deny.
         ("pppoe", "mac-filter") => true,
-        // Sessions here are never encrypted: hosts without that are kept out there.
+        // Sessions here are never encrypted, while accel-ppp would reject unencrypted ones.
         ("ppp" | "pppoe", "mppe") => value == "require",
-        // A session without it is ended there. Other words are numbers.
+        // accel-ppp ends a session without this protocol. Other words are read as numbers.
         ("ppp", "ipv4" | "ipv6") => value == "require" || atoi(value) == 3,
-        // A delay of -1 answers nobody, from some number of sessions on or at all.
+        // A delay of -1 means no PADO, always or from some number of sessions on.
         ("pppoe", "pado-delay" | "PADO-Delay") => {
             let delays = value.split(',').map(|range| range.replace(' ', ""));
             delays.into_iter().any(|range| atoi(&range) == -1)
@@ -128,7 +129,7 @@ fn restricts_access(section: &str, name: &str, value: &str) -> bool {
     }
 }
 
-/// Settings that are taken, and keep hosts out: where it depends on the release whether they hold, the import stops.
+/// True for supported settings that restrict access. If their effect depends on the release, the import stops.
 fn limits_sessions(section: &str, name: &str, value: &str) -> bool {
     match (section, name) {
         ("common", "single-session" | "max-sessions") => true,
@@ -138,7 +139,7 @@ fn limits_sessions(section: &str, name: &str, value: &str) -> bool {
 }
 
 impl ConfigImporter {
-    /// Takes accel-ppp's file.
+    /// Imports accel-ppp's file.
     pub(super) fn import_accel(&mut self, text: &str) {
         let options = self.read_options(text);
         let modules: BTreeSet<&str> = options
@@ -187,7 +188,7 @@ impl ConfigImporter {
                 );
                 continue;
             }
-            // What stands behind the name may be a secret.
+            // Do not repeat the value: it may be a secret.
             match self.take_option(section, name, value, &modules) {
                 SettingOutcome::Complete => {}
                 SettingOutcome::Part(what) => self.report_unsupported(*line, &format!("{what} in {shown}")),
@@ -216,14 +217,14 @@ impl ConfigImporter {
         }
     }
 
-    /// The settings of the file, in their order.
+    /// Returns the settings of the file, in their order.
     fn read_options(&mut self, text: &str) -> Vec<ConfOption> {
         let mut options: Vec<ConfOption> = Vec::new();
-        // What `${other}` stands for: the first setting of a name in a section.
+        // Values for `${other}`: the first setting of each name in a section.
         let mut known: BTreeMap<(String, String), String> = BTreeMap::new();
         let mut section: Option<(String, OptionState)> = None;
         let mut sections = BTreeSet::new();
-        // Settings within settings, `{` to `}`.
+        // The depth of nested settings, `{` to `}`.
         let mut depth = 0_usize;
         for (line, text) in (1..).zip(text.lines()) {
             if text.len() > LONGEST_LINE {
@@ -278,7 +279,7 @@ impl ConfigImporter {
                 Some(value) => value.trim_start_matches([' ', '\t']).to_owned(),
                 None => String::new(),
             };
-            // `${other}` is what another setting of the section has.
+            // `${other}` stands for another setting of the section.
             if let Some(other) = value.strip_prefix("${").and_then(|rest| rest.split('}').next()) {
                 match known.get(&(section.clone(), other.to_owned())) {
                     Some(meant) => value.clone_from(meant),
@@ -311,7 +312,7 @@ impl ConfigImporter {
         options
     }
 
-    /// Takes a setting, or says what is so anyway.
+    /// Imports a setting, or reports that it holds anyway.
     fn take_option(
         &mut self,
         section: &str,
@@ -352,7 +353,7 @@ impl ConfigImporter {
                 _ => return SettingOutcome::No,
             },
             ("ppp" | "pppoe", "mppe") if value == "deny" => {}
-            // Their words are numbers as well, from 0 for deny.
+            // The words are also numbers, from 0 for deny.
             ("ppp", "ipv4" | "ipv6") => {
                 let has = match value {
                     "deny" | "0" => false,
@@ -361,7 +362,7 @@ impl ConfigImporter {
                 };
                 if name == "ipv4" { self.denies_ipv4 = !has } else { self.ipv6 = Some(has) }
             }
-            // An expression is of interfaces that are not there yet.
+            // A regular expression matches interfaces that do not exist yet.
             ("pppoe", "interface") if value.starts_with("re:") => return SettingOutcome::No,
             ("pppoe", "interface") => {
                 let mut parts = value.split(',');
@@ -379,11 +380,11 @@ impl ConfigImporter {
                     self.services = names.map(ToOwned::to_owned).collect();
                 }
             }
-            // What follows from them is said of service-name.
+            // The import of service-name covers these.
             ("pppoe", "accept-any-service" | "accept-blank-service") => {}
             ("pppoe", "tr101") => self.trust_circuit_id = atoi(value) != 0,
             ("dns", "dns1" | "dns2") => match value.parse() {
-                // The first goes before the second, wherever it stands.
+                // dns1 comes before dns2, in either order of lines.
                 Ok(address) if name == "dns1" => self.dns.insert(0, address),
                 Ok(address) => self.dns.push(address),
                 Err(_) => return SettingOutcome::No,
@@ -417,7 +418,7 @@ impl ConfigImporter {
                 _ => return SettingOutcome::No,
             },
             ("radius", "acct-interim-interval") => match parse_number(value) {
-                // Without end there: no records.
+                // accel-ppp: 0 means no records.
                 Some(0) => {}
                 Some(seconds) => self.interim = Some(format!("{seconds} s")),
                 None => return SettingOutcome::No,
@@ -441,7 +442,7 @@ impl ConfigImporter {
         SettingOutcome::Complete
     }
 
-    /// `10.0.0.2-255,name=pool1`, or `10.0.0.2-255,pool1`: the line may have been cut at its first `=`.
+    /// Imports `10.0.0.2-255,name=pool1` or `10.0.0.2-255,pool1`. The parser may have split the line at its first `=`.
     fn import_pool(&mut self, key: &str, value: &str) -> SettingOutcome {
         let (addresses, name) = match key.split_once(',') {
             Some((addresses, "name")) => (addresses, value),
@@ -450,10 +451,10 @@ impl ConfigImporter {
             None if value.is_empty() => (key, "default"),
             None => return SettingOutcome::if_so(key == "attr" && value == "Framed-Pool"),
         };
-        // What follows the name, such as next=, is of no pool of ours.
+        // Parameters after the name, such as next=, are unsupported.
         let whole = !name.contains(',');
         let name = name.split(',').next().unwrap_or_default();
-        // Every second address of four, and others.
+        // allocator= selects parts of the range, such as every second address of four.
         if !whole && value.contains("allocator=") {
             return SettingOutcome::No;
         }
@@ -468,7 +469,8 @@ impl ConfigImporter {
         if whole { SettingOutcome::Complete } else { SettingOutcome::Part("what stands behind its name") }
     }
 
-    /// `192.0.2.1,secret,auth-port=1812,acct-port=1813,...`, or `192.0.2.1,secret,1812,1813`. Blanks belong to what they stand in.
+    /// Imports `192.0.2.1,secret,auth-port=1812,acct-port=1813,...` or `192.0.2.1,secret,1812,1813`. Blanks are
+    /// significant.
     fn import_server(&mut self, value: &str) -> SettingOutcome {
         let Some((address, rest)) = value.split_once(',') else { return SettingOutcome::No };
         let (secret, rest) = match rest.split_once(',') {
@@ -482,7 +484,7 @@ impl ConfigImporter {
             ServerPorts::read_plain(rest).or_else(|| ServerPorts::read_named(rest))
         });
         let Some(ports) = ports.filter(|ports| ports.auth > 0) else { return SettingOutcome::No };
-        // Port 0 is none.
+        // Port 0 means none.
         let acct = if ports.acct > 0 { ports.acct } else { 1813 };
         let at = |port: u16| {
             if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
@@ -496,11 +498,11 @@ impl ConfigImporter {
     }
 }
 
-/// Ports of a RADIUS server, as `serv.c` of accel-ppp reads what follows the secret.
+/// The ports of a RADIUS server, as accel-ppp's `serv.c` reads the part after the secret.
 struct ServerPorts {
     auth: u16,
     acct: u16,
-    /// Nothing else stands there.
+    /// True if there is no other parameter.
     is_whole: bool,
 }
 
@@ -511,14 +513,15 @@ impl Default for ServerPorts {
 }
 
 impl ServerPorts {
-    /// `1812,1813`, as `parse_server1` takes it: numbers alone. Where one is empty there is no port.
+    /// Parses `1812,1813` like `parse_server1`: numbers only. An empty one means no port.
     fn read_plain(rest: &str) -> Option<Self> {
         let port = |text: &str| if text.is_empty() { Some(0) } else { parse_port(text) };
         let (auth, acct) = rest.split_once(',').map_or((rest, None), |(auth, acct)| (auth, Some(acct)));
         Some(Self { auth: port(auth)?, acct: acct.map_or(Some(1813), port)?, is_whole: true })
     }
 
-    /// `auth-port=1812,acct-port=1813`, as `parse_server2` takes it: of each name the first. A number that is none loses the server.
+    /// Parses `auth-port=1812,acct-port=1813` like `parse_server2`: the first of each name. An invalid number drops the
+    /// server.
     fn read_named(rest: &str) -> Option<Self> {
         let first = |name: &str| rest.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let port = |name: &str, otherwise: u16| first(name).map_or(Some(otherwise), parse_port);

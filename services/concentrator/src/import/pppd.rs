@@ -1,4 +1,5 @@
-//! Options of pppd, as pppd reads them (`getword` and `options_from_file` of its `options.c`): word by word, whatever line they stand on.
+//! Imports options of pppd as pppd reads them (`getword` and `options_from_file` of its `options.c`): word by word,
+//! across lines.
 
 use super::ConfigImporter;
 use alloc::borrow::ToOwned;
@@ -9,7 +10,7 @@ use core::iter::Peekable;
 use core::net::{IpAddr, Ipv4Addr};
 use core::str::Chars;
 
-/// Options that are followed by a word of their own, of pppd 2.4.9 to 2.5.2 and of the plugins that come with it.
+/// Options with an argument, of pppd 2.4.9 to 2.5.2 and its plugins.
 #[rustfmt::skip]
 const WITH_ARGUMENT: &[&str] = &[
     "+ua", "-as", "active-filter", "allow-ip", "allow-number", "asyncmap", "auth-down-script", "auth-up-script", "avpair",
@@ -33,7 +34,7 @@ const WITH_ARGUMENT: &[&str] = &[
     "stop-bits", "tls-verify-method", "unit", "unset", "user", "vj-max-slots", "vrf", "welcome",
 ];
 
-/// Options without one. pppd takes no file that has an option which it does not know.
+/// Options without an argument. pppd rejects a file with an unknown option.
 #[rustfmt::skip]
 const WITHOUT_ARGUMENT: &[&str] = &[
     "+chap", "+ipv6", "+ipx", "+mppe", "+mppe-128", "+mppe-40", "+mschap", "+mschap-v2", "+pap", "--help", "--version", "-ac",
@@ -57,28 +58,28 @@ const WITHOUT_ARGUMENT: &[&str] = &[
     "usehostname", "usepeerdns", "usepeerwins", "vc-encaps", "xonxoff",
 ];
 
-/// Octets of a word that pppd keeps.
+/// Maximum octets of a word in pppd.
 const LONGEST_WORD: usize = 1023;
 
-/// Options without which more would be let in: other files, whoever is let in by the system as well, numbers (by PPPoE the MAC address),
-/// encryption, and packets.
+/// Options that restrict access: other files, system logins, allowed numbers (the MAC address for PPPoE), encryption,
+/// and packet filters.
 #[rustfmt::skip]
 const KEEPING_OUT: &[&str] = &[
     "+mppe", "+mppe-128", "+mppe-40", "allow-number", "call", "enable-session", "file", "login", "pass-filter",
     "precompiled-pass-filter", "require-mppe", "require-mppe-128", "require-mppe-40",
 ];
 
-/// Plugins that keep no host out, or are how pppd meets PPPoE.
+/// Plugins that do not restrict access, or that implement PPPoE for pppd.
 const HARMLESS_PLUGINS: &[&str] =
     &["dhcpv6relay.so", "minconn.so", "passwordfd.so", "pppoe.so", "radattr.so", "rp-pppoe.so"];
 
-/// A word of the file and the line, from 1, on which it begins.
+/// A word of the file and the line, from 1, of its begin.
 struct OptionWord {
     line: usize,
     text: String,
 }
 
-/// The words of a file. Quotes keep a word together, `\` stands before what is meant literally or by a letter or number, and `#` outside of
+/// Splits a file into words. Quotes join a word, `\` escapes a character or begins an escape sequence, and `#` outside
 /// quotes begins a comment.
 fn split_words(text: &str) -> Vec<OptionWord> {
     let mut words = Vec::new();
@@ -91,7 +92,7 @@ fn split_words(text: &str) -> Vec<OptionWord> {
                     while rest.next_if(|c| *c != '\n').is_some() {}
                     continue;
                 }
-                // A line's end behind `\` is none.
+                // `\` before a line feed continues the line.
                 '\\' => {
                     let mut ahead = rest.clone();
                     ahead.next();
@@ -115,7 +116,7 @@ fn split_words(text: &str) -> Vec<OptionWord> {
     }
 }
 
-/// One word, up to what ends it.
+/// Reads a word up to its end.
 fn read_word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
     let (mut text, mut quoted) = (String::new(), None);
     while let Some(&c) = rest.peek() {
@@ -136,7 +137,7 @@ fn read_word(rest: &mut Peekable<Chars<'_>>, line: &mut usize) -> String {
     text
 }
 
-/// What `\` stands before.
+/// Reads an escape sequence after `\`.
 fn read_escape(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut String) {
     let digits = |rest: &mut Peekable<Chars<'_>>, radix: u32, most: usize| {
         let mut value = 0;
@@ -144,7 +145,7 @@ fn read_escape(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut Stri
             let Some(digit) = rest.next_if(|c| c.is_digit(radix)) else { break };
             value = value * radix + digit.to_digit(radix).unwrap_or(0);
         }
-        // An octet of pppd's.
+        // pppd keeps one octet.
         char::from(u8::try_from(value & 0xff).unwrap_or(0))
     };
     match rest.peek().copied() {
@@ -169,8 +170,8 @@ fn read_escape(rest: &mut Peekable<Chars<'_>>, line: &mut usize, text: &mut Stri
     }
 }
 
-/// A number as pppd takes it, by `strtoul`: `0x` for hexadecimal, `0` for octal ones, and whatever follows is passed over. `None`: pppd takes
-/// no file with it.
+/// Parses a number like pppd's `strtoul`: `0x` for hexadecimal, `0` for octal, trailing text is ignored. `None`: pppd
+/// rejects the file.
 fn parse_number(text: &str) -> Option<u32> {
     let rest = text.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
     let is_negative = rest.starts_with('-');
@@ -191,7 +192,7 @@ fn parse_number(text: &str) -> Option<u32> {
     u32::try_from(value & u64::from(u32::MAX)).ok()
 }
 
-/// Whether a word is what pppd takes without an option: addresses, a device or its speed.
+/// True if pppd accepts the word without an option: addresses, a device, a speed.
 fn is_wild(word: &str) -> bool {
     let is_speed = !word.is_empty() && word.bytes().all(|octet| octet.is_ascii_digit());
     is_speed
@@ -202,7 +203,7 @@ fn is_wild(word: &str) -> bool {
 }
 
 impl ConfigImporter {
-    /// Takes options of pppd.
+    /// Imports options of pppd.
     pub(super) fn import_pppd(&mut self, text: &str) {
         let mut words = split_words(text).into_iter();
         let (mut dns, mut is_authenticated) = (Vec::new(), false);
@@ -250,7 +251,7 @@ impl ConfigImporter {
                 ("lcp-echo-failure", Some(failures @ 1..)) => {
                     self.set_limit("keepalive_failures", format!("{failures}"));
                 }
-                // 0 is without end here and there.
+                // 0 means unlimited in both.
                 ("idle", Some(seconds)) => {
                     self.set_limit("idle_timeout", super::quote_toml(&format!("{seconds} s")))
                 }
@@ -274,7 +275,7 @@ impl ConfigImporter {
                 }
                 ("noipv6" | "-ipv6", _) => self.ipv6 = Some(false),
                 ("auth", _) => is_authenticated = true,
-                // What is so anyway, or of a link's other end.
+                // Options that hold anyway, or that concern the client's end.
                 (
                     "lock" | "nodefaultroute" | "-defaultroute" | "noproxyarp" | "-proxyarp" | "nobsdcomp"
                     | "-bsdcomp" | "nodeflate" | "-deflate" | "noccp" | "-ccp" | "novj" | "-vj" | "novjccomp"
@@ -283,16 +284,16 @@ impl ConfigImporter {
                     | "refuse-eap" | "ipcp-accept-remote",
                     _,
                 ) => {}
-                // What stands behind it may be a secret.
+                // Do not repeat the argument: it may be a secret.
                 _ => self.report_unsupported(line, option),
             }
         }
-        // The last two, the second of them last.
+        // pppd keeps the last two.
         self.dns.extend(dns.iter().skip(dns.len().saturating_sub(2)));
         if dns.len() > 2 {
             self.left.push((0, "of more than two ms-dns the last two hold, as in pppd".to_owned()));
         }
-        // In the order in which pppd asks for them.
+        // The order in which pppd requests them.
         let order = ["eap", "mschapv2", "chap", "pap"];
         self.protocols.sort_by_key(|name| order.iter().position(|known| known == name));
         if is_authenticated && self.protocols.is_empty() {
@@ -314,7 +315,7 @@ impl ConfigImporter {
                     self.report_unsupported(line, &format!("plugin {name}"));
                 }
             }
-            // It may ask more of hosts than pppd does.
+            // An unknown plugin may restrict access.
             name => self.report_blocking(line, &format!("plugin {name}")),
         }
     }

@@ -1,4 +1,4 @@
-//! What is taken, what is named, and what stops.
+//! Imported settings, reported settings, and settings that stop the import.
 
 use super::*;
 use proptest::prelude::*;
@@ -87,13 +87,13 @@ fn any_text_is_borne() {
     }
 }
 
-/// How a table's file is taken.
+/// A file and its expected import.
 struct ImportCase {
     text: &'static str,
-    /// What the made configuration has, and what it has not.
+    /// Texts that the configuration contains, and texts that it does not.
     has: &'static [&'static str],
     lacks: &'static [&'static str],
-    /// Lines with what is named there.
+    /// Reported lines, with a part of each sentence.
     left: &'static [(usize, &'static str)],
     stops: &'static [usize],
 }
@@ -116,7 +116,7 @@ fn assert_imports(table: &[ImportCase]) {
     }
 }
 
-/// As `getword` of pppd's options.c.
+/// Compares with `getword` of pppd's options.c.
 #[test]
 fn options_of_pppd_are_read_word_by_word() {
     assert_imports(&[
@@ -154,7 +154,7 @@ fn options_of_pppd_are_read_word_by_word() {
         },
         ImportCase { text: "lcp-echo-interval", has: &[], lacks: &["keepalive"], left: &[], stops: &[1] },
         ImportCase {
-            // Whatever follows a number is passed over, and what has none makes pppd refuse the file.
+            // Text after a number is ignored. An option without a number makes pppd reject the file.
             text: "idle 300s maxconnect 0x10h lcp-echo-interval +20\nlcp-echo-failure many idle \"\"\nmaxconnect -1 4294967297\n",
             has: &["idle_timeout = \"300 s\"", "session_timeout = \"16 s\"", "keepalive = \"20 s\""],
             lacks: &["keepalive_failures"],
@@ -162,7 +162,7 @@ fn options_of_pppd_are_read_word_by_word() {
             stops: &[2, 2, 3],
         },
         ImportCase {
-            // Nothing stands behind -am, and what pppd does not know it refuses.
+            // -am has no argument, and pppd rejects unknown options.
             text: "-am require-mppe\nrequire_chap\n10.0.0.1:10.0.0.2 nic-eth1 /dev/ppp persist\n",
             has: &[],
             lacks: &[],
@@ -177,7 +177,7 @@ fn options_of_pppd_are_read_word_by_word() {
             stops: &[1, 2, 2, 2, 3, 3],
         },
         ImportCase {
-            // Addresses that need no proof: leaving them out lets nobody in.
+            // Addresses without authentication: leaving them out admits no host.
             text: "allow-ip 10.0.0.7 allow-number 00:* pass-filter 'tcp port 80' re\\161uire-pap",
             has: &["protocols = [\"pap\"]"],
             lacks: &[],
@@ -226,7 +226,7 @@ fn sections_of_accel_ppp_count_where_their_module_is_loaded() {
     }
 }
 
-/// As triton/conf_file.c of accel-ppp reads it.
+/// Compares with triton/conf_file.c of accel-ppp.
 #[test]
 fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
     assert_imports(&[
@@ -274,7 +274,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             stops: &[],
         },
         ImportCase {
-            // The Tab belongs to the name, and nothing reads that.
+            // The tab is part of the name, so no setting is recognized.
             text: "[modules]\npppoe\n[pppoe]\nservice-name=isp\naccept-any-service\t=1\nac-name\t=a\nac-name \t=b\nmac-filter\t\t=x\n",
             has: &["services = [\"isp\"]", "name = \"b\""],
             lacks: &["\"a\""],
@@ -311,7 +311,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
             stops: &[1, 7],
         },
         ImportCase {
-            // Settings within settings: only what ends in `{` behind `=` begins more.
+            // Nested settings: only a value that ends in `{` begins a block.
             text: "[modules]\npppoe\n[pppoe]\nblock=1 {\n more={\n ac-name=x\n }\n foo {\n } and\nac-name=y\nother={\n[ppp]\n}\n",
             has: &["name = \"y\""],
             lacks: &["\"x\""],
@@ -346,7 +346,7 @@ fn accel_ppp_files_are_read_as_accel_ppp_reads_them() {
     ]);
 }
 
-/// What our own reader would refuse is told.
+/// The import reports faults that the configuration's own parser finds.
 #[test]
 fn what_is_made_is_right_or_its_faults_are_told() {
     let long = "x".repeat(70);
@@ -383,7 +383,7 @@ fn a_server_without_accounting_is_named() {
     assert!(!named(&of("1813")) && named(&of("0")) && !of("0").text.contains(":0"), "{}", of("0").text);
 }
 
-/// As `parse_server1` and `parse_server2` of accel-ppp's serv.c, one after the other. Nothing is trimmed.
+/// Like `parse_server1` and then `parse_server2` of accel-ppp's serv.c. Blanks are significant.
 #[test]
 fn servers_are_read_as_accel_ppp_reads_them() {
     for (server, auth, acct, secret, is_whole) in [
@@ -427,7 +427,7 @@ fn servers_are_read_as_accel_ppp_reads_them() {
     }
 }
 
-/// A line that accel-ppp reads as several is not taken. Look-ups do not grow with the file, or this would last for minutes.
+/// A line that accel-ppp splits stops the import. Lookups take constant time, otherwise this would take minutes.
 #[test]
 fn long_lines_stop_and_long_files_are_read_soon() {
     let long = format!("[modules]\npppoe\n[pppoe]\nac-name={}\n", "x".repeat(1015));
@@ -447,14 +447,14 @@ fn ipv6_of_pppds_options_is_asked_for_or_named() {
     };
     assert_eq!(named("require-chap\nipv6 ::1,::2\n"), [2, 0]);
     assert_eq!((named("+ipv6\n"), named("noipv6\n"), named("")), (vec![0], vec![], vec![]));
-    // Where an AAA server may give prefixes, nothing is missing.
+    // If an AAA server can give prefixes, no pool is missing.
     let radius = "[modules]\nradius\n[ppp]\nipv6=allow\n[radius]\nserver=192.0.2.5,a secret\n";
     let without = radius.replace("server=192.0.2.5,a secret", "");
     assert_eq!((named(radius), named(&without)), (vec![], vec![0]));
 }
 
 proptest! {
-    /// What is made either loads, or something of it is named.
+    /// Each import either loads or reports a problem.
     #[test]
     fn no_file_becomes_a_faulty_one_unsaid(text in "(\\[(modules|pppoe|ip-pool|ppp|radius|common)\\]\n|(pppoe|ippool|radius|interface=eth[12],?|ac-name=.{0,3}|10\\.0\\.0\\.[0-9]{1,2}[-/][0-9]{1,2}|gw-ip-address=10\\.0\\.0\\.1|lcp-echo-interval=[0-9]{1,4}|server=192\\.0\\.2\\.1,.{0,4}|acct-interim-interval=[0-9]{1,6}|max-sessions=[0-9]{1,5})\n|idle [0-9]{0,12} |'|\"|\\\\|#){0,30}") {
         let made = import_config(&text);

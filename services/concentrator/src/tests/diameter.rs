@@ -1,4 +1,5 @@
-//! A server that judges hosts and is told of sessions by Diameter, and ends them by the same connection (RFC 6733 §8.3, §8.5).
+//! A Diameter server that authenticates hosts, keeps accounting, and ends sessions over the same connection (RFC 6733
+//! §8.3, §8.5).
 
 use super::*;
 use usher_core::ListenerId;
@@ -33,11 +34,11 @@ address = "203.0.113.1:3868"
 [tracking]
 "#;
 
-/// What the server has heard of sessions.
+/// A request that the server received about a session.
 #[derive(Clone, PartialEq, Debug)]
 enum SessionNotice {
     Record(RecordType),
-    /// With its Termination-Cause.
+    /// The Termination-Cause.
     Terminated(u32),
 }
 
@@ -50,7 +51,7 @@ struct DiameterFixture {
 }
 
 impl DiameterFixture {
-    /// With a server that lets Ann in, whatever she shows, and keeps her session.
+    /// Creates a network with a server that accepts Ann with any proof and keeps her session.
     fn new(clients: Vec<ClientConfig>) -> Self {
         let mut world = ConcentratorTestNetwork::new(AAA, clients);
         let applications = [
@@ -97,11 +98,11 @@ impl DiameterFixture {
             }
             Some((Duration::ZERO, node::DiameterNodeCommand::Answer { token: *token, result, avps }))
         });
-        // Diameter connects.
+        // Wait for the Diameter connection.
         world.net.run_for(secs(1));
         Self { world, server, received_notices: heard, ids }
     }
-    /// What the concentrator answers when the server asks this of a session.
+    /// Sends a request of the server about a session. Returns the concentrator's result code.
     fn send_server_request(&mut self, command: u32, session_id: &str) -> ResultCode {
         let request = node::DiameterRequest {
             token: 9,
@@ -135,7 +136,7 @@ fn the_server_judges_hosts_and_is_told_of_their_sessions() {
         assert_eq!(site.world.login_failures()[0], LoginFailure::Rejected);
         site.world.net.send_command(site.world.clients[0], ClientCommand::Disconnect).unwrap();
         site.world.net.run_for(secs(3));
-        // User-Request of RADIUS is DIAMETER_LOGOUT (RFC 6733 §8.15).
+        // RFC 6733 §8.15: RADIUS's User-Request is DIAMETER_LOGOUT.
         let heard = [
             SessionNotice::Record(RecordType::Start),
             SessionNotice::Record(RecordType::Stop),
@@ -158,7 +159,7 @@ fn the_server_ends_a_session_that_it_keeps() {
     assert_eq!(site.send_server_request(command::ABORT_SESSION, &id), ResultCode::SUCCESS);
     assert!(site.world.session_statuses().is_empty() && site.world.installed_sessions().is_empty());
     assert_eq!(site.world.end_reasons(), ["disconnected-by-aaa"]);
-    // The server hears of the end, by both of its applications.
+    // Both applications of the server receive the end.
     let heard = [
         SessionNotice::Record(RecordType::Start),
         SessionNotice::Record(RecordType::Stop),
@@ -168,7 +169,7 @@ fn the_server_ends_a_session_that_it_keeps() {
     assert_eq!(site.send_server_request(command::ABORT_SESSION, &id), ResultCode::UNKNOWN_SESSION_ID);
 }
 
-/// A host shows who it is when it begins: a concentrator that is to have it do so again ends its session (RFC 6733 §8.1).
+/// A host authenticates only at its start. To reauthenticate it, the concentrator ends its session (RFC 6733 §8.1).
 #[test]
 fn a_session_ends_whose_user_is_to_be_authenticated_again() {
     let mut site = DiameterFixture::new(vec![client_config(1, AuthenticationProtocol::Chap, "ann", "any")]);

@@ -1,4 +1,4 @@
-//! Hosts that mean harm.
+//! Attacks by hosts.
 
 use super::*;
 use usher_ppp::pppoe::{DiscoveryTags, PppoeCode, PppoeFrame, PppoeStage};
@@ -37,7 +37,7 @@ fn nobody_else_ends_a_session() {
             &[],
         ));
     }
-    // LCP's Terminate-Request of another station.
+    // LCP's Terminate-Request from another station.
     world.deliver_frame(&pppoe_frame(
         host_mac(9),
         AC,
@@ -49,7 +49,7 @@ fn nobody_else_ends_a_session() {
     world.net.run_for(secs(1));
     assert_eq!((world.session_statuses().len(), world.installed_sessions().len()), (1, 1));
     assert!(world.counter_value("spoofed") >= 2);
-    // Its own station may.
+    // The session's own station may end it.
     world.deliver_frame(&pppoe_frame(host_mac(1), AC, PppoeStage::Discovery, PppoeCode::PADT, number, &[]));
     assert_eq!((world.session_statuses().len(), world.end_reasons()), (0, vec!["padt".to_owned()]));
 }
@@ -80,7 +80,7 @@ fn who_has_not_shown_who_it_is_gets_nothing_through() {
         world.net.sent_transmits()[since..].iter().filter_map(|sent| PppoeFrame::parse(&sent.bytes).ok());
     let number =
         number.filter(|frame| frame.code == PppoeCode::PADS).map(|frame| frame.session).next().unwrap();
-    // IPCP and packets of IPv4 and IPv6, before anything was agreed to.
+    // IPCP and packets of IPv4 and IPv6 before any agreement.
     for payload in [&[0x80, 0x21, 1, 1, 0, 4][..], &[0, 0x21, 0x45, 0, 0, 20], &[0, 0x57, 0x60, 0, 0, 0]] {
         world.deliver_frame(&pppoe_frame(
             host_mac(9),

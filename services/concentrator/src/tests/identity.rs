@@ -1,4 +1,4 @@
-//! Whose a connection is, by IDENT.
+//! The users of connections, by IDENT.
 
 use super::*;
 use crate::IDENT_LISTENER;
@@ -14,7 +14,7 @@ fn ident_config() -> String {
     )
 }
 
-/// A concentrator that has ann at work, to whose address queries are led, and two who ask.
+/// A concentrator with a connected user ann, redirected IDENT queries, and two IDENT clients.
 struct IdentFixture {
     world: ConcentratorTestNetwork,
     askers: Vec<HostHandle<IdentClient>>,
@@ -30,7 +30,7 @@ impl IdentFixture {
         Self { world, askers: askers.to_vec() }
     }
     fn query_user(&mut self, who: usize, address: IpAddr, port: u16) -> String {
-        // Connections to the address are led to the concentrator.
+        // The network redirects connections to the address to the concentrator.
         self.world.net.add_listener(self.world.ac, IDENT_LISTENER, SocketAddr::new(address, IDENT));
         let question = IdentQuery {
             server: SocketAddr::new(address, IDENT),

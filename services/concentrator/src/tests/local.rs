@@ -1,4 +1,4 @@
-//! Users that a concentrator knows itself.
+//! Local users of a concentrator.
 
 use super::hostile::pppoe_frame;
 use super::*;
@@ -77,7 +77,7 @@ fn octets_of_a_session_count_once_though_its_number_is_reused() {
             .unwrap();
     };
     carried(&mut world, 60);
-    // It negotiates its link anew: LCP's Configure-Request.
+    // The host renegotiates its link: LCP's Configure-Request.
     world.deliver_frame(&pppoe_frame(
         host_mac(1),
         AC,
@@ -89,7 +89,7 @@ fn octets_of_a_session_count_once_though_its_number_is_reused() {
     world.net.run_for(secs(4));
     let second = world.session_statuses().remove(0);
     assert_eq!((second.number, second.id > first.id), (first.number, true), "{:?}", world.end_reasons());
-    // A report that was on its way is the first one's.
+    // A report in transit concerns the first session.
     carried(&mut world, 100);
     assert_eq!((world.counter_value("octets_in"), world.session_statuses()[0].usage.octets_in), (100, 0));
     let removed = AccessConcentratorCommand::Removed { id: first.id, usage: Some(usage(150)) };
@@ -109,7 +109,7 @@ fn octets_of_a_session_count_once_though_its_number_is_reused() {
 
 #[test]
 fn a_name_that_is_no_text_is_nobodys() {
-    // What has a line feed could be shown as a line of somebody else's.
+    // A name with a line feed could fake a line of another user.
     for name in [&b"ann\xff"[..], b"ann\nbob", b"ann\t", b"\x1b[2Jann"] {
         let credentials = PppCredentials {
             name: name.to_vec(),
@@ -127,7 +127,7 @@ fn a_name_that_is_no_text_is_nobodys() {
     }
 }
 
-/// A user of a domain, as Windows says it, and one of a name as long as a frame brings, is known by the whole name.
+/// A Windows user with a domain, and a name of maximum length, are recorded in full.
 #[test]
 fn a_user_is_known_by_the_whole_name() {
     let long = "x".repeat(200);
@@ -149,7 +149,7 @@ fn a_user_is_known_by_the_whole_name() {
     }
 }
 
-/// Of many guesses no more are weighed than the limit is, by each protocol; who is known at a station is let in there meanwhile.
+/// Parallel attempts are limited by each protocol. A user known at a station can log in there meanwhile.
 #[test]
 fn whoever_guesses_is_held_back_by_name_and_by_station() {
     for protocol in AuthenticationProtocol::ALL {
@@ -161,7 +161,7 @@ fn whoever_guesses_is_held_back_by_name_and_by_station() {
         let elsewhere = client_config(2, protocol, "ann", "a long password");
         let of_bob = client_config(2, protocol, "bob", "another password");
         let mut hosts = vec![at_home, elsewhere, of_bob];
-        // Five stations guess at one name, and one station at four.
+        // Five stations try one name, and one station tries four.
         hosts.extend((10..15).map(|n| guess(n, "ann")));
         hosts.extend(["eve", "otto", "bob", "nobody"].map(|name| guess(20, name)));
         let mut world = ConcentratorTestNetwork::new(&text, hosts);
@@ -185,12 +185,12 @@ fn whoever_guesses_is_held_back_by_name_and_by_station() {
             world.net.set_silent(world.clients[n], true);
         }
         assert_eq!(counted(&world), [10, 4], "{protocol}");
-        // Who was let in at a station is so again, whatever others guess elsewhere.
+        // A user who has logged in at a station can do so again during failed attempts elsewhere.
         world.net.send_command(world.clients[0], ClientCommand::Disconnect).unwrap();
         world.net.run_for(secs(1));
         world.connect_and_wait(0);
         assert_eq!(world.session_statuses().iter().filter(|one| one.user == "ann").count(), 1, "{protocol}");
-        // After its time a name is weighed again.
+        // The lockout of the name expires.
         world.net.run_for(secs(110));
         world.net.set_silent(world.clients[1], false);
         world.connect_and_wait(1);
@@ -257,7 +257,7 @@ fn nobody_is_let_in_while_the_log_cannot_be_written() {
         (LoginFailure::NotLogged, true)
     );
     assert_eq!(world.session_statuses().len(), 0, "its addresses are free again");
-    // The disk may have kept the begin, and said otherwise: behind it is the end, and no Stop is owed for whom nobody was told of.
+    // The disk may have stored the begin despite the error. An end follows, without a Stop, since no Start was sent.
     let log = world.log_records();
     let Some(SessionLogRecord::End(end)) = log.last() else { panic!("{log:?}") };
     assert_eq!((end.reason.as_str(), end.stop), ("not-logged", None));
@@ -398,7 +398,7 @@ fn what_was_carried_is_whole_when_a_session_is_installed_again() {
         .net
         .send_command(world.ac, AccessConcentratorCommand::UsageReport(vec![(number ^ 1, usage(9999))]))
         .unwrap();
-    // The data plane had it removed and installed again, and counts from nothing.
+    // The data plane has removed and reinstalled the session, and counts from zero.
     world
         .net
         .send_command(world.ac, AccessConcentratorCommand::Removed { id, usage: Some(usage(1000)) })
@@ -419,7 +419,7 @@ fn what_was_carried_is_whole_when_a_session_is_installed_again() {
         _ => None,
     });
     assert_eq!(end.unwrap().octets_in, 1060);
-    // Where nobody says it, it is not waited for without end.
+    // Without a report, the wait for the usage ends.
     world.net.run_for(secs(60));
     world.connect_and_wait(0);
     world.close_sessions(SessionSelector::Named("ann".to_owned()));
@@ -493,7 +493,7 @@ fn a_file_that_is_read_again_holds_for_those_who_come() {
 
 #[test]
 fn a_pool_with_the_concentrators_own_address_blocks_no_host() {
-    // Two addresses, of which the first is this side's.
+    // A pool of two addresses, the first of which is this side's.
     let text = LOCAL.replace("10.0.0.0/28", "10.0.0.1-10.0.0.2");
     for first in [1_u16, 2] {
         let mut world = ConcentratorTestNetwork::new(&text, vec![ann_client(first)]);

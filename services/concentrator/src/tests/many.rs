@@ -1,14 +1,14 @@
-//! Many hosts at a time.
+//! Many simultaneous hosts.
 
 use super::*;
 use crate::track::LogIndex;
 
-/// Ports of the concentrator, and hosts behind each.
+/// Number of ports, and of hosts behind each.
 const PORTS: u16 = 100;
 const EACH: u16 = 10;
 const HOSTS: u16 = PORTS * EACH;
 
-/// A concentrator with many Ethernets, and a host's place on them.
+/// Creates a concentrator with many Ethernets and their hosts.
 fn large_network(config: impl Fn(u16) -> ClientConfig) -> ConcentratorTestNetwork {
     let interfaces: Vec<String> = (0..PORTS).map(|n| format!("\"eth{n}\"")).collect();
     let text = LOCAL.replace("10.0.0.0/28", "10.0.16.0/20").replace("\"eth1\"", &interfaces.join(", "));
@@ -38,7 +38,7 @@ fn a_thousand_hosts_get_their_sessions_back_after_a_power_cut() {
     };
     let before = addresses(&mut world);
     assert_eq!(before.values().collect::<std::collections::BTreeSet<_>>().len(), 1000, "each has its own");
-    // The hosts lose their power, and have it again at the same moment.
+    // All hosts lose their power and restart at the same moment.
     for n in 0..usize::from(HOSTS) {
         let mut seed = [77; 32];
         seed[..8].copy_from_slice(&(n as u64).to_be_bytes());
@@ -73,7 +73,7 @@ fn a_concentrator_that_was_killed_ends_what_it_had_left() {
     again.lost = index.open_sessions().collect();
     assert_eq!(again.lost.len(), 3);
     world.net[world.ac] = AccessConcentrator::new(again, SecureRng::from_seed([44; 32])).unwrap();
-    // Each host's next Echo-Request is answered by PADT, and it comes again by itself.
+    // A PADT answers each host's next Echo-Request, and the host reconnects.
     world.net.run_for(secs(40));
     assert_eq!((world.session_statuses().len(), world.counter_value("sessions_lost")), (3, 3));
     let mut index = LogIndex::default();

@@ -1,4 +1,4 @@
-//! Logins that an AAA server decides, and the sessions that it is told of: our own server, by RADIUS.
+//! Logins and accounting by Usher's AAA server, over RADIUS.
 
 use super::*;
 use crate::{DYNAMIC_SOCKET, SessionUsage};
@@ -56,7 +56,7 @@ struct RadiusFixture {
     world: ConcentratorTestNetwork,
     server: HostHandle<AaaServer>,
     received_records: Rc<RefCell<Vec<LedgerRecord>>>,
-    /// The server's.
+    /// The server's configuration.
     config: usher_aaa::AaaServerConfig,
 }
 
@@ -288,7 +288,7 @@ fn while_the_server_is_away_recent_password_logins_come_back() {
     site.world.net.run_for(secs(1));
     site.world.net.send_command(site.world.clients[0], ClientCommand::Disconnect).unwrap();
     site.world.net.run_for(secs(10));
-    // Another station of the same user has not been seen, and is refused.
+    // Another station of the same user is not in the cache and is rejected.
     site.world.connect_client(1);
     site.world.net.run_for(secs(70));
     assert!(
@@ -301,10 +301,10 @@ fn while_the_server_is_away_recent_password_logins_come_back() {
     let status = site.world.session_statuses();
     let again = status.iter().find(|one| one.station.ends_with(":01")).expect("it is back");
     assert_eq!(again.ipv4, address, "with its address");
-    // Its hundred seconds pass, and nobody could let it in again: it stays until the server is back.
+    // The session's hundred seconds pass. Without a server the user could not log in again, so the session stays.
     site.world.net.run_for(secs(100));
     assert!(site.world.counter_value("sessions_in_grace") > 0 && !site.world.session_statuses().is_empty());
-    // Bob, who showed MS-CHAPv2, cannot come again before that.
+    // Bob used MS-CHAPv2, so he cannot log in before the server returns.
     site.world.net.send_command(site.world.clients[2], ClientCommand::Disconnect).unwrap();
     site.world.net.run_for(secs(20));
     site.world.connect_client(2);
@@ -341,14 +341,14 @@ fn sessions_of_a_killed_start_get_their_accounting_stop() {
     site.world.net.run_for(secs(2));
     assert_eq!(site.record_kinds(), ["On", "Stop"]);
     assert!(format!("{:?}", site.received_records.borrow().last()).contains(&session));
-    // And a leave is told, too.
+    // A shutdown is reported, too.
     site.world.net.send_command(site.world.ac, AccessConcentratorCommand::Leave).unwrap();
     site.world.net.run_for(secs(2));
     assert_eq!(site.record_kinds().last().unwrap(), "Off");
     assert_eq!(site.world.net[site.world.ac].radius_counters().map(|_| AAA_SLOT), Some(1));
 }
 
-/// A user within EAP-TTLS that calls itself something outside.
+/// Returns a user of EAP-TTLS with a different outer identity.
 fn tunnelled_client(n: u16, outside: &str, inside: &str, password: &str) -> ClientConfig {
     let tls = tls::ClientConfig::new(tls::ClientOptions {
         versions: tls::TlsVersion::Tls13.into(),
@@ -372,7 +372,7 @@ fn tunnelled_client(n: u16, outside: &str, inside: &str, password: &str) -> Clie
     ClientConfig::new(PORT, host_mac(n), credentials)
 }
 
-/// An AAA server of tunnels, which says who is within one where `says`.
+/// Configures an AAA server of tunnels, which sends the inner identity if `says`.
 fn configure_tunnels(config: &mut usher_aaa::AaaServerConfig, says: bool) {
     let tls = tls::ServerConfig::new(tls::ServerOptions {
         versions: tls::TlsVersion::Tls13.into(),
@@ -427,16 +427,16 @@ fn a_false_outer_identity_is_not_taken_for_the_user() {
         })
         .collect();
     assert_eq!(names, ["bob", &expected]);
-    // IDENT names bob alone.
+    // IDENT discloses only bob.
     let named = |site: &RadiusFixture, at: Option<Ipv4Addr>| {
         site.world.net[site.world.ac].user_at(at.unwrap().into()).unwrap().name
     };
     assert_eq!(named(&site, status[0].ipv4), Some(b"bob".to_vec()));
     assert_eq!(named(&site, status[1].ipv4), None);
-    // Disconnected by name it is not bob either.
+    // The selection "bob" does not match the tunnelled user.
     assert_eq!(site.world.close_sessions(SessionSelector::Named("bob".into())), 1);
     assert_eq!(site.world.session_statuses()[0].user, expected);
-    // Where the server says who it is, it is that user.
+    // If the server sends the inner identity, the session is that user's.
     let mut site = RadiusFixture::with_config_change(
         load_config(&text),
         clients(),
@@ -449,12 +449,12 @@ fn a_false_outer_identity_is_not_taken_for_the_user() {
     assert_eq!(users, ["bob", "ann"]);
 }
 
-/// A user by EAP-TLS, whose certificate bears this name.
+/// Returns a user of EAP-TLS with a certificate of this name.
 fn station_client(n: u16) -> ClientConfig {
     station_of(n, 1024)
 }
 
-/// The same, whose packets of EAP are no longer than this.
+/// Returns the same with a maximum length of EAP packets.
 fn station_of(n: u16, fragment: usize) -> ClientConfig {
     let tls = tls::ClientConfig::new(tls::ClientOptions {
         versions: tls::TlsVersion::Tls13.into(),
@@ -475,7 +475,7 @@ fn station_of(n: u16, fragment: usize) -> ClientConfig {
     ClientConfig::new(PORT, host_mac(n), credentials)
 }
 
-/// An AAA server that lets in by certificates.
+/// Configures an AAA server that accepts certificates.
 fn configure_certificates(config: &mut usher_aaa::AaaServerConfig) {
     let tls = tls::ServerConfig::new(tls::ServerOptions {
         versions: tls::TlsVersion::Tls13.into(),
@@ -521,7 +521,7 @@ fn a_certificate_gives_a_name_only_if_the_server_compares_it() {
             site.world.client_end_reasons(0)
         );
         let named = site.world.net[site.world.ac].user_at(status[0].ipv4.unwrap().into()).unwrap().name;
-        // Another server would have let it in under any name.
+        // Another server would accept any name with this certificate.
         let unnamed = format!("station@usher.test within EAP, session {}", status[0].session);
         let expected = if trusted { "station@usher.test".to_owned() } else { unnamed };
         assert_eq!((&status[0].user, named.is_some()), (&expected, trusted));
@@ -578,7 +578,7 @@ fn a_session_extended_during_grace_survives_the_next_login() {
     });
     site.world.connect_and_wait(0);
     site.world.net.set_silent(site.server, true);
-    // Somebody finds out that no server answers; and then ann's time is over.
+    // A login shows that no server answers. Then ann's session timeout passes.
     site.world.connect_client(1);
     site.world.net.run_for(secs(110));
     assert_eq!(site.world.counter_value("sessions_in_grace"), 1);
@@ -611,7 +611,7 @@ fn a_name_of_the_servers_that_would_forge_lines_is_no_answer() {
 fn switching_between_server_and_users_waits_for_a_restart() {
     let clients = || vec![client_config(1, AuthenticationProtocol::Chap, "ann", "a long password")];
     let mut site = RadiusFixture::new(clients(), |_| {});
-    // With pools that there are.
+    // Now with existing pools.
     let again = load_config(&LOCAL.replace("delegated_pool = \"sites\"\n", ""));
     site.world
         .net
@@ -624,7 +624,7 @@ fn switching_between_server_and_users_waits_for_a_restart() {
         "the server still judges: {:?}",
         site.world.login_failures()
     );
-    // Nor do the concentrator's own users go with a file that has none.
+    // After a reload, a file without local users keeps the earlier ones.
     let mut world = ConcentratorTestNetwork::new(LOCAL, clients());
     world
         .net
@@ -648,7 +648,7 @@ fn a_user_rejected_or_disconnected_meanwhile_gets_no_grace() {
                 drop(a.push_text(kind::USER_NAME, "ann"))
             });
         } else {
-            // The same name and password at another station, which the server does not let in any more.
+            // The same name and password at another station, which the server now rejects.
             let users = UserDirectory::new(&mut Seed::new(21).derive_secure_rng("users", 0));
             let config = usher_aaa::AaaServerConfig {
                 users: UserSource::Memory(Arc::new(users)),
@@ -670,7 +670,7 @@ fn a_user_rejected_or_disconnected_meanwhile_gets_no_grace() {
 
 #[test]
 fn a_pool_skips_prefixes_that_overlap_one_the_server_gave() {
-    // Of the pool's four prefixes ann has two by the server's word, in one.
+    // Ann has two of the pool's four prefixes, as a single shorter prefix from the server.
     let text = AAA.replace("2001:db8:1::/48/64", "2001:db8:1::/62/64");
     let clients = vec![
         client_config(1, AuthenticationProtocol::Pap, "ann", "a long password"),
@@ -704,7 +704,7 @@ fn a_limit_of_zero_is_none() {
     site.world.connect_and_wait(0);
     site.world.net.run_for(secs(100));
     assert_eq!((site.world.session_statuses().len(), site.world.end_reasons()), (1, Vec::new()));
-    // A CoA takes a limit away by the same word.
+    // In a CoA, zero removes a limit, too.
     for (lasts, left) in [(3600, 1), (0, 1), (1, 0)] {
         site.send_dynamic_request(PacketCode::COA_REQUEST, |a| {
             a.push_text(kind::USER_NAME, "ann").unwrap().push_u32(kind::SESSION_TIMEOUT, lasts);
@@ -773,7 +773,7 @@ fn records_wait_for_a_server_that_is_away() {
     assert!((300..400).contains(&delay), "it says how long it has waited: {delay} s");
 }
 
-/// What the log says is left by a concentrator that was killed.
+/// Returns the leftovers of a killed concentrator, from its log.
 fn log_leftovers(
     site: &RadiusFixture,
 ) -> (Vec<crate::track::LostSession>, Vec<crate::track::UnacknowledgedStop>) {
@@ -815,7 +815,7 @@ fn the_next_start_resends_an_unacknowledged_stop_unchanged() {
         .send_command(site.world.ac, AccessConcentratorCommand::Removed { id, usage: None })
         .unwrap();
     site.world.net.run_for(secs(40));
-    // It is killed: ann's Stop waits, bob's session is open.
+    // The concentrator is killed: ann's Stop is unacknowledged, and bob's session is open.
     let (lost, owed) = log_leftovers(&site);
     assert_eq!((lost.len(), owed.len()), (1, 1));
     let mut again = load_config(AAA);
@@ -865,7 +865,7 @@ fn who_leaves_waits_until_its_last_records_are_acknowledged() {
         match silent {
             60 => {
                 assert_eq!(site.record_kinds(), ["On", "Start"]);
-                // The session's is in the log for the next start, the concentrator's own is not.
+                // The log keeps the session's record for the next start, but not the concentrator's own.
                 assert_eq!(
                     (site.world.counter_value("records_lost"), site.world.counter_value("stops_left")),
                     (1, 1)
@@ -889,7 +889,7 @@ fn an_unsendable_name_does_not_mark_the_server_as_away() {
     site.world.connect_and_wait(1);
     assert_eq!(site.world.login_failures(), [LoginFailure::NoName]);
     site.world.net.run_for(secs(40));
-    // By grace it would go on.
+    // The grace time would keep it.
     assert_eq!(
         (site.world.end_reasons(), site.world.counter_value("sessions_in_grace")),
         (vec!["session-timeout".to_owned()], 0)

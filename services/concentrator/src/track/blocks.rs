@@ -1,16 +1,16 @@
-//! Blocks of ports that stand for hosts which share addresses, computed and not logged (RFC 7422).
+//! Port blocks of hosts that share addresses (RFC 7422): computed, not logged.
 //!
-//! The sequential algorithm of §2 without a dynamic pool: the first host inside gets the first block of the first address outside,
-//! the second the second block, until that address has no further one.
+//! The sequential algorithm of RFC 7422 §2 without a dynamic pool. The first internal host gets the first block of the
+//! first external address, the second host the second block, until the address is used up.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
-/// A block of ports of an address outside.
+/// A port block of an external address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PortBlock {
-    /// The address.
+    /// The external address.
     pub address: Ipv4Addr,
     /// The first port.
     pub first: u16,
@@ -19,7 +19,7 @@ pub struct PortBlock {
 }
 
 impl PortBlock {
-    /// Whether a port of an address is in it.
+    /// True if the block contains this port of this address.
     #[must_use]
     pub fn contains(&self, address: IpAddr, port: u16) -> bool {
         address == IpAddr::V4(self.address) && (self.first..=self.last).contains(&port)
@@ -33,33 +33,34 @@ impl core::fmt::Display for PortBlock {
     }
 }
 
-/// Which block stands for which host.
+/// The mapping between hosts and port blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortBlocks {
-    /// The addresses inside, from the first to the last.
+    /// The first and the last internal address.
     inner: (u32, u32),
-    /// The addresses outside.
+    /// The external addresses.
     outer: Vec<Ipv4Addr>,
-    /// The first port that is anybody's: those before are reserved.
+    /// The first port that can be assigned. The ports below are reserved.
     first: u16,
-    /// How many hosts share an address: the compression ratio.
+    /// Hosts per external address: the compression ratio.
     ratio: u32,
-    /// Ports of a block.
+    /// Ports per block.
     size: u32,
 }
 
-/// Why blocks cannot be made.
+/// The reason why no blocks can be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlocksError(
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub String,
 );
 
 impl PortBlocks {
-    /// Blocks for the addresses inside from the first to the last, of ports from `first` on of these addresses outside.
+    /// Maps the internal addresses from the first to the last to blocks of these external addresses, from port `first`
+    /// on.
     ///
     /// # Errors
-    /// There is nothing to share, or a host would get fewer than 64 ports.
+    /// A range is empty, or a host would get fewer than 64 ports.
     pub fn new(inner: (Ipv4Addr, Ipv4Addr), outer: &[Ipv4Addr], first: u16) -> Result<Self, BlocksError> {
         let (a, b) = (inner.0.to_bits(), inner.1.to_bits());
         let hosts = b.checked_sub(a).and_then(|n| n.checked_add(1));
@@ -76,17 +77,17 @@ impl PortBlocks {
         }
         Ok(Self { inner: (a, b), outer: outer.to_vec(), first, ratio, size })
     }
-    /// How many hosts share an address (C of RFC 7422 §2).
+    /// Returns the hosts per external address (C of RFC 7422 §2).
     #[must_use]
     pub const fn compression_ratio(&self) -> u32 {
         self.ratio
     }
-    /// How many ports a host has.
+    /// Returns the ports per host.
     #[must_use]
     pub const fn block_size(&self) -> u32 {
         self.size
     }
-    /// The block that stands for a host.
+    /// Returns the block of a host.
     #[must_use]
     pub fn block_of_host(&self, inner: Ipv4Addr) -> Option<PortBlock> {
         let n = inner.to_bits().checked_sub(self.inner.0).filter(|_| inner.to_bits() <= self.inner.1)?;
@@ -95,7 +96,7 @@ impl PortBlocks {
         let port = |n: u32| u16::try_from(n).ok();
         Some(PortBlock { address, first: port(first)?, last: port(first + self.size - 1)? })
     }
-    /// The host that a port of an address outside stands for.
+    /// Returns the host of an external address and port.
     #[must_use]
     pub fn host_of_port(&self, address: IpAddr, port: u16) -> Option<Ipv4Addr> {
         let IpAddr::V4(address) = address.to_canonical() else { return None };
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn hosts_get_blocks_one_behind_the_other() {
-        // As RFC 7422 §2.3 has it, but without its dynamic pool: 14 hosts for an address, of which 0-1023 are reserved.
+        // The example of RFC 7422 §2.3 without a dynamic pool: 14 hosts per address, ports 0-1023 reserved.
         let blocks = PortBlocks::new(
             (parse_ipv4("198.51.100.1"), parse_ipv4("198.51.100.14")),
             &[parse_ipv4("192.0.2.1")],

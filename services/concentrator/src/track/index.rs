@@ -1,18 +1,18 @@
-//! The log as a start reads it: which sessions are open, and of which a Stop is owed.
+//! The log as a start reads it: open sessions, and sessions with an unacknowledged Stop.
 
 use super::{LostSession, SessionEnd, SessionLogRecord, SessionStart, UnacknowledgedStop};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The log, read.
+/// The sessions of a log.
 #[derive(Debug, Default)]
 pub struct LogIndex {
     sessions: Vec<IndexedSession>,
-    /// Open ones by Acct-Session-Id.
+    /// The open sessions by Acct-Session-Id.
     open: BTreeMap<String, usize>,
     all: BTreeMap<String, usize>,
-    /// Lines that are records, and those that are none.
+    /// The numbers of lines that are records and that are not.
     records: u64,
     unreadable: u64,
 }
@@ -21,13 +21,13 @@ pub struct LogIndex {
 struct IndexedSession {
     begin: SessionStart,
     end: Option<SessionEnd>,
-    /// An AAA server has acknowledged its Stop.
+    /// True if an AAA server has acknowledged its Stop.
     acknowledged: bool,
 }
 
 impl LogIndex {
-    /// Takes further lines, in the order in which they were written. Those that are no records are counted: a loss of power may
-    /// have torn the last one of a file.
+    /// Reads further lines, in the order of the log. Counts lines that are not records: a power loss may have torn the
+    /// last line of a file.
     pub fn read_lines(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             match SessionLogRecord::parse(line) {
@@ -36,7 +36,7 @@ impl LogIndex {
             }
         }
     }
-    /// Lines that were no records.
+    /// Returns the number of lines that were not records.
     #[must_use]
     pub const fn unreadable_count(&self) -> u64 {
         self.unreadable
@@ -45,7 +45,7 @@ impl LogIndex {
     fn apply_record(&mut self, record: SessionLogRecord) {
         self.records += 1;
         match record {
-            // They ended with their concentrator.
+            // The open sessions ended with their process.
             SessionLogRecord::Started(_) => self.open.clear(),
             SessionLogRecord::Stopped(_) => {}
             SessionLogRecord::StopAcknowledged { session, .. } => {
@@ -53,7 +53,7 @@ impl LogIndex {
                     known.acknowledged = true;
                 }
             }
-            // What was open at the end of a day stands at the begin of the next day's file, too.
+            // A day's file begins with the sessions that are open, which the previous file has too.
             SessionLogRecord::Begin(begin) if self.all.contains_key(&begin.session) => {}
             SessionLogRecord::Begin(begin) => {
                 let n = self.sessions.len();
@@ -70,19 +70,19 @@ impl LogIndex {
         }
     }
 
-    /// Whether nothing was read that is a record.
+    /// True if no record was read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Sessions that have begun and not ended.
+    /// Returns the sessions that have begun and not ended.
     pub fn open_sessions(&self) -> impl Iterator<Item = LostSession> {
         let open = self.open.values().filter_map(|n| self.sessions.get(*n));
         open.map(|known| LostSession { begin: known.begin.clone() })
     }
 
-    /// Sessions whose Stop no AAA server has acknowledged, in the order in which they began.
+    /// Returns the sessions with an unacknowledged Stop, in the order of their begins.
     pub fn unacknowledged_stops(&self) -> impl Iterator<Item = UnacknowledgedStop> {
         let owes = |known: &&IndexedSession| !known.acknowledged;
         self.sessions.iter().filter(owes).filter_map(|known| {
@@ -122,7 +122,7 @@ mod tests {
             [start_line(10, "1", "ann"), start_line(20, "2", "bob"), start_line(20, "3", "eve")].concat();
         index.read_lines(&lines);
         index.read_lines(&SessionLogRecord::session_ended(test_end(30, "2")).to_line());
-        // Of what was open at the end of a day the next day's file has the begins, and those who have gone stay so.
+        // The next day's file repeats the begins of open sessions. Ended sessions stay ended.
         index.read_lines(&lines);
         assert!(!index.is_empty());
         let open = |index: &LogIndex| index.open_sessions().map(|lost| lost.begin.user).collect::<Vec<_>>();
@@ -144,7 +144,7 @@ mod tests {
         let begins = ["1", "2", "3", "4"].map(|session| start_line(0, session, "ann")).concat();
         let mut index = LogIndex::default();
         index.read_lines(&begins);
-        // Of 3 no Stop is owed, 4 is open.
+        // Session 3 needs no Stop, session 4 is open.
         index.read_lines(
             &[owing(10, "1"), owing(11, "2"), SessionLogRecord::session_ended(test_end(12, "3")).to_line()]
                 .concat(),
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(owed(&index), ["1"]);
         let one = index.unacknowledged_stops().next().unwrap();
         assert_eq!((one.begin.user.as_str(), one.end.stop, one.end.octets_out), ("ann", stop, 2));
-        // A start changes nothing of that.
+        // A start does not change the unacknowledged Stops.
         index.read_lines(&SessionLogRecord::service_started(time_at(20)).to_line());
         assert_eq!((owed(&index), index.open_sessions().count()), (vec!["1".to_owned()], 0));
     }

@@ -1,4 +1,4 @@
-//! Lines of the log.
+//! The records of the log.
 
 use super::PortBlock;
 use alloc::format;
@@ -8,67 +8,68 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use usher_core::{Duration, WallTime};
 
-/// A session of a user begins.
+/// The begin of a user's session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionStart {
-    /// When.
+    /// The time of the begin.
     pub started_at: WallTime,
-    /// Acct-Session-Id, by which its end is found.
+    /// Acct-Session-Id, which its end repeats.
     pub session: String,
     /// The user's name.
     pub user: String,
     /// The host's address on the Ethernet.
     pub station: String,
-    /// At which port of the concentrator.
+    /// The port of the concentrator.
     pub port: String,
     /// SESSION_ID.
     pub number: u16,
-    /// Agent-Circuit-Id, where an intermediate agent is believed.
+    /// Agent-Circuit-Id, if the intermediate agent is trusted.
     pub circuit: Option<String>,
     /// The host's IPv4 address.
     pub ipv4: Option<Ipv4Addr>,
-    /// The ports that stand for it outside.
+    /// The host's port block of a shared address.
     pub block: Option<PortBlock>,
     /// Its IPv6 prefixes.
     pub ipv6: Vec<(Ipv6Addr, u8)>,
-    /// Class, which the AAA server is to be told at the end, even after a crash.
+    /// Class attributes, which the Stop record repeats, even after a crash.
     pub classes: Vec<Vec<u8>>,
 }
 
-/// A session of a user has ended.
+/// The end of a user's session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionEnd {
-    /// When.
+    /// The time of the end.
     pub ended_at: WallTime,
     /// Acct-Session-Id.
     pub session: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Octets of packets from the host.
     pub octets_in: u64,
     /// Octets of packets to the host.
     pub octets_out: u64,
-    /// The AAA server is owed a Stop: until it acknowledges that ([`SessionLogRecord::StopAcknowledged`]) later starts send it, too.
+    /// A Stop that later starts send again until an AAA server acknowledges it
+    /// ([`SessionLogRecord::StopAcknowledged`]).
     pub stop: Option<AccountingStop>,
 }
 
-/// What the AAA server is to be told of a session's end, beside what the log says of it anyhow (RFC 2866 §5).
+/// The parts of a Stop record that the log does not have otherwise (RFC 2866 §5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountingStop {
-    /// The number of Acct-Terminate-Cause.
+    /// Acct-Terminate-Cause.
     pub cause: u32,
     /// The record's number within its session (Accounting-Record-Number, RFC 6733 §9.8.3).
     pub record: u32,
-    /// Packets from the host and to it; `None`: nobody knows what the session has carried.
+    /// Packets from the host and to it; `None`: unknown.
     pub packets: Option<(u64, u64)>,
 }
 
-/// A line of the log.
+/// A record of the log: one line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SessionLogRecord {
-    /// A concentrator has started: no session of before is left.
+    /// A concentrator has started. All earlier sessions have ended.
     Started(WallTime),
-    /// It has ended in good order.
+    /// The concentrator has shut down.
     Stopped(WallTime),
     /// A session begins.
     Begin(SessionStart),
@@ -76,7 +77,7 @@ pub enum SessionLogRecord {
     End(SessionEnd),
     /// An AAA server has acknowledged the Stop of this session (RFC 2866 §2).
     StopAcknowledged {
-        /// When.
+        /// The time of the acknowledgement.
         acknowledged_at: WallTime,
         /// Acct-Session-Id.
         session: String,
@@ -129,7 +130,7 @@ enum SessionLogLine {
 struct StopLine {
     cause: u32,
     record: u32,
-    /// In, out.
+    /// In and out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     packets: Option<(u64, u64)>,
 }
@@ -159,27 +160,27 @@ fn parse_prefix(text: &str) -> Option<(Ipv6Addr, u8)> {
 }
 
 impl SessionLogRecord {
-    /// A concentrator has started.
+    /// Creates the record of a start.
     #[must_use]
     pub const fn service_started(at: WallTime) -> Self {
         Self::Started(at)
     }
-    /// It has ended.
+    /// Creates the record of a shutdown.
     #[must_use]
     pub const fn service_stopped(at: WallTime) -> Self {
         Self::Stopped(at)
     }
-    /// A session begins.
+    /// Creates the record of a begin.
     #[must_use]
     pub const fn session_started(begin: SessionStart) -> Self {
         Self::Begin(begin)
     }
-    /// A session has ended.
+    /// Creates the record of an end.
     #[must_use]
     pub const fn session_ended(end: SessionEnd) -> Self {
         Self::End(end)
     }
-    /// When.
+    /// Returns the record's time.
     #[must_use]
     pub const fn time(&self) -> WallTime {
         match self {
@@ -189,7 +190,7 @@ impl SessionLogRecord {
         }
     }
 
-    /// As a line of the log, with its end.
+    /// Returns the record as a line, with its line feed.
     #[must_use]
     pub fn to_line(&self) -> String {
         let line = match self.clone() {
@@ -228,16 +229,16 @@ impl SessionLogRecord {
                 SessionLogLine::StopAcknowledged { at: at.to_string(), session }
             }
         };
-        // Texts and numbers are always JSON.
+        // Strings and numbers always serialize.
         let mut text = serde_json::to_string(&line).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    /// What a line says.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Why it is no record, in words.
+    /// The line is not a record. The text names the reason.
     pub fn parse(line: &str) -> Result<Self, String> {
         let line: SessionLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
@@ -292,7 +293,7 @@ impl SessionLogRecord {
     }
 }
 
-/// A time as RFC 3339 has it, in UTC or with an offset, or a date and time with a blank between them, in UTC: `None`: it is none.
+/// Parses a time: RFC 3339, or a date and time with a blank between them, in UTC. `None`: it is neither.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<WallTime> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
@@ -321,7 +322,7 @@ pub fn parse_time(text: &str) -> Option<WallTime> {
     };
     let (time, fraction) = time.split_once('.').map_or((time, ""), |(time, fraction)| (time, fraction));
     let [hour, minute, second] = *time.split(':').collect::<Vec<_>>() else { return None };
-    // A leap second is the second after it.
+    // A leap second counts as the second after it.
     let (hour, minute, second) = (
         number(hour, 2).filter(|n| *n < 24)?,
         number(minute, 2).filter(|n| *n < 60)?,
@@ -333,7 +334,7 @@ pub fn parse_time(text: &str) -> Option<WallTime> {
     if !(1..=longest).contains(&day) {
         return None;
     }
-    // Years that begin in March, so that a leap day is the last of its year.
+    // Count years from March, so that a leap day is the last day of its year.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * y + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
         - 1

@@ -1,5 +1,5 @@
-//! The log as it is asked: who had an address in a second. A log is read from its first line to its last, and what is kept of it is what may
-//! be the answer, however long it is.
+//! Searches the log: which session had an address at a given second. It reads the log once, forwards, and keeps only
+//! candidate sessions, whatever the log's length.
 
 use super::{SessionEnd, SessionLogRecord, SessionStart};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -10,28 +10,28 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use foldhash::quality::FixedState;
 use usher_core::{Duration, WallTime};
 
-/// An address, and a port of it (`None`: any).
+/// An address and a port of it (`None`: any port).
 pub type TransportAddress = (IpAddr, Option<u16>);
 
-/// Looks for who had addresses in a second, in lines of the log from the begin of a day's file on.
+/// A search for the sessions of addresses at a given second. It reads the log from the start of a day's file.
 #[derive(Debug)]
 pub struct AddressSearch {
-    /// With their addresses as IPv4 has them, where they are of IPv4.
+    /// The addresses, IPv4-mapped ones as IPv4.
     addresses: Vec<TransportAddress>,
     from: WallTime,
     to: WallTime,
-    /// Sessions that began before the second was over, and had one of the addresses.
+    /// Sessions that began before the end of the second and had one of the addresses.
     sessions: Vec<MatchingSession>,
-    /// Those by Acct-Session-Id.
+    /// The same by Acct-Session-Id.
     all: BTreeMap<String, usize>,
-    /// Those that are open, likewise.
+    /// The open sessions by Acct-Session-Id.
     open: BTreeMap<String, usize>,
-    /// Which of those was the last to get an IPv4 address; somebody else's who got it later is not here.
+    /// The last session of each IPv4 address among these. A later session of the address removes it.
     holders: BTreeMap<Ipv4Addr, usize>,
     octets: u64,
     subscribers: SubscriberSketch,
     span: Option<(WallTime, WallTime)>,
-    /// Lines that are no records.
+    /// The number of lines that are not records.
     unreadable: u64,
 }
 
@@ -42,40 +42,40 @@ struct MatchingSession {
     end: Option<SessionEnd>,
 }
 
-/// Who it was.
+/// A session's use of an address.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AddressUse<'a> {
     /// The session.
     pub begin: &'a SessionStart,
-    /// Until when it had it; `None`: it still has.
+    /// The end of the use; `None`: it continues.
     pub until: Option<WallTime>,
-    /// How the session ended, where that was logged.
+    /// The session's end, if it was logged.
     pub end: Option<&'a SessionEnd>,
 }
 
-/// How much there is to keep.
+/// The size of a log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LogVolume {
     /// Octets of the log.
     pub octets: u64,
-    /// Users that it names: counted up to 16,384, beyond that estimated (standard error 0.8 %).
+    /// Number of users: exact up to 16,384, beyond that an estimate (standard error 0.8 %).
     pub subscribers: u64,
-    /// The time that it is about, days; at least one.
+    /// The time that the log covers, in days, at least one.
     pub days: f64,
 }
 
 impl LogVolume {
-    /// What RFC 7422 §1 counts for a log of each connection of a subscriber, octets a day.
+    /// RFC 7422 §1's estimate for a log of each connection: octets per subscriber and day.
     pub const PER_CONNECTION: f64 = 5e6;
-    /// Octets of a subscriber and day.
+    /// Returns octets per subscriber and day.
     #[must_use]
     pub fn per_subscriber_and_day(&self) -> f64 {
         if self.subscribers == 0 { 0.0 } else { self.octets as f64 / self.subscribers as f64 / self.days }
     }
 }
 
-/// How many different users there are: of their hashes the least ones say that, wherever these lie ("k minimum values", Bar-Yossef and
-/// others, 2002).
+/// Estimates the number of distinct users by the smallest of their hashes ("k minimum values", Bar-Yossef and others,
+/// 2002).
 #[derive(Debug, Default)]
 struct SubscriberSketch(BTreeSet<u64>);
 
@@ -104,7 +104,7 @@ fn mask_address(address: Ipv6Addr, bits: u8) -> u128 {
     address.to_bits() & !host
 }
 
-/// Whether a session has an address, or the port of it.
+/// True if a session has an address, or the port of it.
 fn has_address(begin: &SessionStart, (address, port): TransportAddress) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -121,7 +121,7 @@ fn has_address(begin: &SessionStart, (address, port): TransportAddress) -> bool 
 }
 
 impl AddressSearch {
-    /// Who had one of these in the second that begins then?
+    /// Starts a search for the sessions that had one of the addresses in the second that begins at `at`.
     #[must_use]
     pub fn new(at: WallTime, addresses: impl IntoIterator<Item = TransportAddress>) -> Self {
         let addresses = addresses.into_iter().map(|(address, port)| (address.to_canonical(), port));
@@ -140,8 +140,8 @@ impl AddressSearch {
         }
     }
 
-    /// Takes further lines, in the order in which they were written. Those that are no records are counted: a loss of power may
-    /// have torn the last one of a file.
+    /// Reads further lines, in the order of the log. Counts lines that are not records: a power loss may have torn the
+    /// last line of a file.
     pub fn read_lines(&mut self, text: &str) {
         for line in text.split_inclusive('\n') {
             self.octets += line.len() as u64;
@@ -154,12 +154,12 @@ impl AddressSearch {
             }
         }
     }
-    /// Lines that were no records.
+    /// Returns the number of lines that were not records.
     #[must_use]
     pub const fn unreadable_count(&self) -> u64 {
         self.unreadable
     }
-    /// How many sessions are kept.
+    /// Returns the number of candidate sessions.
     #[must_use]
     pub const fn session_count(&self) -> usize {
         self.sessions.len()
@@ -171,7 +171,7 @@ impl AddressSearch {
         self.span = Some((first.min(at), last.max(at)));
         match record {
             SessionLogRecord::Started(at) => {
-                // They ended with their concentrator: after the last word of the log, and before this.
+                // The open sessions ended with their process, between the last record and this one.
                 for n in core::mem::take(&mut self.open).into_values() {
                     if let Some(known) = self.sessions.get_mut(n) {
                         known.until = Some(at);
@@ -183,7 +183,7 @@ impl AddressSearch {
             SessionLogRecord::End(end) => {
                 self.open.remove(&end.session);
                 if let Some(known) = self.all.get(&end.session).and_then(|n| self.sessions.get_mut(*n)) {
-                    // Where the clock was set back meanwhile it ends no sooner than it began.
+                    // If the clock was set back, let the end be no earlier than the begin.
                     let at = end.ended_at.max(known.begin.started_at);
                     known.until = Some(known.until.map_or(at, |until| until.min(at)));
                     known.end = Some(end);
@@ -194,7 +194,7 @@ impl AddressSearch {
 
     fn start_session(&mut self, begin: SessionStart) {
         self.subscribers.insert(&begin.user);
-        // What was open at the end of a day stands at the begin of the next day's file, too.
+        // A day's file begins with the sessions that are open, which the previous file has too.
         if self.all.contains_key(&begin.session) {
             return;
         }
@@ -204,8 +204,8 @@ impl AddressSearch {
             && let Some(before) = self.holders.get(&address).and_then(|n| self.sessions.get_mut(*n))
             && (keeps || begin.started_at > before.begin.started_at)
         {
-            // One that has the address still has ended, though the log could not be written then. Of somebody else's session the begin of a
-            // day's file repeats what was before.
+            // The earlier session of this address has ended, although its end could not be logged. For another user's
+            // session, a day's file only repeats an earlier begin.
             before.until.get_or_insert(begin.started_at);
             self.holders.remove(&address);
         }
@@ -221,7 +221,8 @@ impl AddressSearch {
         self.sessions.push(MatchingSession { begin, until: None, end: None });
     }
 
-    /// Who had them: of each nobody, or one, or in a second in which it changed hands each of them, in the order of time.
+    /// Returns the uses of the addresses in the order of time. If an address changed hands within the second, it has
+    /// several.
     #[must_use]
     pub fn holders(&self) -> Vec<AddressUse<'_>> {
         let mut all = Vec::new();
@@ -241,7 +242,7 @@ impl AddressSearch {
         all
     }
 
-    /// How much there is to keep.
+    /// Returns the size of the log.
     #[must_use]
     pub fn log_volume(&self) -> LogVolume {
         let seconds = self.span.map_or(0, |(first, last)| last.unix_secs().saturating_sub(first.unix_secs()));
@@ -382,7 +383,8 @@ mod tests {
 
     #[test]
     fn of_a_long_log_that_is_kept_which_may_answer() {
-        // 50,000 users, each for an hour, of whom 250 have an address one after the other; one is there all the time.
+        // 50,000 users with a session of an hour each. 250 of them have the address in turn, and one session stays
+        // open.
         let mut search = AddressSearch::new(
             time_at(5 * 3600 + 7),
             [([10, 0, 0, 2].into(), None), ([10, 0, 9, 9].into(), None)],
@@ -430,7 +432,7 @@ mod tests {
         }
     }
 
-    /// The answer by all that a log has, kept.
+    /// The reference: the result of a search that keeps all records.
     fn by_all(
         records: &[SessionLogRecord],
         at: WallTime,
@@ -494,7 +496,7 @@ mod tests {
                             records.push(SessionLogRecord::parse(&super::tests::end_line(now, &session)).unwrap());
                         }
                     }
-                    // A day's file begins with what is open.
+                    // A day's file begins with the open sessions.
                     4 => records.extend(open.values().cloned().map(SessionLogRecord::session_started)),
                     _ => {
                         if which == 0 {

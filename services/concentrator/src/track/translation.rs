@@ -1,5 +1,5 @@
-//! The log of translated connections: which end inside stood behind which end outside. It is for hosts that share addresses connection
-//! by connection; where they have blocks of ports (RFC 7422) none is needed.
+//! The log of translated connections: the internal and the external end of each. Hosts need it if they share addresses
+//! by connection. With port blocks (RFC 7422) it is not needed.
 
 use super::parse_time;
 use alloc::collections::BTreeMap;
@@ -10,25 +10,25 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use usher_core::{Duration, WallTime};
 
-/// A connection that is translated.
+/// A translated connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TranslatedConnection {
-    /// 6 is TCP, 17 UDP, and 1 ICMP, whose queries have their identifier in place of a port.
+    /// The IP protocol: 6 (TCP), 17 (UDP) or 1 (ICMP, with the query's identifier as port).
     pub protocol: u8,
     /// The host's end.
     pub inside: SocketAddrV4,
-    /// What others see of it.
+    /// The external end.
     pub outside: SocketAddrV4,
 }
 
-/// A line of the log.
+/// A record of the log: one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TranslationRecord {
-    /// Nobody knows what was translated before: those who followed it have begun anew.
+    /// The follower has started. Connections before it are unknown.
     Started(WallTime),
-    /// A connection is translated from now on.
+    /// A translation has begun.
     Begin(WallTime, TranslatedConnection),
-    /// It is no more.
+    /// A translation has ended.
     End(WallTime, TranslatedConnection),
 }
 
@@ -41,7 +41,7 @@ enum TranslationLogLine {
 }
 
 impl TranslationRecord {
-    /// When.
+    /// Returns the record's time.
     #[must_use]
     pub const fn time(&self) -> WallTime {
         match self {
@@ -49,7 +49,7 @@ impl TranslationRecord {
         }
     }
 
-    /// As a line of the log, with its end.
+    /// Returns the record as a line, with its line feed.
     #[must_use]
     pub fn to_line(&self) -> String {
         let line = match *self {
@@ -61,16 +61,16 @@ impl TranslationRecord {
                 TranslationLogLine::End { at: at.to_string(), protocol, inside, outside }
             }
         };
-        // Texts and numbers are always JSON.
+        // Strings and numbers always serialize.
         let mut text = serde_json::to_string(&line).unwrap_or_default();
         text.push('\n');
         text
     }
 
-    /// What a line says.
+    /// Parses a line.
     ///
     /// # Errors
-    /// Why it is no record, in words.
+    /// The line is not a record. The text names the reason.
     pub fn parse(line: &str) -> Result<Self, String> {
         let line: TranslationLogLine = serde_json::from_str(line).map_err(|error| error.to_string())?;
         let time = |at: &str| parse_time(at).ok_or_else(|| format!("\"{at}\" is no time"));
@@ -86,36 +86,37 @@ impl TranslationRecord {
     }
 }
 
-/// Looks for who stood behind an end outside in a second, in the files of the log from that second's day back.
+/// A search for the hosts behind an external end at a given second. It reads the log's files backwards from that
+/// second's day.
 #[derive(Debug)]
 pub struct TranslationSearch {
     outside: SocketAddrV4,
     from: WallTime,
     to: WallTime,
-    /// Records of the files that were read, the oldest first, but for those of connections that had ended before: how many there were at
-    /// a time bounds how many these are.
+    /// Relevant records of the files read, the oldest first. Connections that ended before the second are removed, so
+    /// that the number of simultaneous connections bounds the size.
     records: Vec<TranslationRecord>,
-    /// Lines that are no records.
+    /// The number of lines that are not records.
     unreadable: u64,
 }
 
 impl TranslationSearch {
-    /// Who stood behind it in the second that begins then?
+    /// Starts a search for the hosts behind `outside` in the second that begins at `at`.
     #[must_use]
     pub fn new(outside: SocketAddrV4, at: WallTime) -> Self {
         let to = at + Duration::from_secs(1);
         Self { outside, from: at, to, records: Vec::new(), unreadable: 0 }
     }
 
-    /// Takes the lines of the file before those that it took.
+    /// Reads the lines of the file before those already read.
     ///
     /// # Errors
-    /// That of a line which cannot be had; what came before it is not taken either.
+    /// The error of an unreadable line. The lines before it are discarded too.
     pub fn read_file<L: AsRef<str>, E>(
         &mut self,
         lines: impl Iterator<Item = Result<L, E>>,
     ) -> Result<(), E> {
-        // Only these lines are looked at: a day may have millions of others.
+        // Parse only lines of this end: a day can have millions of others.
         let named = format!("\"outside\":\"{}\"", self.outside);
         let mut records = RelevantRecords::default();
         for line in lines {
@@ -136,23 +137,23 @@ impl TranslationSearch {
         Ok(())
     }
 
-    /// Whether files of before can say nothing more.
+    /// True if earlier files cannot change the result.
     #[must_use]
     pub fn is_decided(&self) -> bool {
-        // At one in that very second connections of before end, which files of before name.
+        // A start within the second itself ends connections that only earlier files name.
         self.records.iter().any(|record| matches!(record, TranslationRecord::Started(at) if *at < self.from))
     }
 
-    /// Lines that were no records.
+    /// Returns the number of lines that were not records.
     #[must_use]
     pub const fn unreadable_count(&self) -> u64 {
         self.unreadable
     }
 
-    /// The hosts whose ends stood behind it: several where connections to different ends elsewhere share it, as Linux lets them.
+    /// Returns the hosts behind the external end. Linux can give it to several connections with different remote ends.
     #[must_use]
     pub fn inside_hosts(&self) -> Vec<Ipv4Addr> {
-        // A host's end may have several connections to different ends elsewhere.
+        // An internal end can have several connections to different remote ends.
         let mut held: BTreeMap<(u8, SocketAddrV4), u32> = BTreeMap::new();
         let mut found = Vec::new();
         let mut keep = |end: SocketAddrV4| {
@@ -163,7 +164,7 @@ impl TranslationSearch {
         for record in &self.records {
             match record {
                 TranslationRecord::Started(at) => {
-                    // Those of before ended with those who followed them.
+                    // A new follower starts without the earlier connections.
                     let ended = core::mem::take(&mut held);
                     if *at >= self.from {
                         ended.into_keys().for_each(|(_, end)| keep(end));
@@ -190,22 +191,22 @@ impl TranslationSearch {
     }
 }
 
-/// Records of a file that may matter, in their order.
+/// The relevant records of a file, in their order.
 #[derive(Default)]
 struct RelevantRecords {
     all: BTreeMap<u64, TranslationRecord>,
     next: u64,
-    /// Since the last start, of a host's end the begins behind its last end that is kept.
+    /// The begins after the last kept end, by internal end, since the last start.
     open_connections: BTreeMap<(u8, SocketAddrV4), Vec<u64>>,
 }
 
 impl RelevantRecords {
-    /// `from`: when the second that is asked for begins.
+    /// Inserts a record. `from` is the begin of the searched second.
     fn insert_record(&mut self, record: TranslationRecord, from: WallTime) {
         match record {
             TranslationRecord::Started(at) => {
                 if at < from {
-                    // What was before does not matter any more.
+                    // A start before the second makes all earlier records irrelevant.
                     self.all.clear();
                 }
                 self.open_connections.clear();
@@ -215,7 +216,7 @@ impl RelevantRecords {
             }
             TranslationRecord::End(at, one) => {
                 let key = (one.protocol, one.inside);
-                // One that was there before that second alone says nothing.
+                // A connection that ended before the second is irrelevant: remove its begin, too.
                 let mut begun = self.open_connections.remove(&key).filter(|_| at < from).unwrap_or_default();
                 if let Some(begin) = begun.pop() {
                     self.all.remove(&begin);
@@ -277,10 +278,10 @@ mod tests {
             End(time_at(20), test_connection(6, 7)),
             Begin(time_at(20), test_connection(6, 8)),
             Begin(time_at(25), test_connection(17, 9)),
-            // The kernel gives an end outside to several connections at a time, if they go to different ends elsewhere.
+            // The kernel gives an external end to several connections with different remote ends.
             Begin(time_at(40), test_connection(6, 7)),
             End(time_at(45), test_connection(6, 7)),
-            // Of two connections of one end one is there yet.
+            // One of two connections of the same internal end is still open.
             Begin(time_at(46), test_connection(6, 8)),
             End(time_at(47), test_connection(6, 8)),
             Started(time_at(50)),
@@ -300,7 +301,7 @@ mod tests {
             found.sort_unstable();
             assert_eq!(found, expected, "{secs}");
         }
-        // What began the day before stands in its file; other ends, and torn lines, do no harm.
+        // The previous day's file has earlier begins. Other ends and torn lines are ignored.
         let day = 86_400;
         let before = log_text(&[Started(time_at(0)), Begin(time_at(10), test_connection(6, 7))]);
         let after = format!("{}{{\"event\":\"beg\n", log_text(&[End(time_at(day), test_connection(6, 7))]));
@@ -333,7 +334,7 @@ mod tests {
             steps in proptest::collection::vec((0_u8..9, 0_u8..3, any::<bool>(), 0_i8..4), 0..80), second in 0_u64..60,
         ) {
             use TranslationRecord::{Begin, End, Started};
-            // A clock may be set back.
+            // The clock can be set back.
             let mut now = 20_i64;
             let records = steps.into_iter().map(|(what, host, tcp, passes)| {
                 now = (now + i64::from(passes) - i64::from(what == 7) * 5).max(0);
@@ -359,7 +360,7 @@ mod tests {
                     all
                 };
                 let found = sorted(&behind);
-                // With all records kept up to the last start before.
+                // The reference: all records since the last start before.
                 let to = behind.to;
                 let first = records.iter().rposition(|one| matches!(one, Started(at) if *at < behind.from));
                 let whole = records[first.unwrap_or(0)..].iter().copied().filter(|one| one.time() < to);

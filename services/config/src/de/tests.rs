@@ -1,4 +1,4 @@
-//! What a typed value takes of a tree, and what is said of the rest.
+//! Tests of typed reading and of its fault messages.
 
 use super::*;
 use crate::document::{ConfigFormat, NoEnvironment, read_document};
@@ -13,7 +13,7 @@ enum TestShape {
     Circle { radius: f64 },
 }
 
-/// A shape, or a number that stands for one.
+/// A shape, or a number as its short form.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ShapeOrNumber {
@@ -32,7 +32,7 @@ struct ShapeFile {
     either: Option<ShapeOrNumber>,
 }
 
-/// What a text is read as, whether it is whole, and what is said of it.
+/// The value read from a text, whether it is complete, and the faults.
 fn read_text(text: &str) -> (Option<ShapeFile>, bool, String) {
     let mut faults = DiagnosticCollector::new("f", text);
     let mut tree = read_document(&FORMAT, &NoEnvironment, &mut faults).unwrap();
@@ -81,7 +81,7 @@ fn a_kind_is_a_word_or_a_table_that_names_it() {
 #[test]
 fn every_fault_is_said_once() {
     assert_errors("shape = \"point\"\n", &["f:1:1: \"size\" is missing"]);
-    // What is faulty is not missing too, and of a pair of which one is faulty nothing is said but that.
+    // A faulty key is not reported as missing too; a pair with one faulty element gives one fault.
     assert_errors(
         "size = \"x\"\nshape = \"point\"\nsise = 1\n",
         &["f:1:8: size: ", "f:3:1: unknown key \"sise\""],

@@ -1,4 +1,4 @@
-//! Lengths, places and speeds.
+//! Lengths, positions and speeds.
 
 use super::{Dimension, read_signed, read_unsigned};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

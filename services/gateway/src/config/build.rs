@@ -1,4 +1,4 @@
-//! What a file makes: checks that types cannot say, with keys and certificates read.
+//! Builds a configuration from a file: reads keys and certificates, and checks what the types cannot express.
 
 use super::data::{DataPlaneKind, DataTable, PolicyWord};
 use super::model::{
@@ -34,22 +34,22 @@ use usher_ike::machine::{
 };
 use usher_ike::payload::{Identification, Proposal, TrafficSelector};
 
-/// Of the EAP packet that an AAA server sends, what goes through IKE without fragments.
+/// Framed-MTU of AAA requests: the EAP packets of the AAA server must fit IKE messages without fragments.
 const NAS: NasKind = NasKind { called: "gateway", port_type: PORT_TYPE_VIRTUAL, framed_mtu: 1100 };
-/// Octets of a key that cannot be guessed, at least, where there is no reason to be weaker.
+/// The shortest pre-shared key, in octets.
 const SHORTEST: usize = 6;
-/// The longest EAP packet of this side, octets.
+/// The longest EAP packet of this side in octets.
 const FRAGMENT: usize = 1100;
 
-/// What is made of a file.
+/// The result of a file.
 pub(super) struct BuiltGatewayConfig {
     pub(super) config: GatewayConfig,
     pub(super) credentials: IkeCredentials,
-    /// What protects connections to AAA servers that it opens, by their addresses.
+    /// The TLS configuration of connections that it opens to AAA servers, by address.
     pub(super) outgoing: BTreeMap<SocketAddr, ClientConfig>,
 }
 
-/// Makes it, and says what is wrong. Paths of revocation lists are whole then.
+/// Builds the configuration and reports faults. Makes the paths of revocation lists absolute.
 pub(super) fn build_config(
     file: &mut GatewayFile,
     base: &Path,
@@ -77,7 +77,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         self.common.report_fault(at, message);
     }
 
-    /// What the machine takes.
+    /// Builds the configuration of the machine.
     fn build_gateway(&mut self, file: &GatewayFile) -> Option<GatewayConfig> {
         let limits = &file.limits;
         let count = |n: usher_config::units::PositiveCount| usize::try_from(n.get()).unwrap_or(usize::MAX);
@@ -189,7 +189,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         let certified = file.connection.iter().any(|table| table.remote_auth == RemoteAuthWord::Certificate);
         let certifies = file.connection.iter().any(|table| table.local_auth == LocalAuthWord::Certificate);
         super::revocation::check_revocation(self, &file.revocation, certified, certifies);
-        // Whoever hosts the gateway knows whether it carries packets.
+        // The host knows whether it carries packets.
         let aaa = aaa.flatten();
         Some(GatewayConfig { endpoint, peers, pools, pools_shared: false, aaa, users, metered: false })
     }
@@ -217,7 +217,8 @@ impl<'a> GatewayConfigBuilder<'a> {
         }
     }
 
-    /// A packet of transport mode stays on the route by which it came to the kernel's interface, and would go round and round.
+    /// Rejects transport mode with the kernel's interface. Its packets would stay on the route to that interface and
+    /// loop forever.
     fn check_modes(&mut self, file: &GatewayFile) {
         for (i, connection) in file.connection.iter().enumerate() {
             for (j, child) in connection.child.iter().enumerate() {
@@ -239,7 +240,7 @@ impl<'a> GatewayConfigBuilder<'a> {
                 "packets are of 576 to 65000 octets; 1400 fits links that carry 1500",
             );
         }
-        // What the kernel takes as a name (IFNAMSIZ).
+        // The kernel's limit of an interface name (IFNAMSIZ).
         let name = data.interface.replace("%d", "0");
         if name.is_empty() || name.len() > 15 || name.contains(['/', '%', ' ', ':']) {
             self.report_error(
@@ -431,7 +432,7 @@ impl<'a> GatewayConfigBuilder<'a> {
             self.report_error(at, "\"local_id\" is missing: who this side is, such as \"gw.example.org\"");
         }
         let proposals = self.parse_proposals(&below("proposals"), &table.proposals, Proposal::parse_ike);
-        // An address of IPv6 and the attribute's type and length; the client's own address takes some of the room, too.
+        // An IPv6 address with the attribute's type and length. The client's own address needs room too.
         let told = table.dns.len() * 20 + table.domains.iter().map(|name| name.len() + 4).sum::<usize>();
         if told > LONGEST {
             let key = if table.domains.is_empty() { "dns" } else { "domains" };
@@ -467,7 +468,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         let v4 = remote_address.is_none_or(|address| address.is_ipv4());
         let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let listens = listen.addresses.iter().copied().find(|own| own.is_ipv4() == v4).unwrap_or(any);
-        // To any other port messages leave by the socket where ESP comes too.
+        // Messages to any other port leave by the socket of ESP in UDP.
         let own_port = if table.remote_port == 500 { listen.port } else { listen.nat_port };
         let time = |time: usher_config::units::TimeSpan| Some(time.get()).filter(|time| !time.is_zero());
         let connection = IkeConnection {
@@ -513,7 +514,7 @@ impl<'a> GatewayConfigBuilder<'a> {
         })
     }
 
-    /// How long an SA lives at most; `None`: without end.
+    /// The longest life of an SA; `None` for no limit.
     fn sa_lifetime(
         &mut self,
         at: &[&str],
@@ -620,8 +621,8 @@ impl<'a> GatewayConfigBuilder<'a> {
         })
     }
 
-    /// The name of whoever judges EAP. With EAP alone it is all that says who the other side is (RFC 5998 §6): anybody with a certificate
-    /// of that authority would do.
+    /// The name of the EAP server. With EAP-only authentication it is the only proof of the responder (RFC 5998 §6).
+    /// Without a name, any certificate of the authority would do.
     fn eap_server_name(&mut self, at: &[&str], table: &ConnectionTable) -> Option<String> {
         let alone = table.remote_auth == RemoteAuthWord::EapOnly;
         let named = table.remote_id.as_ref().filter(|id| Identification::of_text(id).kind == IdType::ID_FQDN);
@@ -710,19 +711,19 @@ impl<'a> GatewayConfigBuilder<'a> {
     }
 }
 
-/// Traffic selectors and proposals are counted by an octet (RFC 7296 §3.3.1, §3.13).
+/// Traffic selectors and proposals are counted in one octet (RFC 7296 §3.3.1, §3.13).
 const MOST: usize = 255;
-/// Octets of certificates, or of what a client is told, in a message: the length of a payload is 16 bits (RFC 7296 §3.2), as that of a
-/// datagram is.
+/// Most octets of certificates, or of a client's attributes, in a message. A payload's length has 16 bits (RFC 7296
+/// §3.2), as a datagram's.
 const LONGEST: usize = 60_000;
 
-/// Networks as selectors of any traffic.
+/// Returns networks as selectors of any traffic.
 fn network_selectors(networks: Option<&Vec<Prefix>>) -> Option<Vec<TrafficSelector>> {
     let one = |prefix: &Prefix| TrafficSelector::from_network(prefix.network, prefix.bits);
     networks.map(|networks| networks.iter().filter_map(one).collect())
 }
 
-/// Who a text means.
+/// Parses an identity.
 fn parse_identity(text: &str) -> Result<Identification, String> {
     match text {
         "" => Err("an identity has a character at least".to_owned()),

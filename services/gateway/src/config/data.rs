@@ -1,4 +1,4 @@
-//! What carries packets of CHILD_SAs: the table `[data]`.
+//! The data plane of CHILD_SAs: the table `[data]`.
 
 use super::model::ConnectionTable;
 use alloc::borrow::ToOwned;

@@ -1,4 +1,4 @@
-//! The file as types. The documentation of these items is the published schema's.
+//! The file as types. The published schema contains the documentation of these items.
 
 use super::data::{DataTable, PolicyWord};
 use super::revocation::RevocationTable;

@@ -1,4 +1,4 @@
-//! Whether certificates of the other sides still hold: the table `[revocation]`.
+//! Revocation checks of the peers' certificates: the table `[revocation]`.
 
 #[cfg(feature = "tls")]
 use super::build::GatewayConfigBuilder;

@@ -281,7 +281,7 @@ fn what_revocation_needs_is_said() {
     assert!(!table.is_used() && table.crl_interval.get() == Duration::from_secs(3600));
 }
 
-/// With EAP alone nothing says who the other side is but the certificate of whoever judges EAP.
+/// With EAP-only authentication, only the certificate of the EAP server identifies the peer.
 #[test]
 fn with_eap_alone_the_server_has_a_name() {
     use super::super::tests::CertificateFiles;

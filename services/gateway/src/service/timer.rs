@@ -1,26 +1,26 @@
-//! What the gateway waits for.
+//! Timers of the gateway.
 
 use usher_ike::machine::SaId;
 
-/// What is due at a time.
+/// A timer of the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum GatewayTimer {
-    /// A session ends.
+    /// The session timeout is reached.
     SessionEnd(SaId),
-    /// The AAA server is told how a session is.
+    /// An interim accounting record is due.
     Interim(SaId),
-    /// A connection is begun again.
+    /// A connection is to be initiated again.
     Reconnect(usize),
-    /// A connection is begun again whose IKE_SA this side has ended for that.
+    /// A connection is to be initiated again after this side ended it for reauthentication.
     Renew(usize),
-    /// This side is to prove anew who it is.
+    /// A reauthentication is due.
     Reauthenticate(SaId),
-    /// An IKE_SA has not been replaced in its time.
+    /// The lifetime of an IKE_SA that was not replaced ends.
     Expire(SaId),
-    /// A CHILD_SA has not.
+    /// The lifetime of a CHILD_SA that was not replaced ends.
     ExpireChild(u32),
-    /// What the last CHILD_SAs of a session have carried is not waited for any more.
+    /// The wait for the last traffic reports of a session ends.
     Close(SaId),
-    /// Whoever leaves does not wait for AAA servers any more.
+    /// The wait for AAA servers at the shutdown ends.
     Farewell,
 }

@@ -1,4 +1,4 @@
-//! Connections: both sides, and their CHILD_SAs.
+//! Import of connections: both sides, and their CHILD_SAs.
 
 use super::SwanctlImporter;
 use super::secrets::secret_identity;
@@ -15,7 +15,7 @@ use core::net::IpAddr;
 use usher_ike::payload::Proposal;
 
 impl SwanctlImporter {
-    /// Writes proposals: as they are where ours reads them so, or else rewritten.
+    /// Writes proposals: unchanged if ours reads them alike, otherwise rewritten.
     fn write_proposals(
         &mut self,
         value: &str,
@@ -26,7 +26,7 @@ impl SwanctlImporter {
         let (mut taken, mut refused) = (Vec::new(), false);
         for words in split_words(value) {
             if words == "default" {
-                // By itself it is what ours offers without any.
+                // Alone, it is also our default.
                 if value.trim() != "default" {
                     self.note_untaken(line, "\"default\" beside other proposals");
                 }
@@ -48,12 +48,12 @@ impl SwanctlImporter {
         }
     }
 
-    /// Writes where the other side is: whom this side calls, and who may call.
+    /// Writes the peer's addresses: for initiating, and as a limit for initiators.
     fn write_peer_addresses(&mut self, connection: &SettingsSection) {
         let line = connection.line_of("remote_addrs");
         let (places, unknown) = peer_addresses(connection);
         if let Some(word) = unknown {
-            // A name is looked up there, and of a range no network is made.
+            // A name needs a lookup, and a range is no network.
             return self.add_stop(line, &alloc::format!("{word} of remote_addrs"));
         }
         let is_there = |text: &str| places.iter().any(|place| place.text == text);
@@ -61,7 +61,7 @@ impl SwanctlImporter {
             return;
         }
         let networks: Vec<String> = places.into_iter().map(|place| place.text).collect();
-        // By EAP the other side begins, and where this one proves itself so, this one.
+        // With EAP in remote auth the peer initiates; with EAP in local auth, this side does.
         let remote = auth_of(connection, "remote");
         if let Some(first) = networks.iter().find(|word| word.parse::<IpAddr>().is_ok())
             && !remote.starts_with("eap")
@@ -86,7 +86,7 @@ impl SwanctlImporter {
     pub(super) fn write_connection(&mut self, name: &str, connection: &SettingsSection) {
         self.out.push_str("\n[[connection]]\n");
         self.write_text("name", name);
-        // What strongSwan takes where nothing is said, and we otherwise.
+        // The defaults of strongSwan, which differ from ours.
         let (mut liveness, mut unique) = ("0 s".to_owned(), false);
         for (key, value, line) in &connection.values {
             match key.as_str() {
@@ -99,7 +99,7 @@ impl SwanctlImporter {
                     let read = |words: &str| Proposal::parse_ike(words).err().map(|error| error.to_string());
                     self.write_proposals(value, *line, read, ike_proposal);
                 }
-                // Of both together follows who may call.
+                // Both together limit the initiators, below.
                 "remote_addrs" | "local_addrs" => {}
                 "remote_port" => match parse_number(value).map(u16::try_from) {
                     Some(Ok(port)) => self.write_setting("remote_port", &port.to_string()),
@@ -154,7 +154,7 @@ impl SwanctlImporter {
                              ends what it had"
                         ),
                     ),
-                    // A second session is refused there.
+                    // There, a second session is rejected.
                     _ => self.add_stop(*line, &alloc::format!("unique = {value} of the connection {name}")),
                 },
                 "if_id_in" if parse_number(value) != Some(0) => {
@@ -197,7 +197,7 @@ impl SwanctlImporter {
         }
     }
 
-    /// Writes who both sides are: this one and the other, as secrets have them.
+    /// Writes both identities. Returns them as secrets name them: this side's and the peer's.
     fn write_identities(
         &mut self,
         name: &str,
@@ -243,7 +243,7 @@ impl SwanctlImporter {
         (own.as_deref().map(secret_identity), other.as_deref().map(secret_identity))
     }
 
-    /// How one side proves who it is; true: by a shared key.
+    /// Writes the authentication of one side. True for a shared key.
     fn write_side(&mut self, name: &str, section: &SettingsSection, ours: bool, other: Option<&str>) -> bool {
         let key = if ours { "local_auth" } else { "remote_auth" };
         let value = |key: &str| section.value(key);
@@ -254,7 +254,7 @@ impl SwanctlImporter {
             "eap-tls" => Some("tls"),
             _ => None,
         };
-        // Of all methods ours has one for such a connection.
+        // Ours has a single method for such a connection.
         let is_any_method = matches!(auth, "eap" | "eap-dynamic");
         if is_any_method && (ours || auth == "eap-dynamic") {
             let what = "is taken as eap-mschapv2 alone";
@@ -281,13 +281,13 @@ impl SwanctlImporter {
                         .add_note(section.line, alloc::format!("no secret fits {said}; write password_file")),
                 }
             }
-            // charon begins no method then, and lets nobody in.
+            // charon then starts no method and rejects every user.
             ("eap", false, _) => {
                 self.add_stop(section.line, &alloc::format!("auth = eap of the connection {name}"))
             }
             (_, false, Some(method)) => {
                 self.write_text(key, "eap-local");
-                // A user of one is not to come in by another's.
+                // Users of one method must not authenticate by another.
                 if self.methods.first().is_some_and(|other| *other != method) {
                     let what = alloc::format!(
                         "auth = {auth} of the connection {name} beside another method of another"
@@ -317,17 +317,17 @@ impl SwanctlImporter {
                 "auth" | "id" | "eap_id" | "round" => {}
                 "certs" if ours => self.write_certificate(name, value, *line),
                 "revocation" if !ours && certified => self.read_revocation(value, *line),
-                // Where nothing is looked at it asks for nothing more.
+                // Without a revocation check it requires nothing more.
                 "revocation" if !ours && value.eq_ignore_ascii_case("relaxed") => {}
                 "cacerts" if !ours && certified && !value.contains(',') && !is_octets(value.trim()) => {
                     self.write_text("ca", &join_path("x509ca", value.trim()));
                 }
-                // Who judges EAP has to be that one.
+                // The EAP server has to have this identity.
                 "aaa_id" if ours && !is_any_identity(value) => {
                     self.add_stop(*line, &alloc::format!("aaa_id = {value} of the connection {name}"));
                 }
                 key if ours => self.note_untaken(*line, &alloc::format!("{key} of the connection {name}")),
-                // Whatever it is, it says who may come in.
+                // Any other key may limit who is admitted.
                 key => self.add_stop(*line, &alloc::format!("{key} = {value} of the connection {name}")),
             }
         }
@@ -358,7 +358,7 @@ impl SwanctlImporter {
         }
         auth == "psk"
     }
-    /// The certificate by which this side proves who it is: the first of those that are named.
+    /// Writes the certificate of this side: the first one that is named.
     fn write_certificate(&mut self, name: &str, value: &str, line: SourceLine) {
         let mut files = split_words(value);
         let Some(file) = files.next().filter(|file| !is_octets(file)) else {
@@ -375,7 +375,7 @@ impl SwanctlImporter {
         }
     }
 
-    /// Whether it is looked at whether certificates were taken back: of all connections, here.
+    /// Reads the revocation policy, which applies to all connections here.
     fn read_revocation(&mut self, value: &str, line: SourceLine) {
         match &*value.to_ascii_lowercase() {
             "relaxed" => self.revocation = self.revocation.or(Some("soft")),
@@ -436,7 +436,7 @@ impl SwanctlImporter {
                     }
                     _ => self.note_untaken(*line, &alloc::format!("{key} = {value}")),
                 },
-                // What comes in is fenced by them there.
+                // There, labels restrict inbound traffic.
                 "label" => self.add_stop(*line, &alloc::format!("label of the CHILD_SA {name}")),
                 "mark_in" if parse_number(value.split('/').next().unwrap_or_default()) != Some(0) => {
                     self.add_stop(*line, &alloc::format!("mark_in of the CHILD_SA {name}"));

@@ -1,5 +1,5 @@
-//! The order of connections. charon takes the one that fits best (`get_ike_match` of its `ike_cfg.c`, `insert_sorted` of its
-//! `backend_manager.c`), and ours takes the first one that fits.
+//! The order of connections. charon takes the best match (`get_ike_match` of its `ike_cfg.c`, `insert_sorted` of its
+//! `backend_manager.c`), and ours takes the first match.
 
 use super::settings::SettingsSection;
 use super::words::{PeerAddress, ike_version, is_any_identity, peer_addresses, side_of};
@@ -7,21 +7,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_config::Prefix;
 
-/// A place of a connection's other side, and how well an address there fits.
+/// An address range of a connection's peer, and its rank.
 struct RankedPrefix {
     prefix: Prefix,
     quality: u32,
 }
 
-/// What decides where a connection stands.
+/// The rank of a connection.
 struct OrderEntry {
-    /// `None`: anybody's.
+    /// `None` for any identity.
     identity: Option<String>,
     remote_prefixes: Vec<RankedPrefix>,
     has_version: bool,
 }
 
-/// One address fits better than any network.
+/// A single address ranks above every network.
 const ADDRESS: u32 = 129;
 
 impl OrderEntry {
@@ -41,7 +41,7 @@ impl OrderEntry {
         }
     }
 
-    /// Whether somebody may be of both.
+    /// True if a peer may match both.
     fn shares_identity(&self, other: &Self) -> bool {
         self.identity.is_none() || other.identity.is_none() || self.identity == other.identity
     }
@@ -51,16 +51,16 @@ fn are_overlapping(one: &Prefix, other: &Prefix) -> bool {
     one.contains(other.network) || other.contains(one.network)
 }
 
-/// Which of two comes before the other for somebody who may be of both; `None`: nobody may.
+/// The order of two connections for a peer that may match both; `None` if there is no such peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PairOrder {
     First,
     Second,
-    /// Now this one and now that one, as addresses are.
+    /// The order depends on the address.
     Both,
 }
 
-/// Compares a connection with one that stands behind it in the file.
+/// Compares a connection with a later one of the file.
 fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder> {
     if !first.shares_identity(second) {
         return None;
@@ -73,7 +73,7 @@ fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder>
         {
             let place = fit(theirs, second).cmp(&fit(mine, first));
             let identity = second.identity.is_some().cmp(&first.identity.is_some());
-            // It stands before the other where one of both is better and the other no worse.
+            // A connection comes first if one of both ranks is higher and the other is no lower.
             if place.is_ge() && identity.is_ge() && (place.is_gt() || identity.is_gt()) {
                 is_second = true;
             } else {
@@ -89,7 +89,7 @@ fn compare_entries(first: &OrderEntry, second: &OrderEntry) -> Option<PairOrder>
     }
 }
 
-/// Connections in the order in which they hold, by their numbers, and those of which no order says that.
+/// Returns the indexes of the connections in order of precedence, and those that cannot be ordered.
 pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>, Vec<usize>) {
     let entries: Vec<OrderEntry> =
         connections.iter().map(|connection| OrderEntry::from_section(connection)).collect();
@@ -114,7 +114,7 @@ pub(super) fn sort_connections(connections: &[&SettingsSection]) -> (Vec<usize>,
     let mut order = Vec::new();
     let mut waiting: Vec<usize> = (0..entries.len()).collect();
     while !waiting.is_empty() {
-        // In a circle each is behind another.
+        // A cycle: each comes after another.
         let free = waiting.iter().position(|n| before[*n] == 0);
         conflicts.extend(free.is_none().then(|| waiting[0]));
         let n = waiting.remove(free.unwrap_or(0));

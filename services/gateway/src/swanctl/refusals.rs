@@ -1,5 +1,5 @@
-//! What charon refuses. A key that it does not know, or a value that it cannot read, discards the whole connection: `parse_rules` of
-//! `vici_config.c` in strongSwan 5.9.8, behind `load_conns.c` of swanctl. Keys hold in small letters alone.
+//! Sections that charon rejects. An unknown key or an invalid value discards the whole connection: `parse_rules` of
+//! `vici_config.c` in strongSwan 5.9.8, behind `load_conns.c` of swanctl. Keys are case-sensitive, in lower case.
 
 use super::settings::{SettingsSection, SourceLine};
 use super::words::{any_families, is_side, leading_number, parse_prefix, split_time, split_volume};
@@ -7,30 +7,30 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// Why charon has no connection, or no pool, of a section.
+/// The reason why charon rejects a connection or a pool.
 pub(super) struct SectionRefusal {
     pub(super) position: SourceLine,
-    /// What follows its name.
+    /// The sentence after its name.
     pub(super) why: String,
 }
 
-/// How charon reads a connection.
+/// charon's reading of a connection.
 #[derive(Default)]
 pub(super) struct ConnectionReading {
     /// The first refusal.
     pub(super) refusal: Option<SectionRefusal>,
-    /// What only releases after 5.9.8 know.
+    /// Settings that only releases after 5.9.8 know.
     pub(super) later: Vec<(SourceLine, String)>,
-    /// What charon may read otherwise than ours.
+    /// Settings that charon may read differently from ours.
     pub(super) unclear: Vec<(SourceLine, String)>,
 }
 
-/// How charon reads a value.
+/// The type of a value in charon.
 #[derive(Clone, Copy)]
 enum ValueKind {
     Boolean,
     Number,
-    /// A number in base 2.
+    /// A binary number.
     Binary,
     Time,
     Volume,
@@ -40,16 +40,16 @@ enum ValueKind {
     Padding,
     Action,
     Auth,
-    /// One of these words, in capitals or not.
+    /// One of these words, case-insensitive.
     Words(&'static [&'static str]),
     Identity,
     Text,
     Host,
     Selector,
     Proposal(ProposalProtocol),
-    /// A file, which nobody looks at here.
+    /// A file, which is not read here.
     File,
-    /// It depends on how strongSwan was built.
+    /// Depends on how strongSwan was built.
     BuildOption,
 }
 
@@ -60,19 +60,19 @@ enum ProposalProtocol {
     Ah,
 }
 
-/// How a value is read.
+/// The result of reading a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ValueReading {
     Readable,
     Unreadable,
-    /// By releases after 5.9.8.
+    /// Valid in releases after 5.9.8.
     Later,
     Unclear,
 }
 
 type KeyKinds = &'static [(&'static str, ValueKind)];
 
-/// What swanctl sends as lists.
+/// Keys that swanctl sends as lists.
 const LISTS: &[&str] = &[
     "local_addrs",
     "remote_addrs",
@@ -198,12 +198,12 @@ const CHILD_KEYS: KeyKinds = &[
     ("copy_dscp", ValueKind::Words(&["no", "in", "out", "yes"])),
     ("if_id_in", ValueKind::InterfaceId),
     ("if_id_out", ValueKind::InterfaceId),
-    // Labels hold where strongSwan was built with SELinux, and stop the import.
+    // Labels are valid if strongSwan was built with SELinux. They stop the import.
     ("label", ValueKind::Identity),
     ("label_mode", ValueKind::Words(&["system", "simple", "selinux"])),
 ];
 
-/// Keys, and words of keys, of releases after 5.9.8.
+/// Keys, and words of values, of releases after 5.9.8.
 const LATER_CONNECTION_KEYS: &[&str] = &["ocsp"];
 const LATER_CHILD_KEYS: &[&str] = &["icmp", "per_cpu_sas"];
 const LATER_WORDS: &[(&str, &str)] =
@@ -228,7 +228,7 @@ pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading
     reading.read_values(connection, (CONNECTION_KEYS, CONNECTION_LISTS, LATER_CONNECTION_KEYS));
     for (name, section) in &connection.sections {
         if name.eq_ignore_ascii_case("children") {
-            // Values beside CHILD_SAs, and sections within them, are ignored.
+            // Values beside CHILD_SAs and sections within them are ignored.
             for (_, child) in &section.sections {
                 reading.read_values(child, (CHILD_KEYS, CHILD_LISTS, LATER_CHILD_KEYS));
             }
@@ -244,7 +244,7 @@ pub(super) fn read_connection(connection: &SettingsSection) -> ConnectionReading
     reading
 }
 
-/// Why charon has no pool of a section.
+/// Returns the reason why charon rejects a pool, if any.
 pub(super) fn find_pool_refusal(pool: &SettingsSection) -> Option<SectionRefusal> {
     let is_known = |key: &str| POOL_ATTRIBUTES.contains(&key) || is_number(key);
     let (key, _, place) =
@@ -257,7 +257,7 @@ impl ConnectionReading {
         self.refusal.get_or_insert(SectionRefusal { position: place, why });
     }
 
-    /// Reads values by the keys, the lists, and the keys of later releases that a section may have.
+    /// Reads values by the keys, the lists and the later keys of a section.
     fn read_values(
         &mut self,
         section: &SettingsSection,
@@ -266,7 +266,7 @@ impl ConnectionReading {
         for (key, value, place) in &section.values {
             let is_list = LISTS.iter().any(|list| list.eq_ignore_ascii_case(key));
             let items = if is_list { list_items(value) } else { Vec::from([value.as_str()]) };
-            // Of an empty list nothing is sent.
+            // swanctl sends no empty list.
             if items.is_empty() {
                 continue;
             }
@@ -296,7 +296,7 @@ impl ConnectionReading {
         }
     }
 
-    /// Certificates of a round, each in a section of its own.
+    /// Reads the certificates of a round, each in its own section.
     fn read_certificate(&mut self, name: &str, section: &SettingsSection) {
         if !(is_side(name, "cert") || is_side(name, "cacert")) {
             return self.set_refusal(section.line, alloc::format!("has an unknown section {name}"));
@@ -308,7 +308,7 @@ impl ConnectionReading {
     }
 }
 
-/// The items of a list: only spaces are trimmed.
+/// Returns the items of a list. Only spaces are trimmed.
 fn list_items(value: &str) -> Vec<&str> {
     value.split(',').map(|item| item.trim_matches(' ')).filter(|item| !item.is_empty()).collect()
 }
@@ -317,13 +317,13 @@ fn is_number(text: &str) -> bool {
     leading_number(text, 0).1.is_empty()
 }
 
-/// Whether a text is one of these words, in capitals or not.
+/// True if a text is one of these words, case-insensitive.
 fn is_word(words: &[&str], text: &str) -> bool {
     words.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 impl ValueKind {
-    /// Octets that charon reads: what follows them it passes over.
+    /// The number of octets that charon reads. It ignores further ones.
     const fn octet_limit(self) -> usize {
         match self {
             Self::Number | Self::Binary | Self::Time | Self::Volume | Self::Padding => 15,
@@ -338,7 +338,7 @@ impl ValueKind {
         if matches!(self, Self::File) {
             return ValueReading::Readable;
         }
-        // In the C locale, which charon has, nothing else can be printed.
+        // charon uses the C locale, where only ASCII is printable.
         if !value.bytes().all(|octet| matches!(octet, b' '..=b'~')) {
             return ValueReading::Unreadable;
         }
@@ -374,7 +374,7 @@ impl ValueKind {
     }
 }
 
-/// A mark with its mask: a number, or one of these words.
+/// True for a mark with its mask: a number, or one of these words.
 fn is_mark(value: &str, words: &[&str]) -> bool {
     let (mark, mask) = value.split_once('/').unwrap_or((value, ""));
     (is_word(words, mark) || is_number(mark)) && is_number(mask)
@@ -393,7 +393,7 @@ fn is_auth(value: &str) -> bool {
         || ["xauth", "eap"].iter().any(begins)
 }
 
-/// Whether networks can be read. What has protocols, ports or ranges is nothing that ours can say, whatever charon makes of it.
+/// True for valid networks. Protocols, ports and ranges cannot be expressed in ours, whatever charon makes of them.
 fn is_selector(value: &str) -> bool {
     let address = value.split('/').next().unwrap_or_default();
     value == "dynamic"
@@ -402,27 +402,27 @@ fn is_selector(value: &str) -> bool {
         || address.parse::<IpAddr>().is_ok()
 }
 
-/// What an algorithm's word is for.
+/// The kind of an algorithm's word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AlgorithmKind {
     Cipher,
-    /// A cipher that protects integrity itself.
+    /// An AEAD cipher.
     Combined,
-    /// The same without a cipher.
+    /// GMAC: AEAD without encryption.
     Gmac,
-    /// An integrity algorithm from which a pseudo-random function follows.
+    /// An integrity algorithm that implies a pseudorandom function.
     Integrity,
-    /// One from which none follows.
+    /// An integrity algorithm that implies none.
     IntegrityOnly,
     Prf,
     KeyExchange,
     NoKeyExchange,
-    /// One beside the first.
+    /// An additional key exchange.
     Further,
     SequenceNumbers,
 }
 
-/// `aes256gcm16` and its kind: a cipher, the size of its key and of its check value.
+/// True for `aes256gcm16` and the like: a cipher with its key size and ICV size.
 fn is_combined(word: &str) -> bool {
     let (rest, is_aes) = match (word.strip_prefix("aes"), word.strip_prefix("camellia")) {
         (Some(rest), _) => (rest, true),
@@ -461,7 +461,8 @@ fn algorithm_kind(word: &str) -> Option<AlgorithmKind> {
     })
 }
 
-/// What a word of a release after 5.9.8 is for: ML-KEM, and a further key exchange behind `ke1_` to `ke7_`, which is beside the first.
+/// Returns the kind of a word of releases after 5.9.8: ML-KEM, or an additional key exchange with the prefix `ke1_`
+/// to `ke7_`.
 fn later_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
     let further =
         word.strip_prefix("ke").and_then(|rest| rest.strip_prefix(['1', '2', '3', '4', '5', '6', '7']));
@@ -473,7 +474,7 @@ fn later_algorithm_kind(word: &str) -> Option<AlgorithmKind> {
     is_method.then_some(if method.is_some() { AlgorithmKind::Further } else { AlgorithmKind::KeyExchange })
 }
 
-/// Reads a proposal: each word has to be known, and its algorithms to be enough and to fit each other.
+/// Reads a proposal. Each word has to be known, and the algorithms must be complete and consistent.
 fn read_proposal(protocol: ProposalProtocol, text: &str) -> ValueReading {
     if text.eq_ignore_ascii_case("default") {
         return ValueReading::Readable;

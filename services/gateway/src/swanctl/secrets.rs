@@ -1,4 +1,4 @@
-//! Secrets: which of them a connection takes. charon looks for the one that names the other side best, and then this one
+//! Secrets and the connections that use them. charon prefers the secret that matches the peer best, then this side
 //! (`get_shared` of its `credential_manager.c`).
 
 use super::SwanctlImporter;
@@ -9,19 +9,19 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A secret: of IKE or EAP, for these identities.
+/// A secret of IKE or EAP for these identities.
 pub(super) struct SwanctlSecret {
     position: SourceLine,
     name: String,
     is_eap: bool,
-    /// As ours are written, or as the file has those that ours cannot say.
+    /// In our notation, or in the file's if ours cannot express it.
     ids: Vec<String>,
-    /// `None`: ours cannot say it, and those for whom it is have no other.
+    /// `None`: ours cannot express it, and its owners have no other.
     secret: Option<String>,
     is_imported: bool,
 }
 
-/// One who has a secret: as ours is written, or as the file has it.
+/// Returns the identity of a secret's owner: in our notation, or in the file's.
 pub(super) fn secret_identity(id: &str) -> String {
     let unreadable = || id.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
     translate_identity(id).unwrap_or_else(unreadable)
@@ -56,7 +56,8 @@ impl SwanctlImporter {
                     },
                     key if key.starts_with("id") => {
                         if translate_identity(value).is_none() && !is_any_identity(value) {
-                            // It would be everybody's, and another would be for whom this one is.
+                            // Without this identity it would apply to all peers, and this peer would get another
+                            // secret.
                             is_readable = false;
                             self.note_untaken(*line, &alloc::format!("the secret {name} of {value}"));
                         }
@@ -77,13 +78,13 @@ impl SwanctlImporter {
             if !is_readable {
                 secret.secret = None;
             }
-            // What is named already need not be named again.
+            // A secret that was already reported is not reported again.
             secret.is_imported = secret.secret.is_none();
             self.secrets.push(secret);
         }
     }
 
-    /// Takes the secret that fits this side and the other one best.
+    /// Takes the secret that matches both sides best.
     pub(super) fn take_secret(
         &mut self,
         is_eap: bool,
@@ -96,7 +97,7 @@ impl SwanctlImporter {
         let all = self.secrets.iter_mut().filter(|secret| secret.is_eap == is_eap);
         let mut best: Option<(&mut SwanctlSecret, (u8, u8))> = None;
         for secret in all {
-            // One that names somebody else is that one's.
+            // A secret that names another identity belongs to that one.
             let is_own = secret.ids.iter().all(|id| Some(id.as_str()) == own);
             let (is_others, is_ours) = (names(secret, other), names(secret, own));
             let is_wild = secret.ids.iter().any(|id| id.contains('*'));
@@ -109,7 +110,7 @@ impl SwanctlImporter {
                 (false, false) => u8::from(is_wild) * 2,
             };
             let score = (score(is_others), score(is_ours));
-            // Of two that are as good the first holds.
+            // Among equals, the first one counts.
             if best.as_ref().is_none_or(|(_, known)| score > *known) {
                 best = Some((secret, score));
             }
@@ -119,7 +120,7 @@ impl SwanctlImporter {
         secret.secret.clone()
     }
 
-    /// Takes the secrets of EAP that have names, each name's first, as users.
+    /// Takes the EAP secrets with names as users, the first of each name.
     pub(super) fn take_users(&mut self) -> Vec<(String, String)> {
         let (mut users, mut known) = (Vec::new(), BTreeSet::new());
         for secret in self.secrets.iter_mut().filter(|secret| secret.is_eap) {
@@ -134,7 +135,7 @@ impl SwanctlImporter {
         users
     }
 
-    /// Names each secret that no connection has taken.
+    /// Reports each secret that no connection uses.
     pub(super) fn name_untaken_secrets(&mut self) {
         let untaken: Vec<(SourceLine, String, bool)> = self
             .secrets

@@ -1,5 +1,5 @@
-//! strongSwan's settings as its own reader takes them: sections, values, quoted strings, included files, and sections that take what they
-//! lack from others.
+//! Parser of strongSwan's settings: sections, values, quoted strings, included files, and sections that inherit from
+//! others.
 
 use super::SwanctlError;
 use alloc::borrow::ToOwned;
@@ -7,23 +7,24 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How deep sections may stand within each other, and files be included by files.
+/// Most levels of nested sections, and of included files.
 const DEEPEST: usize = 16;
-/// Files, and sections, at most.
+/// Most files, and most sections.
 const MOST: usize = 4096;
-/// Values of all sections, at most.
+/// Most values of all sections.
 const MOST_VALUES: usize = 65_536;
-/// Octets of all files, at most.
+/// Most octets of all files.
 const MOST_OCTETS: usize = 64 << 20;
-/// Sections and values that sections take from others, at most: each that is copied counts.
+/// Most inherited sections and values; each copy counts.
 const MOST_COPIES: usize = 262_144;
-/// Lines of the files that are included count from the file's number times this.
+/// Line numbers of an included file begin at the file's number times this.
 const FILE: u64 = 1 << 32;
 
-/// Where something stands: a line, from 1, of the file or of one that it includes.
+/// A position: a line, from 1, of the file or of an included one.
 pub(super) type SourceLine = u64;
 
-/// What a file of this name (`None`: the first) includes: by a pattern the files that fit, in their order, each with its name and text.
+/// Loads the files that a pattern matches, in order, each with its name and text. The first argument is the name of
+/// the including file (`None`: the first file).
 pub type IncludeLoader<'a> = dyn FnMut(Option<&str>, &str) -> Result<Vec<(String, String)>, String> + 'a;
 
 #[derive(Clone, Debug, Default)]
@@ -31,12 +32,12 @@ pub(super) struct SettingsSection {
     pub(super) line: SourceLine,
     pub(super) values: Vec<(String, String, SourceLine)>,
     pub(super) sections: Vec<(String, SettingsSection)>,
-    /// Where each name stands among the values, and among the sections.
+    /// The index of each name among the values, and among the sections.
     value_index: BTreeMap<String, usize>,
     section_index: BTreeMap<String, usize>,
-    /// Keys without a value: charon has none of that name then, and takes none from another section.
+    /// Keys without a value. charon then has no such value and inherits none.
     unset: BTreeSet<String>,
-    /// Sections from which it takes what it lacks, by their paths.
+    /// The paths of the sections from which it inherits.
     base_sections: Vec<String>,
 }
 
@@ -50,11 +51,11 @@ impl SettingsSection {
     pub(super) fn value(&self, key: &str) -> Option<&str> {
         self.find_entry(key).map(|(_, value, _)| value.as_str())
     }
-    /// Where a value stands, or else the section.
+    /// Returns the position of a value, or else of the section.
     pub(super) fn line_of(&self, key: &str) -> SourceLine {
         self.find_entry(key).map_or(self.line, |(.., line)| *line)
     }
-    /// A value takes the place of one of its name.
+    /// Sets a value, and replaces an earlier one of its name.
     fn set_value(&mut self, key: String, value: String, line: SourceLine) {
         self.unset.remove(&key);
         match self.value_index.get(&key).and_then(|n| self.values.get_mut(*n)) {
@@ -72,7 +73,7 @@ impl SettingsSection {
     fn section_mut(&mut self, name: &str) -> Option<&mut Self> {
         self.section_index.get(name).and_then(|n| self.sections.get_mut(*n)).map(|(_, section)| section)
     }
-    /// A section goes on with one of its name.
+    /// Merges a section into an earlier one of its name.
     fn merge_section(&mut self, name: String, section: Self) {
         match self.section_mut(&name) {
             None => self.push_section(name, section),
@@ -89,7 +90,7 @@ impl SettingsSection {
             }
         }
     }
-    /// Takes what it lacks from another.
+    /// Inherits missing values and sections from another.
     fn inherit_missing(&mut self, other: &Self) {
         for (key, value, line) in &other.values {
             if self.value(key).is_none() && !self.unset.contains(key) {
@@ -104,7 +105,7 @@ impl SettingsSection {
         }
         self.unset.extend(other.unset.iter().filter(|key| !self.value_index.contains_key(*key)).cloned());
     }
-    /// Removes the values of keys that stand without one.
+    /// Removes the values of keys without a value.
     fn remove_unset(&mut self) {
         if !self.unset.is_empty() {
             self.values.retain(|(key, ..)| !self.unset.contains(key));
@@ -118,23 +119,23 @@ impl SettingsSection {
     fn section_count(&self) -> usize {
         self.sections.iter().fold(1, |all, (_, section)| all + section.section_count())
     }
-    /// Its sections and values, and those within it.
+    /// Number of its sections and values, with nested ones.
     fn entry_count(&self) -> usize {
         self.sections.iter().fold(1 + self.values.len(), |all, (_, section)| all + section.entry_count())
     }
 }
 
-/// What was read: the whole, and the names of the files that it includes.
+/// The parsed file, with the names of its included files.
 #[derive(Debug)]
 pub(super) struct SwanctlSettings {
     pub(super) root: SettingsSection,
     files: Vec<String>,
-    /// Sections at the top that others take something from.
+    /// Top-level sections from which others inherit.
     pub(super) templates: BTreeSet<String>,
 }
 
 impl SwanctlSettings {
-    /// A place as a line of the file itself, or 0, and in words where it is in another.
+    /// Returns a position as a line of the file, or 0 and a text that names an included file.
     pub(super) fn describe_position(&self, place: SourceLine, what: &str) -> (usize, String) {
         format_position(&self.files, place, what)
     }
@@ -153,13 +154,13 @@ struct SettingsReader<'a, 'i> {
     include: &'a mut IncludeLoader<'i>,
     files: Vec<String>,
     open: Vec<(String, SettingsSection)>,
-    /// Sections, values and octets that were read.
+    /// Numbers of sections, values and octets so far.
     sections: usize,
     values: usize,
     octets: usize,
 }
 
-/// A text, and how far it was read.
+/// A text and the position in it.
 struct SettingsCursor<'a> {
     rest: &'a str,
     line: SourceLine,
@@ -181,7 +182,7 @@ impl<'a> SettingsCursor<'a> {
             self.next();
         }
     }
-    /// Passes over blanks, ends of lines and comments.
+    /// Skips blanks, line ends and comments.
     fn skip_lines(&mut self) {
         loop {
             self.skip_while(|c| matches!(c, ' ' | '\t' | '\r' | '\n'));
@@ -197,7 +198,7 @@ impl<'a> SettingsCursor<'a> {
         self.rest = rest;
         word
     }
-    /// What is quoted; its first quotation mark was read.
+    /// Reads a quoted string after its opening quotation mark.
     fn take_quoted(&mut self) -> Option<String> {
         let mut text = String::new();
         loop {
@@ -310,7 +311,7 @@ impl SettingsReader<'_, '_> {
         }
     }
 
-    /// The parts of a value, with one space between them; `None`: it has no part.
+    /// Reads the parts of a value, joined by one space; `None` without parts.
     fn read_value(&self, at: &mut SettingsCursor<'_>) -> Result<Option<String>, SwanctlError> {
         let mut parts: Vec<String> = Vec::new();
         loop {
@@ -376,10 +377,10 @@ impl SettingsReader<'_, '_> {
     }
 }
 
-/// Reads a text with what it includes.
+/// Parses a text with its included files.
 ///
 /// # Errors
-/// It is none.
+/// It is invalid.
 pub(super) fn read_settings(
     text: &str,
     include: &mut IncludeLoader<'_>,
@@ -405,18 +406,18 @@ pub(super) fn read_settings(
     Ok(SwanctlSettings { root: whole, files: reader.files, templates })
 }
 
-/// Copies what sections take from others.
+/// Copies inherited settings.
 struct SectionResolver<'r, 'a, 'i> {
     reader: &'r SettingsReader<'a, 'i>,
-    /// As it was read.
+    /// The sections as parsed.
     root: &'r SettingsSection,
     templates: BTreeSet<String>,
-    /// Sections and values that were copied.
+    /// Number of copied sections and values.
     copies: usize,
 }
 
 impl SectionResolver<'_, '_, '_> {
-    /// Sections take what they lack from others, and these from others again.
+    /// Resolves the inheritance of a section, recursively.
     fn resolve_section(&mut self, section: &mut SettingsSection, depth: usize) -> Result<(), SwanctlError> {
         for path in core::mem::take(&mut section.base_sections) {
             let Some(other) = self.root.section_at(&path) else {
@@ -455,7 +456,7 @@ mod tests {
         root.values.into_iter().map(|(key, value, _)| (key, value)).collect()
     }
 
-    /// Each as charon reads it (settings_lexer.l).
+    /// Each as in charon's lexer (settings_lexer.l).
     #[test]
     fn values_are_read_as_charon_reads_them() {
         for (text, value) in [
@@ -494,7 +495,7 @@ mod tests {
         }
     }
 
-    /// A key without a value has none, and takes none from another section.
+    /// A key without a value has none and inherits none.
     #[test]
     fn a_key_without_a_value_has_none() {
         for text in ["a =", "a = one\na =\n", "a = # one\n"] {
@@ -509,7 +510,8 @@ mod tests {
         assert_eq!((c.values.len(), d.values.len()), (1, 1));
     }
 
-    /// A file of many sections or values is refused at the line of the first that is too many. Without maps this would last for minutes.
+    /// Too many sections or values are rejected at the line of the first surplus one. Without maps this would take
+    /// minutes.
     #[test]
     fn many_sections_and_values_are_refused_with_their_line() {
         let sections: String = (0..100_000).map(|n| alloc::format!("a{n:06} {{ }}\n")).collect();
@@ -520,7 +522,7 @@ mod tests {
         assert_eq!(error.to_string(), "line 65538: there are more than 65536 values");
         let keys: String = keys.lines().take(60_000).flat_map(|line| [line, "\n"]).collect();
         assert_eq!(read_values(&keys).len(), 60_000);
-        // Each takes all from another: together that is too much.
+        // Each inherits all of another: together that is too much.
         let users: String = (0..1_000).map(|n| alloc::format!("u{n} : base {{ }}\n")).collect();
         let error = read_single_file(&alloc::format!("base {{\n{keys}}}\n{users}")).unwrap_err();
         assert!(error.to_string().contains("take too much from each other"), "{error}");

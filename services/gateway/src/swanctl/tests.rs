@@ -1,4 +1,4 @@
-//! What is read, what is written, and what stops.
+//! Parsing, output and stops of the import.
 
 use super::words::{decode_secret, translate_identity};
 use super::*;
@@ -128,7 +128,7 @@ fn a_text_that_is_none_is_refused_with_its_line() {
     assert_eq!(error, "line 3: a quotation is not closed");
 }
 
-/// A connection with this of the connection, of its remote side, and of its CHILD_SA.
+/// Imports a connection with these settings for it, its remote side and its CHILD_SA.
 fn import_with(connection: &str, remote: &str, child: &str) -> SwanctlImport {
     let secrets = "secrets { ike { secret = \"a long secret\" } }";
     let remote =
@@ -201,7 +201,7 @@ fn what_would_let_in_more_stops_the_import() {
     }
 }
 
-/// Whoever is elsewhere is another connection's, as there.
+/// An initiator at another address gets another connection, as with charon.
 #[test]
 fn where_the_other_side_is_says_who_may_call() {
     for (addresses, ours) in [
@@ -229,7 +229,7 @@ fn where_the_other_side_is_says_who_may_call() {
     assert!(!waits.text.contains("remote_address") && waits.text.contains("from = "), "{}", waits.text);
 }
 
-/// It would be let in by a key that others know.
+/// Otherwise it would be admitted by a key that others know.
 #[test]
 fn a_secret_that_ours_cannot_say_gives_way_to_no_other() {
     let made = |secrets: &str| {
@@ -266,7 +266,7 @@ fn what_is_of_ikev1_is_no_connection_of_ours() {
     }
 }
 
-/// A key that charon does not know, or a value that it cannot read, discards the whole connection (`parse_rules` of its `vici_config.c`).
+/// An unknown key or an invalid value discards the whole connection (`parse_rules` of charon's `vici_config.c`).
 #[test]
 fn what_charon_discards_is_no_connection_of_ours() {
     for (connection, remote, child, why) in [
@@ -352,7 +352,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
     }
     assert!(import_with("", "", "rekey_bytes = 2 G").text.contains("rekey_bytes = \"2147483648 B\""));
     assert!(import_with("rekey_time = 0x1d", "", "").text.contains("rekey_after = \"29 s\""));
-    // Releases after 5.9.8 take these, and that is said.
+    // Releases after 5.9.8 accept these, and the import says so.
     for (connection, child) in
         [("ocsp = both", ""), ("proposals = aes128-sha256-x25519-ke1_mlkem768", ""), ("", "icmp = yes")]
     {
@@ -360,7 +360,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
         assert!(made.text.contains("[[connection]]") && made.stops.is_empty(), "{connection} {child}");
         assert!(made.left.iter().any(|(_, what)| what.contains("after strongSwan 5.9.8")), "{:?}", made.left);
     }
-    // What charon reads in part, or as it was built, stops the import.
+    // A value that charon reads in part, or depending on its build, stops the import.
     let long = "x".repeat(600);
     for (connection, remote) in [
         ("mediation = no", ""),
@@ -371,7 +371,7 @@ fn what_charon_discards_is_no_connection_of_ours() {
     }
 }
 
-/// A client of a connection that charon discards comes to another one, there as well.
+/// A client of a discarded connection gets another one, as with charon.
 #[test]
 fn a_discarded_connection_decides_nothing() {
     let text = "connections {\n a { local_addrs = 192.0.2.1\n remote_adrs = 10.0.0.1\n remote { auth = eap-tls } }\n\
@@ -383,7 +383,7 @@ fn a_discarded_connection_decides_nothing() {
     assert!(made.text.contains("name = \"b\""), "{}", made.text);
 }
 
-/// `EAP-TLS` is `eap` without a method to charon, which knows methods behind `eap-` in small letters.
+/// `EAP-TLS` is `eap` without a method to charon: methods after `eap-` are case-sensitive.
 #[test]
 fn methods_of_eap_are_read_as_charon_reads_them() {
     for (auth, stops) in [("eap-MSCHAPV2", 0), ("EAP-MSCHAPV2", 1), ("Eap-tls", 1), ("eapx-tls", 1)] {
@@ -392,7 +392,7 @@ fn methods_of_eap_are_read_as_charon_reads_them() {
     }
 }
 
-/// The round with the lowest number is the first.
+/// The round with the lowest number comes first.
 #[test]
 fn rounds_stand_in_the_order_of_their_numbers() {
     let text = "connections { c { local-1 { auth = pubkey\nround = 2 }\nlocal-2 { auth = psk\nround = 1\nid = gw.test }\n\
@@ -406,7 +406,7 @@ fn rounds_stand_in_the_order_of_their_numbers() {
     assert_eq!(made.stops, []);
 }
 
-/// An attribute that charon does not know discards the pool.
+/// An unknown attribute discards the pool.
 #[test]
 fn a_pool_with_an_unknown_attribute_is_none() {
     let made = |attribute: &str| {
@@ -441,7 +441,7 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
     assert_eq!(decode_secret("0sYWJj").as_deref(), Some("abc"));
     assert_eq!(decode_secret("abc").as_deref(), Some("abc"));
     assert_eq!((decode_secret("0xff"), decode_secret("0x616")), (None, None));
-    // Beside a pseudo-random function the algorithm that stands for one is passed over, as all are in ESP.
+    // Beside a pseudorandom function, the integrity algorithm is ignored, as it is in ESP.
     let made = import_with(
         "proposals = aes256gcm16-sha384-prfsha512-x25519",
         "",
@@ -457,7 +457,7 @@ fn identities_secrets_and_proposals_are_written_as_ours() {
     assert_eq!((made.left, made.stops), (Vec::new(), Vec::new()));
 }
 
-/// There the connection that fits best holds, wherever it stands.
+/// charon uses the best match, wherever it stands.
 #[test]
 fn connections_stand_in_the_order_in_which_they_hold() {
     let one = |name: &str, more: &str, id: &str| {
@@ -474,7 +474,7 @@ fn connections_stand_in_the_order_in_which_they_hold() {
     assert_eq!(names, ["name = \"ann-near\"", "name = \"near\"", "name = \"ann\"", "name = \"all\""]);
 }
 
-/// Who knows a password would come in where a certificate is wanted.
+/// Otherwise a user with a password would be admitted where a certificate is required.
 #[test]
 fn connections_of_different_eap_methods_are_not_merged() {
     let one = |name: &str, auth: &str| {
@@ -487,7 +487,7 @@ fn connections_of_different_eap_methods_are_not_merged() {
     assert_eq!((of("eap-tls"), of("eap-mschapv2")), (0, 1));
 }
 
-/// As charon prefers them: by how well the place fits, one address before any network, and by whom they name.
+/// charon prefers the best match of the address, with a single address before any network, and of the identity.
 #[test]
 fn the_longest_prefix_holds_and_what_no_order_says_stops() {
     let order = |all: &[(&str, &str, &str)]| {
@@ -546,7 +546,7 @@ fn the_longest_prefix_holds_and_what_no_order_says_stops() {
     assert_eq!(order(&circle).1, 1, "each before another");
 }
 
-/// Each secret is taken, or named: whoever it is for would have another or none.
+/// Each secret is imported or reported. Otherwise its owner would get another one or none.
 #[test]
 fn secrets_that_no_connection_takes_are_named() {
     let made = |local: &str, remote: &str, secrets: &str| {
@@ -582,7 +582,7 @@ fn secrets_that_no_connection_takes_are_named() {
             Some("of this side"),
             &[],
         ),
-        // One that ours cannot say is nobody else's, and gives way to none.
+        // A secret that ours cannot express applies to no other peer, and no other replaces it.
         (
             "id = \"C=CH, CN=gw\"",
             "auth = psk",
@@ -636,7 +636,7 @@ fn secrets_that_no_connection_takes_are_named() {
     }
 }
 
-/// What is taken otherwise is said.
+/// A setting that is imported with another meaning is reported.
 #[test]
 fn what_is_taken_otherwise_is_said() {
     for (connection, remote, child, said) in [
@@ -669,7 +669,7 @@ fn what_is_taken_otherwise_is_said() {
     assert_eq!(own("auth = eap-tls\naaa_id = %any").stops, []);
 }
 
-/// charon takes a message at an address for connections of that address alone.
+/// charon matches a message to connections of its local address.
 #[test]
 fn local_addresses_move_to_the_gateway_if_all_connections_agree() {
     let of = |first: &str, second: &str| {
@@ -700,7 +700,7 @@ fn local_addresses_move_to_the_gateway_if_all_connections_agree() {
     assert_eq!(of("local_addrs = 0.0.0.0", "local_addrs = 192.0.2.1"), (None, 1));
     assert_eq!(of("local_addrs = %any, 192.0.2.1", ""), (None, 1), "that one is better there");
     assert_eq!(of("local_addrs = %ANY", ""), (None, 1), "a name");
-    // Nobody of the other family comes to any address of one.
+    // No peer of the other family reaches an address of one.
     for (addresses, from) in [
         ("local_addrs = 0.0.0.0", Some("[\"0.0.0.0/0\"]")),
         ("local_addrs = %any6", Some("[\"::/0\"]")),
@@ -749,7 +749,7 @@ fn authorities_say_where_it_is_asked_whether_certificates_hold() {
     }
 }
 
-/// charon begins where an address is named, and leaves out the last one of a network.
+/// charon begins at an address within a network if one is named, and leaves out the network's last one.
 #[test]
 fn pools_begin_where_charon_begins_them() {
     for (theirs, ours) in [
@@ -770,7 +770,7 @@ fn pools_begin_where_charon_begins_them() {
     }
 }
 
-/// What our own reader would refuse is told, but for files, which are not looked at here.
+/// Faults that our own parser would find are reported, except for files, which are not read here.
 #[test]
 fn what_is_made_is_right_or_its_faults_are_told() {
     let told = |made: &SwanctlImport| made.left.iter().any(|(_, what)| what.contains("not right yet"));

@@ -1,4 +1,4 @@
-//! What words of strongSwan's mean: identities, times, secrets, addresses.
+//! Values of strongSwan: identities, times, secrets, addresses.
 
 use super::settings::SettingsSection;
 use alloc::borrow::ToOwned;
@@ -10,7 +10,7 @@ use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_config::Prefix;
 
-/// A text as TOML has it.
+/// Quotes a text as a TOML string.
 pub(super) fn toml_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -20,7 +20,7 @@ pub(super) fn toml_string(text: &str) -> String {
                 quoted.push(c);
             }
             c if c.is_control() => {
-                // Writing to a text does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(quoted, "\\u{:04x}", u32::from(c));
             }
             c => quoted.push(c),
@@ -39,7 +39,7 @@ pub(super) fn split_words(value: &str) -> impl Iterator<Item = String> {
     value.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
-/// The number at the start of a text and what follows it, as C's `strtoul` reads it; without digits 0, and the whole text follows.
+/// Returns the number at the start of a text and the rest, as C's `strtoul`. Without digits, 0 and the whole text.
 pub(super) fn leading_number(text: &str, base: u32) -> (u64, &str) {
     let blank = |c| matches!(c, ' ' | '\t'..='\r');
     let rest = text.trim_start_matches(blank);
@@ -60,13 +60,13 @@ pub(super) fn leading_number(text: &str, base: u32) -> (u64, &str) {
     (if is_negative { value.wrapping_neg() } else { value }, &digits[end..])
 }
 
-/// A number of charon's: `0x` begins hexadecimal ones, `0` octal ones. Those with a sign that it wraps are none here.
+/// Parses a number of charon: `0x` means hexadecimal, `0` octal. Signed numbers, which charon wraps, are rejected.
 pub(super) fn parse_number(text: &str) -> Option<u64> {
     let (value, rest) = leading_number(text, 0);
     (rest.is_empty() && !text.contains('-')).then_some(value)
 }
 
-/// `4h`, `90s`, `1d`, a number of seconds: the number and our unit.
+/// Parses `4h`, `90s`, `1d` or a number of seconds: the number and our unit.
 pub(super) fn split_time(value: &str) -> Option<(u64, &'static str)> {
     let (number, rest) = leading_number(value, 0);
     let unit = match rest.trim_start_matches(' ') {
@@ -84,7 +84,7 @@ pub(super) fn toml_time(value: &str) -> Option<String> {
     Some(alloc::format!("{number} {unit}"))
 }
 
-/// `1000`, `500m`, `2 g`: the number and the octets of its unit.
+/// Parses `1000`, `500m`, `2 g`: the number and the octets of its unit.
 pub(super) fn split_volume(value: &str) -> Option<(u64, u64)> {
     let (number, rest) = leading_number(value, 0);
     let unit = match rest.trim_start_matches(' ') {
@@ -102,14 +102,14 @@ pub(super) fn parse_volume(value: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// Whether an identity is everybody's.
+/// True for an identity that matches all.
 pub(super) fn is_any_identity(id: &str) -> bool {
     matches!(id, "" | "%any" | "%any6" | "0.0.0.0" | "*" | "::" | "0::0")
 }
 
-/// An identity as strongSwan writes it, as ours is written; `None`: ours has no such one.
+/// Translates an identity of strongSwan; `None` if ours has no equivalent.
 pub(super) fn translate_identity(id: &str) -> Option<String> {
-    // Networks and ranges of addresses stand for several there, and a wildcard or an expression is for strongSwan to match.
+    // There, networks and ranges match several addresses, and only strongSwan matches wildcards and expressions.
     let is_network = Prefix::parse(id).is_ok() && id.contains('/');
     let is_range = id.split_once('-').is_some_and(|(first, _)| first.parse::<IpAddr>().is_ok());
     let is_expression = id.starts_with('^') && id.ends_with('$');
@@ -132,18 +132,18 @@ pub(super) fn translate_identity(id: &str) -> Option<String> {
     }
 }
 
-/// What is written behind a prefix of two characters, whether in capitals or not.
+/// Strips a prefix of two characters, case-insensitive.
 fn strip_any_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     text.get(..prefix.len()).filter(|start| start.eq_ignore_ascii_case(prefix))?;
     text.get(prefix.len()..)
 }
 
-/// Whether a value is octets and no name of a file.
+/// True for a value of octets, not a file name.
 pub(super) fn is_octets(value: &str) -> bool {
     strip_any_case(value, "0x").or_else(|| strip_any_case(value, "0s")).is_some()
 }
 
-/// The octets of a secret that is written in hexadecimal or base64, where they are a text.
+/// Decodes a hexadecimal or base64 secret if the result is a text.
 pub(super) fn decode_secret(secret: &str) -> Option<String> {
     let bytes = match (strip_any_case(secret, "0x"), strip_any_case(secret, "0s")) {
         (Some(hex), _) => {
@@ -158,13 +158,13 @@ pub(super) fn decode_secret(secret: &str) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// A file that is named beside its folder, or by its whole path.
+/// Joins a relative file name to its folder; an absolute path stays.
 pub(super) fn join_path(folder: &str, file: &str) -> String {
     if file.starts_with('/') { file.to_owned() } else { alloc::format!("{folder}/{file}") }
 }
 
-/// A proposal of IKE in our words. With a cipher that protects integrity itself, what is written as such an algorithm is the pseudo-random
-/// function, unless one is written besides.
+/// Translates an IKE proposal. With an AEAD cipher, an integrity word means its pseudorandom function, unless there
+/// is a word for one.
 pub(super) fn ike_proposal(words: &str) -> String {
     let is_combined = is_combined_proposal(words);
     let has_prf = words.split('-').any(|word| word.starts_with("prf"));
@@ -176,7 +176,7 @@ pub(super) fn ike_proposal(words: &str) -> String {
     words.split('-').filter_map(word).collect::<Vec<_>>().join("-")
 }
 
-/// A proposal of ESP in our words: charon passes over pseudo-random functions, and beside such a cipher over integrity algorithms.
+/// Translates an ESP proposal. charon ignores pseudorandom functions, and integrity algorithms beside an AEAD cipher.
 pub(super) fn esp_proposal(words: &str) -> String {
     let is_combined = is_combined_proposal(words);
     let is_used = |word: &&str| !(word.starts_with("prf") || (is_combined && is_integrity(word)));
@@ -191,7 +191,8 @@ fn is_combined_proposal(words: &str) -> bool {
     words.split('-').any(|word| ["gcm", "ccm", "chacha"].iter().any(|name| word.contains(name)))
 }
 
-/// A range of a pool. charon leaves out a network's first and last address, and begins where an address of it is named.
+/// Translates the range of a pool. charon leaves out a network's first and last address, and begins at an address
+/// within it if one is named.
 pub(super) fn pool_range(addresses: &str) -> String {
     let unchanged = || addresses.to_owned();
     if addresses.contains('-') {
@@ -219,7 +220,7 @@ pub(super) fn pool_range(addresses: &str) -> String {
     alloc::format!("{first}-{last}")
 }
 
-/// Words mean the same in capitals.
+/// True for yes; words are case-insensitive.
 pub(super) fn is_yes(value: &str) -> bool {
     let value = value.to_ascii_lowercase();
     matches!(&*value, "yes" | "true" | "1" | "enabled" | "accept" | "force")
@@ -229,7 +230,8 @@ pub(super) fn is_no(value: &str) -> bool {
     matches!(&*value, "no" | "false" | "0" | "disabled")
 }
 
-/// Whether a word is any address of IPv4, and of IPv6. Only `%any` is both. Names hold in small letters alone: charon looks `%ANY` up in the DNS.
+/// Returns whether a word means any IPv4 address, and any IPv6 address. Only `%any` means both. Words are
+/// case-sensitive: charon resolves `%ANY` by DNS.
 pub(super) fn any_families(word: &str) -> [bool; 2] {
     match word {
         "%any" => [true, true],
@@ -242,14 +244,14 @@ pub(super) fn any_families(word: &str) -> [bool; 2] {
     }
 }
 
-/// Where this side of a connection is.
+/// The local addresses of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LocalScope {
-    /// At any address of IPv4, of IPv6, or of both.
+    /// Any address of IPv4, of IPv6, or of both.
     Families([bool; 2]),
-    /// At these addresses alone, sorted.
+    /// These addresses only, sorted.
     Addresses(Vec<String>),
-    /// At any address, and at named ones, which charon prefers.
+    /// Any address, and some named ones, which charon prefers.
     Both,
 }
 
@@ -274,20 +276,21 @@ pub(super) fn local_scope(connection: &SettingsSection) -> LocalScope {
     }
 }
 
-/// A network, or an address. What has blanks within is a name to charon.
+/// Parses a network or an address. charon takes text with inner blanks as a name.
 pub(super) fn parse_prefix(word: &str) -> Option<Prefix> {
     Prefix::parse(word).ok().filter(|_| !word.contains(char::is_whitespace))
 }
 
-/// A place of a connection's other side: an address or a network.
+/// An address or network of a connection's peer.
 pub(super) struct PeerAddress {
-    /// As the file has it, or `0.0.0.0/0` or `::/0`.
+    /// As in the file, or `0.0.0.0/0` or `::/0`.
     pub(super) text: String,
     pub(super) prefix: Prefix,
     pub(super) is_address: bool,
 }
 
-/// Where the other side of a connection is, and the first word that ours cannot say: a name or a range. Of this side's families alone.
+/// Returns the peer's addresses in the families of this side, and the first word that ours cannot express: a name or
+/// a range.
 pub(super) fn peer_addresses(connection: &SettingsSection) -> (Vec<PeerAddress>, Option<String>) {
     let (mut places, mut unknown) = (Vec::new(), None);
     let mut any = [false, false];
@@ -311,16 +314,16 @@ pub(super) fn peer_addresses(connection: &SettingsSection) -> (Vec<PeerAddress>,
     if let LocalScope::Families([v4, v6]) = local_scope(connection) {
         places.retain(|place| if place.prefix.network.is_ipv4() { v4 } else { v6 });
     }
-    // A name of somebody within all addresses says nothing more.
+    // A name adds nothing if all addresses are allowed.
     (places, unknown.filter(|_| any != [true, true]))
 }
 
-/// Whether a section of a connection is one of these: whatever follows tells them apart.
+/// True if a section of a connection belongs to this side; a suffix distinguishes several.
 pub(super) fn is_side(section: &str, side: &str) -> bool {
     section.get(..side.len()).is_some_and(|start| start.eq_ignore_ascii_case(side))
 }
 
-/// The rounds of a side of a connection, in their order.
+/// Returns the authentication rounds of a side, in order.
 pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<&'a SettingsSection> {
     let all = connection.sections.iter().filter(|(name, _)| is_side(name, side));
     let mut all: Vec<&SettingsSection> = all.map(|(_, section)| section).collect();
@@ -330,12 +333,12 @@ pub(super) fn rounds_of<'a>(connection: &'a SettingsSection, side: &str) -> Vec<
     all
 }
 
-/// The first round of a side of a connection.
+/// Returns the first authentication round of a side.
 pub(super) fn side_of<'a>(connection: &'a SettingsSection, side: &str) -> Option<&'a SettingsSection> {
     rounds_of(connection, side).first().copied()
 }
 
-/// The method of a round. charon knows those of EAP behind `eap-` in small letters alone.
+/// Returns the method of a round. charon accepts EAP methods after `eap-` in lower case only.
 pub(super) fn auth_of_round(section: &SettingsSection) -> String {
     let auth = section.value("auth").unwrap_or("pubkey");
     match auth.to_ascii_lowercase() {
@@ -344,17 +347,17 @@ pub(super) fn auth_of_round(section: &SettingsSection) -> String {
     }
 }
 
-/// How the other side of a connection proves who it is, or this one.
+/// Returns the authentication of a side.
 pub(super) fn auth_of(connection: &SettingsSection, side: &str) -> String {
     side_of(connection, side).map_or_else(|| "pubkey".to_owned(), auth_of_round)
 }
 
-/// Whether a side proves who it is by a certificate in IKE itself.
+/// True if a side authenticates by a certificate in IKE itself.
 pub(super) fn is_certified(auth: &str) -> bool {
     auth != "psk" && !auth.starts_with("eap") && !auth.starts_with("xauth")
 }
 
-/// The version of IKE that a connection is of, as charon's number: 0 is any; `None`: it is none that charon reads.
+/// Returns the IKE version of a connection as charon's number; 0 means any. `None` if charon cannot read it.
 pub(super) fn ike_version(connection: &SettingsSection) -> Option<u32> {
     let number = parse_number(connection.value("version").unwrap_or("0"))?;
     u32::try_from(number & u64::from(u32::MAX)).ok()

@@ -1,4 +1,4 @@
-//! Logins that an AAA server decides, and the sessions that it is told of: our own server, by RADIUS.
+//! Logins and sessions with an AAA server: our own, by RADIUS.
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY, eap_client};
 use super::*;
@@ -45,7 +45,7 @@ secret = "the secret of RADIUS"
 [aaa.dynamic]
 "#;
 
-/// A client of EAP that wants an address, and traffic to the site.
+/// An EAP client that requests an address and has traffic to the site.
 pub(super) fn site_client(method: &str, name: &str, password: &str) -> String {
     let more = "address = true\n[[connection.child]]\nname = \"net\"\nremote = [\"10.2.0.0/16\"]\n";
     format!("{}{more}", eap_client(method, name, password))
@@ -53,13 +53,13 @@ pub(super) fn site_client(method: &str, name: &str, password: &str) -> String {
 
 pub(super) type ReceivedRecords = Rc<RefCell<Vec<LedgerRecord>>>;
 
-/// A gateway that asks our AAA server, which acknowledges what it is told.
+/// A gateway with our AAA server, which acknowledges all records.
 pub(super) struct AaaTestNetwork {
     pub(super) world: GatewayTestNetwork,
     pub(super) server: HostHandle<AaaServer>,
-    /// The records of sessions that it was told.
+    /// The accounting records that the server received.
     pub(super) received_records: ReceivedRecords,
-    /// How often it was told that the gateway begins.
+    /// Number of received Accounting-On records.
     pub(super) accounting_on_count: Rc<Cell<usize>>,
 }
 
@@ -117,7 +117,7 @@ impl AaaTestNetwork {
     pub(super) fn record_kinds(&self) -> Vec<String> {
         self.received_records.borrow().iter().map(|record| format!("{:?}", record.status)).collect()
     }
-    /// What the server hears to a request of RFC 5176.
+    /// Sends a dynamic authorization request (RFC 5176) and returns the reply.
     pub(super) fn send_dynamic_request(
         &mut self,
         code: PacketCode,
@@ -155,7 +155,7 @@ fn a_name_that_fits_no_request_is_turned_away_as_that() {
 #[test]
 fn one_slow_answer_of_the_aaa_server_delays_nobody_else() {
     let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});
-    // What the server is asked about one user takes three seconds each time.
+    // Each request about one user takes the server three seconds.
     site.world.net.intercept_transmits(|_, sent| {
         let slow = sent.bytes.windows(7).any(|part| part == b"station");
         vec![if slow { secs(3) } else { Duration::ZERO }]
@@ -231,7 +231,7 @@ fn a_users_aaa_attributes_apply_and_its_session_is_accounted() {
     assert_eq!(site.world.net[site.world.gateway].pool_usage().nth(1), Some(("guests", 0, 254)));
 }
 
-/// The second user is given what the first one has, and a third what no host can have.
+/// The second user gets the address of the first, and a third one gets an address that no host can have.
 #[test]
 fn an_aaa_address_in_use_or_unusable_is_not_assigned() {
     for (given, why) in
@@ -285,7 +285,7 @@ fn the_server_ends_a_session_and_changes_another() {
     );
     assert_eq!(site.world.end_reasons(host), [EndReason::DeletedByPeer]);
     assert_eq!(site.record_kinds(), ["Start", "Stop"]);
-    // The change holds for another session.
+    // The change applies to another session.
     site.world.connect(host, "home");
     site.world.run_for(secs(2));
     assert_eq!(site.send_dynamic_request(PacketCode::COA_REQUEST, longer), DynamicResult::Ack);
@@ -298,7 +298,7 @@ fn the_server_ends_a_session_and_changes_another() {
     assert_eq!((counters.sessions_timed_out, counters.dynamic_refused), (1, 2));
 }
 
-/// A Session-Timeout of nothing is no limit, then as at login (RFC 6733 section 8.13).
+/// A Session-Timeout of zero means no limit, also in a change (RFC 6733 section 8.13).
 #[test]
 fn a_session_timeout_of_nothing_takes_the_limit_away() {
     let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});
@@ -329,14 +329,14 @@ fn a_slow_aaa_server_delays_nobody_else() {
     let quick = site.world.add_client("198.51.100.8", PSK_CLIENT);
     site.world.run_for(millis(200));
     assert_eq!(site.world.sa_statuses(quick).len(), 1, "two round trips and a signature by nobody");
-    // Nobody answers in the end, and the client hears so.
+    // No server replies, and the client is rejected in the end.
     site.world.run_for(secs(60));
     assert_eq!(site.world.login_failures(site.world.gateway), [LoginFailure::Unanswered]);
     assert_eq!(site.world.end_reasons(slow).len(), 1);
     assert_eq!(site.world.net[site.world.gateway].half_open(), 0);
 }
 
-/// RFC 2866 §5.10: a session that the server ended was ended by it, whatever becomes of the message that says so.
+/// RFC 2866 §5.10: the cause of a session that the server ended stays, whatever happens to the Delete.
 #[test]
 fn the_first_cause_of_a_sessions_end_is_told() {
     const LOST_CARRIER: u32 = 2;
@@ -346,7 +346,7 @@ fn the_first_cause_of_a_sessions_end_is_told() {
         let host = site.world.add_client(CLIENT, &site_client("md5", "ann", "a long password"));
         site.world.connect(host, "home");
         site.world.run_for(secs(2));
-        // The client is no more there, and does not say so.
+        // The client has gone silently.
         site.world.net.set_silent(host, true);
         if disconnected {
             let ann = |a: &mut AttributeList| drop(a.push_text(kind::USER_NAME, "ann"));

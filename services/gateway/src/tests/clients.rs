@@ -1,4 +1,4 @@
-//! What clients of common systems propose, and what a gateway that says nothing of proposals chooses.
+//! Proposals of common clients, and the choice of a gateway with default proposals.
 
 use super::load_config;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ struct ClientFixture {
     source: String,
     ike: Vec<ProposalFixture>,
     esp: Vec<ProposalFixture>,
-    /// Of IKE, and of ESP; what is missing is refused.
+    /// The choices for IKE and for ESP; a missing one is a refusal.
     chosen: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ fn read_clients() -> Vec<ClientFixture> {
     clients.client
 }
 
-/// What a gateway takes whose file has no word about proposals, or this one about its CHILD_SA's.
+/// A gateway's connection with default proposals, or with this text for its CHILD_SA.
 fn gateway_connection(child: &str) -> IkeConnection {
     let text = format!(
         "[[connection]]\nname = \"users\"\nlocal_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\n\
@@ -74,7 +74,7 @@ fn gateway_connection(child: &str) -> IkeConnection {
     (*load_config(&text).config.peers[0].connection).clone()
 }
 
-/// The transforms of a proposal, without their order.
+/// The transforms of a proposal, sorted.
 fn sorted_transforms(proposal: &Proposal) -> Vec<(u8, u16, Option<u16>)> {
     let mut all: Vec<_> = proposal.transforms.iter().map(|t| (t.kind.0, t.id, t.key_length())).collect();
     all.sort_unstable();

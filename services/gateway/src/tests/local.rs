@@ -1,4 +1,4 @@
-//! Logins that the gateway decides itself.
+//! Logins with local users.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn a_psk_client_has_address_and_child_sa_before_the_response() {
     assert_eq!((here.inbound, &here.inbound_keys), (there.outbound, &there.outbound_keys));
     let inner = usher_ike::payload::TrafficSelector::from_address(own.addresses[0]);
     assert_eq!(here.remote, [inner]);
-    // What the answer of IKE_AUTH needs was said before it was sent.
+    // The events that the IKE_AUTH response depends on come before it.
     let events = world.net.recorded_events(world.gateway);
     let (installed, _) = events
         .iter()
@@ -83,7 +83,7 @@ fn an_exhausted_pool_gives_no_address_until_a_lease_ends() {
     assert_eq!(given.iter().sum::<usize>(), 2);
     assert_eq!(world.login_failures(world.gateway), [LoginFailure::NoAddress]);
     assert_eq!(world.net[world.gateway].counters().0.addresses_exhausted, 1);
-    // One of the two that have an address goes: the next one gets it.
+    // One of the two with an address leaves: the next client gets it.
     let goes = [a, b, c].into_iter().find(|host| !world.sa_statuses(*host)[0].addresses.is_empty()).unwrap();
     let freed = world.sa_statuses(goes)[0].addresses[0];
     world.net.send_command(goes, GatewayCommand::Down { token: 2, selection: SaSelection::All }).unwrap();
@@ -124,7 +124,7 @@ start = true
     world.run_for(secs(2));
     assert_eq!(world.sa_statuses(world.gateway)[0].identity, "station@usher.test");
     assert_eq!(world.sa_statuses(host)[0].identity, "aaa.usher.test");
-    // Whoever says it is somebody whom its certificate does not name is refused.
+    // A client whose certificate does not have its claimed identity is rejected.
     let liar = client.replace("local_id = \"station@usher.test\"", "local_id = \"boss@usher.test\"");
     let liar = world.add_client("198.51.100.8", &liar);
     world.run_for(secs(2));
@@ -132,7 +132,7 @@ start = true
     assert_eq!(world.end_reasons(liar), [EndReason::Refused]);
 }
 
-/// A gateway with a certificate whose users prove themselves by EAP to the gateway itself.
+/// A gateway with a certificate, and local users that authenticate by EAP.
 const EAP_GATEWAY: &str = r#"
 [[connection]]
 name = "users"
@@ -149,7 +149,7 @@ name = "ann"
 password = "a long password"
 "#;
 
-/// A client that proves who it is by EAP.
+/// A client that authenticates by EAP.
 pub(super) fn eap_client(method: &str, name: &str, password: &str) -> String {
     format!(
         r#"
@@ -193,14 +193,14 @@ fn users_of_the_gateway_itself_log_in_by_each_method() {
         world.connect(client, "home");
         world.run_for(secs(2));
         assert_eq!(world.sa_statuses(client).len(), 0, "{method}");
-        // Whose TLS has come to its end takes no EAP-Failure any more (RFC 4137, UNCOND_SUCC): IKE breaks off.
+        // After the end of TLS, a peer ignores EAP-Failure (RFC 4137, UNCOND_SUCC), and IKE ends instead.
         let reason = if method == "tls" { EndReason::Protocol } else { EndReason::Refused };
         assert_eq!(world.end_reasons(client), [reason], "{method}");
     }
     assert_eq!(world.login_failures(world.gateway), [LoginFailure::Rejected; 3]);
 }
 
-/// A key that many guests know proves nothing of the names that users have.
+/// A group key does not prove a user's name.
 #[test]
 fn a_guest_under_a_users_name_takes_neither_sa_nor_address() {
     let guests = PSK_GATEWAY.replace("remote_id = \"ini.test\"\n", "");
@@ -228,7 +228,7 @@ fn a_step_of_eap_tls_is_a_helpers_and_delays_nobody_else() {
     let slow = world.add_client("198.51.100.1", &eap_client("tls", "station@usher.test", "of no use"));
     let quick = world.add_client(CLIENT, &PSK_CLIENT.replace("start = true\n", ""));
     world.connect(slow, "home");
-    // Its handshake is with the helpers.
+    // Its handshake is with the workers.
     world.run_for(millis(150));
     world.connect(quick, "home");
     world.run_for(millis(100));
@@ -241,7 +241,7 @@ fn a_step_of_eap_tls_is_a_helpers_and_delays_nobody_else() {
     });
     // At least the peer's ClientHello and its Finished are steps of 100 ms.
     assert!(established.unwrap().as_nanos() > 2 * JUDGING.as_nanos());
-    // Whoever goes away while it is judged is forgotten.
+    // A client that leaves during a step is removed.
     let gone = world.add_client("198.51.100.2", &eap_client("tls", "station@usher.test", "of no use"));
     world.connect(gone, "home");
     world.run_for(millis(130));
@@ -295,7 +295,7 @@ fn a_client_that_starts_again_leaves_nothing_of_itself_behind() {
     let client = world.add_client(CLIENT, PSK_CLIENT);
     world.run_for(secs(1));
     let before = world.sa_statuses(world.gateway)[0].clone();
-    // It dies without a word, and comes again at another address, with another memory.
+    // It dies silently, and returns from another address without its state.
     world.net.set_silent(client, true);
     let again = world.add_client("198.51.100.8", PSK_CLIENT);
     world.run_for(secs(1));
@@ -366,7 +366,7 @@ fn commands_rekey_and_end_sas_and_all_end_with_the_host() {
     assert_eq!(world.installed_children(world.gateway).len() + world.installed_children(client).len(), 0);
 }
 
-/// The CHILD_SAs of one moment as they are at another.
+/// The CHILD_SAs of one moment, with the ages of another.
 fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
     let passed = after.lasted.as_nanos() - before.lasted.as_nanos();
     let later = |child: &crate::ChildStatus| {
@@ -376,8 +376,8 @@ fn children_at(before: &SaStatus, after: &SaStatus) -> Vec<crate::ChildStatus> {
     before.children.iter().map(later).collect()
 }
 
-/// Passwords that are guessed at: of many logins at once no more are weighed than the limit is, and who has the right one by then is
-/// not let in either.
+/// A guessing attack: of many concurrent logins, only as many as the limit are checked. Meanwhile, even the right
+/// password is rejected.
 #[test]
 fn whoever_guesses_is_held_back_by_name_and_by_host() {
     let limited = "[eap]\nfailures = 3\nfailures_within = \"60 s\"\nfailures_hold = \"100 s\"\n";
@@ -389,7 +389,7 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
         world.connect(client, "home");
         client
     };
-    // Five hosts guess at once, each of which leaves as soon as it is told that its guess is wrong.
+    // Five hosts guess at once. Each leaves as soon as its guess is rejected.
     let guessing: Vec<_> =
         (1..=5).map(|n| tries(&mut world, &format!("198.51.100.{n}"), "ann", "a guess")).collect();
     world.run_for(secs(2));
@@ -401,12 +401,12 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
     assert!(guessing.iter().all(|host| world.net[*host].session_count() == 0));
     let failures = world.login_failures(world.gateway);
     assert_eq!(failures.iter().filter(|why| **why == LoginFailure::LockedOut).count(), 2);
-    // The right password is not weighed either; another user is let in.
+    // The right password is not checked either. Another user gets in.
     let ann = tries(&mut world, "198.51.100.20", "ann", "a long password");
     let bob = tries(&mut world, "198.51.100.21", "bob", "bobs password");
     world.run_for(secs(2));
     assert_eq!((world.sa_statuses(ann).len(), world.sa_statuses(bob).len()), (0, 1));
-    // One host that tries name after name is held back with whatever name it says.
+    // A host that tries many names is locked out for every name.
     for n in 0..4 {
         let client = world.add_client("203.0.113.9", &eap_client("md5", &format!("nobody{n}"), "a guess"));
         world.connect(client, "home");
@@ -414,12 +414,12 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
         world.net.set_silent(client, true);
     }
     assert_eq!(counted(&world), (1, 6, 4), "the right password of ann was the third");
-    // After its time a name is weighed again.
+    // After the lockout, the name is checked again.
     world.run_for(secs(100));
     let ann = tries(&mut world, "198.51.100.22", "ann", "a long password");
     world.run_for(secs(2));
     assert_eq!(world.sa_statuses(ann).len(), 1);
-    // Where she has been let in she is, whatever others guess; elsewhere she waits.
+    // At a host of an earlier success the user gets in, despite attacks elsewhere. At other hosts she is locked out.
     for n in 1..=3 {
         tries(&mut world, &format!("203.0.114.{n}"), "ann", "a guess");
     }
@@ -431,7 +431,7 @@ fn whoever_guesses_is_held_back_by_name_and_by_host() {
     assert_eq!((world.sa_statuses(elsewhere).len(), world.sa_statuses(there).len()), (0, 1));
 }
 
-/// The certificate of whoever judges EAP has to bear the name of the other side, or the one that is written for it.
+/// The EAP server's certificate has to have the peer's name, or the configured one.
 #[test]
 fn with_eap_only_the_server_certificate_names_the_gateway() {
     let gateway = |id: &str| {
@@ -447,7 +447,7 @@ fn with_eap_only_the_server_certificate_names_the_gateway() {
     };
     for (id, more, lets_in) in [
         ("aaa.usher.test", "", true),
-        // Anybody with a certificate of that authority could say that.
+        // Any certificate of that authority would do.
         ("gw.test", "", false),
         ("gw.test", "eap_server_name = \"aaa.usher.test\"", true),
         ("aaa.usher.test", "eap_server_name = \"radius.usher.test\"", false),

@@ -1,4 +1,4 @@
-//! What a gateway gives of both families, and which of its IKE_SAs somebody means.
+//! Addresses of both families, and the selection of IKE_SAs by name.
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
@@ -40,7 +40,7 @@ fn a_dual_stack_client_gets_an_address_and_dns_of_each_family() {
     let six = of(ConfigurationType::INTERNAL_IP6_ADDRESS);
     assert_eq!((four.len(), six.len()), (1, 1), "{given:?}");
     assert_eq!(four[0].value[..3], [10, 9, 0]);
-    // RFC 7296 §3.15.1: an IPv6 address has its prefix's length behind it.
+    // RFC 7296 §3.15.1: an IPv6 address is followed by its prefix length.
     assert_eq!((six[0].value.len(), six[0].value[16]), (17, 128));
     assert_eq!(of(ConfigurationType::INTERNAL_IP4_DNS).len(), 2);
     assert_eq!(of(ConfigurationType::INTERNAL_IP6_DNS).len(), 1);
@@ -51,7 +51,7 @@ fn a_dual_stack_client_gets_an_address_and_dns_of_each_family() {
     assert_eq!((counters.addresses_given, counters.addresses_exhausted), (2, 0));
     let used: Vec<_> = world.net[world.gateway].pool_usage().map(|(_, used, _)| used).collect();
     assert_eq!(used, [1, 1]);
-    // Of a family that is used up there is none, and the other is given all the same.
+    // A family without free addresses gives none; the other still does.
     let mut given = Vec::new();
     for n in 0..2u8 {
         let text = PSK_CLIENT.replace("ini.test", &format!("ini{n}.test"));
@@ -115,7 +115,7 @@ fn those_are_told_who_are_meant_and_nobody_else() {
             assert_eq!(replaced, meant.contains(&sa.identity.as_str()), "{which:?} {}", sa.identity);
         }
     }
-    // So are those told that end.
+    // Ending ones are counted too.
     let down = GatewayCommand::Down { token: 6, selection: SaSelection::Named("site".into()) };
     world.net.send_command(world.gateway, down).unwrap();
     world.run_for(secs(1));
@@ -160,7 +160,7 @@ fn a_pending_connection_can_be_ended_by_number_or_name() {
     }
 }
 
-/// Replacing an IKE_SA proves nothing, and so puts nothing off.
+/// Rekeying is no authentication, so it does not delay reauthentication.
 #[test]
 fn a_rekeying_does_not_postpone_the_reauthentication() {
     let mut world = GatewayTestNetwork::new(PSK_GATEWAY);
@@ -177,7 +177,7 @@ fn a_rekeying_does_not_postpone_the_reauthentication() {
     assert_eq!((world.sa_statuses(client).len(), world.sa_statuses(world.gateway).len()), (1, 1));
 }
 
-/// Whose other side speaks again after it has not replaced its IKE_SA in time: it is begun anew at once.
+/// The peer did not replace its IKE_SA in time. When it responds again, the connection is initiated at once.
 #[test]
 fn an_ike_sa_that_nobody_has_replaced_ends_and_is_begun_anew() {
     let gateway = PSK_GATEWAY.replace("pools =", "rekey_after = \"0 s\"\npools =");

@@ -1,4 +1,4 @@
-//! What the host says of packets: what CHILD_SAs carry, and that one is needed.
+//! Reports of the data plane: traffic of CHILD_SAs, and packets that need one.
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
@@ -6,7 +6,7 @@ use crate::GatewayConfig;
 use usher_esp::plane::SaUsage;
 use usher_esp::sa::TrafficVolume;
 
-/// So many packets of 100 octets in all.
+/// The total of this many packets of 100 octets.
 fn packet_usage(received: u64, sent: u64) -> SaUsage {
     let volume = |packets| TrafficVolume { packets, octets: packets * 100 };
     SaUsage { received: volume(received), sent: volume(sent), last_received: None }
@@ -25,7 +25,7 @@ fn what_children_carry_is_their_sessions_over_every_replacement() {
     let spi = |world: &GatewayTestNetwork| *world.installed_children(gateway).keys().next().unwrap();
     let first = spi(&world);
     report_usage(&mut world, gateway, &[(first, packet_usage(5, 3)), (0xffff, packet_usage(99, 99))]);
-    // What is told again is not counted again.
+    // The same total is not counted twice.
     report_usage(&mut world, gateway, &[(first, packet_usage(7, 3))]);
     let status = world.sa_statuses(gateway).remove(0);
     assert_eq!((status.usage, status.children[0].usage), (packet_usage(7, 3), packet_usage(7, 3)));
@@ -44,7 +44,7 @@ fn what_children_carry_is_their_sessions_over_every_replacement() {
     let second = spi(&world);
     assert_ne!(first, second);
     report_usage(&mut world, gateway, &[(second, packet_usage(1, 1))]);
-    // The IKE_SA's own replacement leaves all as it is.
+    // Rekeying the IKE_SA changes nothing.
     world
         .net
         .send_command(
@@ -76,7 +76,7 @@ fn packets_that_come_are_a_sign_of_life() {
         report_usage(&mut world, gateway, &[(spi, packet_usage(n, 0))]);
     }
     assert_eq!(requests(&world), before, "nobody is asked who speaks");
-    // What goes is no such sign.
+    // Sent packets are no sign of life.
     for n in 1..4 {
         world.run_for(secs(5));
         report_usage(&mut world, gateway, &[(spi, packet_usage(11, n))]);
@@ -138,7 +138,7 @@ fn a_packet_begins_the_connection_that_it_needs_once() {
     let client = world.add_client(CLIENT, ON_DEMAND);
     world.run_for(secs(5));
     assert_eq!(world.sa_statuses(client).len(), 0, "nothing needs it");
-    // Both are wanted before there is anything, and the first twice.
+    // Both are requested before the IKE_SA exists, the first one twice.
     for child in ["net", "other", "net"] {
         acquire_child(&mut world, client, child);
     }
@@ -165,19 +165,19 @@ fn packets_are_told_that_they_wait_in_vain() {
     acquire_child(&mut world, client, "other");
     world.run_for(secs(1));
     assert_eq!(unprotected_children(&world, client), [Some("other".to_owned())]);
-    // The other side does not let it in.
+    // The peer rejects it.
     let wrong = world.add_client("198.51.100.9", &ON_DEMAND.replace("a shared secret", "another secret"));
     acquire_child(&mut world, wrong, "net");
     world.run_for(secs(1));
     assert_eq!(unprotected_children(&world, wrong), [None]);
-    // For a while it is not asked again.
+    // It rests for a while.
     acquire_child(&mut world, wrong, "net");
     assert_eq!(unprotected_children(&world, wrong), [None, Some("net".to_owned())]);
     assert_eq!(world.net[wrong].counters().0.initiated, 1);
     world.run_for(secs(10));
     acquire_child(&mut world, wrong, "net");
     assert_eq!(world.net[wrong].counters().0.initiated, 2);
-    // A connection that packets may not begin.
+    // A connection that is not on-demand.
     let gateway = world.gateway;
     acquire_child(&mut world, gateway, "net");
     assert_eq!(unprotected_children(&world, gateway).len(), 1);
@@ -221,7 +221,7 @@ fn a_client_follows_its_hosts_address_where_both_can_move() {
     }
 }
 
-/// The SPIs at which a host receives, in the order in which it was told of them.
+/// The inbound SPIs of a host, in the order of their installation.
 fn installed_spis(world: &GatewayTestNetwork, host: HostHandle<IkeGateway>) -> Vec<u32> {
     world.installed_children(host).keys().copied().collect()
 }
@@ -244,7 +244,7 @@ fn a_client_proves_anew_who_it_is_before_its_old_sa_ends() {
         assert!(second.len() == 1 && second != first);
         assert_eq!(world.sa_statuses(world.gateway).len(), 1);
         assert_eq!(world.net[client].counters().0.reauthentications, 1);
-        // At no time there was none.
+        // There was always at least one.
         let mut there = 0;
         for event in world.events(client) {
             match event {
@@ -256,7 +256,7 @@ fn a_client_proves_anew_who_it_is_before_its_old_sa_ends() {
                 _ => {}
             }
         }
-        // It is one login after another, each with its own proofs.
+        // Each login has its own proofs.
         world.run_for(secs(300));
         assert!(world.net[client].counters().0.reauthentications >= 3);
         assert_eq!(
@@ -280,13 +280,13 @@ fn a_client_may_end_its_old_sa_first() {
         (installed_spis(&world, client), world.net[client].counters().0.reauthentications);
     assert!(first.len() == 1 && second.len() == 1 && first != second);
     assert_eq!((world.end_reasons(client), reauthenticated), (vec![EndReason::Deleted], 1));
-    // What is told to end is not begun again.
+    // A connection that a command ended is not initiated again.
     world.net.send_command(client, GatewayCommand::Down { token: 1, selection: SaSelection::All }).unwrap();
     world.run_for(secs(200));
     assert_eq!((world.sa_statuses(client).len(), world.sa_statuses(world.gateway).len()), (0, 0));
 }
 
-/// The times for that come while the gateway's answer to the Delete is still awaited.
+/// Its timers fire while the gateway's response to the Delete is pending.
 #[test]
 fn what_is_told_to_end_is_not_begun_anew_by_its_times() {
     let anew = "reauth_after = \"100 s\"\n";

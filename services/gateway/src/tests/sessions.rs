@@ -1,4 +1,4 @@
-//! Sessions over their lives, as an AAA server is told of them, and what it says of them holds.
+//! Sessions over their lives: accounting records, and the AAA server's authorization.
 
 use super::aaa::{AAA_GATEWAY, AaaTestNetwork, site_client};
 use super::*;
@@ -10,7 +10,7 @@ use usher_radius::packet::PacketCode;
 
 const PASSWORD: &str = "a long password";
 
-/// A site at which ann is there for two seconds.
+/// A site where ann has been logged in for two seconds.
 fn logged_in(mut site: AaaTestNetwork) -> (AaaTestNetwork, HostHandle<IkeGateway>) {
     let host = site.world.add_client(CLIENT, &site_client("md5", "ann", PASSWORD));
     site.world.connect(host, "home");
@@ -34,7 +34,7 @@ fn an_address_of_the_server_goes_before_every_pool() {
     assert_eq!(site.world.sa_statuses(host)[0].addresses, [own]);
     assert_eq!(used_addresses(&site), [0, 0]);
     assert_eq!(site.received_records.borrow()[0].framed_address, Some(own));
-    // 255.255.255.254 leaves it to the gateway (RFC 2865 §5.8).
+    // 255.255.255.254 lets the gateway choose (RFC 2865 §5.8).
     let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
         reply.push_ipv4(kind::FRAMED_IP_ADDRESS, "255.255.255.254".parse().unwrap());
     }));
@@ -52,10 +52,10 @@ fn an_unknown_pool_gives_no_address_despite_other_pools() {
     assert_eq!((used_addresses(&site), site.world.installed_children(host).len()), (vec![0, 0], 0));
 }
 
-/// RFC 2866 §5.1: what a gateway that was killed has left is over.
+/// RFC 2866 §5.1: sessions of a killed gateway have ended.
 #[test]
 fn the_server_is_told_that_the_gateway_begins() {
-    // The server comes up after the gateway: it is told again.
+    // The server starts after the gateway: the record is sent again.
     let told = |text: &str| {
         let (mut site, _) = logged_in(AaaTestNetwork::new(text, |_| {}));
         site.world.run_for(secs(60));
@@ -66,7 +66,7 @@ fn the_server_is_told_that_the_gateway_begins() {
     assert_eq!(told(&quiet), (0, vec![]));
 }
 
-/// A record that comes after the first client has logged in would end that session, too.
+/// A record after the first login would end that session too.
 #[test]
 fn the_server_gets_an_accounting_on_before_any_client_comes() {
     let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});
@@ -74,7 +74,7 @@ fn the_server_gets_an_accounting_on_before_any_client_comes() {
     assert_eq!((site.accounting_on_count.get(), site.record_kinds().len()), (1, 0));
 }
 
-/// RFC 2865 §5.27: the time is that of the session, whichever IKE_SA it has.
+/// RFC 2865 §5.27: the timeout is of the session, across all of its IKE_SAs.
 #[test]
 fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
     let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |reply| {
@@ -106,7 +106,7 @@ fn times_of_a_session_outlast_the_replacement_of_its_ike_sa() {
     assert!(told.iter().all(|record| record.session == told[0].session));
 }
 
-/// What the server says goes before the file; nothing at all is told between where neither says how often.
+/// The server's interval precedes the file's. Without either, there are no interim records.
 #[test]
 fn how_often_the_server_is_told_is_its_own_word_or_the_files() {
     let text =
@@ -134,7 +134,7 @@ fn how_often_the_server_is_told_is_its_own_word_or_the_files() {
     assert!(site.record_kinds().is_empty());
 }
 
-/// The last record waits for what the host says of the last CHILD_SA, and not for ever.
+/// The stop record waits for the report of the last CHILD_SA, for a limited time.
 #[test]
 fn the_last_record_has_what_was_carried() {
     for says in [true, false] {
@@ -169,12 +169,12 @@ fn the_last_record_has_what_was_carried() {
         let packets = if says { 7 } else { 5 };
         let last = &told[1];
         assert_eq!((last.input_packets, last.output_octets), (Some(packets), Some(packets * 200)));
-        // It lasted until its end, whenever that was told.
+        // The duration ends with the session, not with the report.
         assert_eq!(last.session_time, Some(1));
     }
 }
 
-/// RFC 5176 §3.5 and RFC 2865 §5.27: a session is changed by who it is, and one that is to have ended already ends.
+/// RFC 5176 §3.5 and RFC 2865 §5.27: a session is selected by its user, and ends at once if its new end has passed.
 #[test]
 fn a_change_that_lies_in_the_past_ends_the_session_now() {
     let (mut site, host) = logged_in(AaaTestNetwork::new(AAA_GATEWAY, |_| {}));
@@ -226,7 +226,7 @@ fn somebody_else_is_neither_changed_nor_ended() {
     assert_eq!(site.world.sa_statuses(host).len(), 0);
 }
 
-/// RFC 2866 §5.10: who ended it.
+/// RFC 2866 §5.10: the cause of the end.
 #[test]
 fn the_server_is_told_why_a_session_has_ended() {
     let (user, reset, reboot) = (Some(1), Some(6), Some(7));
@@ -244,7 +244,7 @@ fn the_server_is_told_why_a_session_has_ended() {
     }
 }
 
-/// Whose certificate is revoked while it is there is put out, and the server is told so.
+/// A session ends when its certificate is revoked, and the server gets a stop record.
 #[test]
 fn whose_certificate_is_revoked_has_no_session_any_more() {
     let by_certificate = "remote_auth = \"certificate\"\nca = \"ca.pem\"";
@@ -286,7 +286,7 @@ remote = ["10.2.0.0/16"]
     assert_eq!((site.world.sa_statuses(host).len(), used_addresses(&site)), (0, vec![0, 0]));
 }
 
-/// Whoever goes away amid its login leaves nothing behind: no question, no address.
+/// A client that leaves during its login leaves no state: no AAA request, no address.
 #[test]
 fn who_goes_away_amid_a_login_is_forgotten() {
     let mut site = AaaTestNetwork::new(AAA_GATEWAY, |_| {});

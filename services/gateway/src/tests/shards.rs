@@ -1,4 +1,4 @@
-//! Gateways that are shards of one: what one for all of them is, the test does as the live host does it.
+//! Shards of one gateway. The test does the host's part of their shared state.
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
@@ -6,7 +6,7 @@ use super::*;
 const FIRST: &str = "192.0.2.1";
 const SECOND: &str = "192.0.2.2";
 
-/// Two shards, which here have an address each, and their pools.
+/// Two shards, here with an address each, and their pools.
 struct ShardPair {
     net: MachineNetwork,
     shards: [HostHandle<IkeGateway>; 2],
@@ -26,7 +26,7 @@ impl ShardPair {
         });
         Self { net, shards, leases, clients: 10 }
     }
-    /// A client of one of them, with this identity.
+    /// Adds a client of one of them, with this identity.
     fn add_client(&mut self, of: &str, identity: &str) -> HostHandle<IkeGateway> {
         self.clients += 1;
         let text = PSK_CLIENT.replace(FIRST, of).replace("ini.test", identity);
@@ -40,7 +40,7 @@ impl ShardPair {
         self.run_and_relay();
         client
     }
-    /// For two seconds; what shards say for others, and of pools, is passed on.
+    /// Runs for two seconds and relays events between shards and pools.
     fn run_and_relay(&mut self) {
         for _ in 0..20 {
             self.net.run_for(millis(100));
@@ -103,18 +103,18 @@ fn shards_give_addresses_of_one_pool_and_no_name_twice() {
         assert!(shard.owns_spi(status.spis.1.0[0]), "{:?}", status.spis);
         assert!(shard.owns_spi(status.children[0].inbound.to_be_bytes()[0]));
     }
-    // The pool has two addresses, whoever asks for a third.
+    // The pool has two addresses, and this is the third client.
     let third = both.add_client(SECOND, "c.test");
     assert_eq!((both.session_counts(), both.used_addresses()), ([1, 2], 2));
     assert!(both.sa_statuses(third)[0].addresses.is_empty());
-    // Told at once to all, an address of one that ends is free for another shard's.
+    // After a command to all shards, a freed address of one is available to the other.
     for (number, command) in
         (GatewayCommand::Down { token: 3, selection: SaSelection::Named("a.test".into()) }).for_shards(2)
     {
         both.net.send_command(both.shards[usize::from(number)], command).unwrap();
     }
     both.run_and_relay();
-    // `start` has it come again after a while, so that this one is first.
+    // `start` initiates it again after a while, so this one comes first.
     assert_eq!((both.session_counts(), both.used_addresses()), ([0, 2], 1));
     both.add_client(SECOND, "d.test");
     assert_eq!((both.session_counts(), both.used_addresses()), ([0, 3], 2));
@@ -125,7 +125,7 @@ fn a_client_that_returns_to_another_shard_keeps_its_address() {
     let mut both = ShardPair::new(PSK_GATEWAY);
     let old = both.add_client(FIRST, "ini.test");
     let before = both.sa_statuses(both.shards[0])[0].addresses.clone();
-    // It dies without a word.
+    // It dies silently.
     both.net.set_silent(old, true);
     both.add_client(SECOND, "ini.test");
     assert_eq!((both.session_counts(), both.used_addresses()), ([0, 1], 1));

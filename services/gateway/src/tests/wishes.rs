@@ -1,4 +1,4 @@
-//! What an initiator gets of what it asks for: addresses, CHILD_SAs.
+//! Requests of an initiator: addresses and CHILD_SAs.
 
 use super::local::{PSK_CLIENT, PSK_GATEWAY};
 use super::*;
@@ -6,7 +6,7 @@ use crate::LeaseWish;
 use usher_core::SecureRng;
 use usher_ike::payload::Identification;
 
-/// RFC 7296 3.15.1: an initiator may say which address it would like.
+/// RFC 7296 3.15.1: an initiator may request a specific address.
 #[test]
 fn an_address_that_is_asked_for_is_given_while_it_is_free() {
     let pools = load_config(PSK_GATEWAY).config.pools;
@@ -39,7 +39,7 @@ fn an_address_that_is_asked_for_is_given_while_it_is_free() {
     assert_eq!(ask("cat", "10.9.7.7", ""), None, "it is of no pool");
 }
 
-/// What an AAA server gives out of a pool is nobody else's, whatever others ask for.
+/// An address of a pool that an AAA server assigns is leased to that user only.
 #[test]
 fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
     let pools = load_config(PSK_GATEWAY).config.pools;
@@ -62,7 +62,7 @@ fn an_address_that_an_aaa_server_gives_is_given_to_nobody_else() {
     assert_eq!(ask("cat", &[], &["10.9.0.10"]), "");
 }
 
-/// Two CHILD_SAs that nothing triggers: the second follows the first, under the same IKE_SA.
+/// Two CHILD_SAs without a trigger: the second follows the first under the same IKE_SA.
 #[test]
 fn all_children_of_a_connection_that_is_begun_are_made() {
     let further = "[[connection.child]]\nname = \"other\"\n";
@@ -78,7 +78,7 @@ fn all_children_of_a_connection_that_is_begun_are_made() {
     assert_eq!(world.installed_children(world.gateway).len(), 2);
 }
 
-/// Two devices of one user at a time: each has an address of its own, and one that comes again after it has gone has its own again.
+/// Two devices of one user have an address each. A device that returns after its end gets its own again.
 #[test]
 fn devices_of_one_user_have_addresses_of_their_own() {
     let gateway = PSK_GATEWAY.replace("pools =", "unique = false\npools =");
@@ -88,18 +88,18 @@ fn devices_of_one_user_have_addresses_of_their_own() {
     world.run_for(secs(2));
     let [first, second] = devices.map(|device| world.sa_statuses(device)[0].addresses.clone());
     assert!(first.len() == 1 && second.len() == 1 && first != second, "{first:?} {second:?}");
-    // The third is told that there is none, since the pool has two.
+    // The third gets no address, since the pool has two.
     let third = world.add_client("198.51.100.3", &client);
     world.run_for(secs(2));
     assert_eq!((world.sa_statuses(third)[0].addresses.len(), world.sa_statuses(world.gateway).len()), (0, 3));
     assert_eq!(world.login_failures(world.gateway), [LoginFailure::NoAddress]);
-    // Each packet of the gateway goes to one device: no two CHILD_SAs are of the same address.
+    // Each packet of the gateway goes to one device: no two CHILD_SAs have the same address.
     let remotes: Vec<_> =
         world.installed_children(world.gateway).into_values().map(|child| child.remote).collect();
     assert!(remotes.len() == 2 && remotes[0] != remotes[1]);
 }
 
-/// An address that an AAA server gives to both devices of a user is the first one's.
+/// An AAA server assigns one address to both devices of a user: the first one gets it.
 #[test]
 fn an_address_that_another_device_has_is_not_given_twice() {
     let pools = load_config(PSK_GATEWAY).config.pools;
@@ -126,7 +126,8 @@ fn an_address_that_another_device_has_is_not_given_twice() {
     assert_eq!(ask(true, &[], &["10.9.0.11"]), 0);
 }
 
-/// An address that an AAA server gives, or a user asks for, is not another user's who has it: of a pool or not.
+/// An address that the AAA server assigns, or that a user requests, is not given while another user has it, in a pool
+/// or not.
 #[test]
 fn an_address_of_another_user_is_not_given_until_it_is_free() {
     let pools = load_config(PSK_GATEWAY).config.pools;

@@ -1,4 +1,4 @@
-//! What types cannot say.
+//! Checks that types cannot express.
 
 use super::model::{InterfaceTable, MihConfigFile};
 use crate::link::{InterfaceConfig, WatchConfig};
@@ -13,12 +13,12 @@ use usher_mih::{MAX_MIHF_ID, MihfId};
 /// The function's identifier and its interfaces.
 pub(super) type CheckedParts = (Option<MihfId>, Vec<InterfaceConfig>);
 
-/// The shortest datagram that is of use: a message's header and identifiers have to fit, with something between.
+/// Minimum size of a datagram: it must hold the header, the identifiers and some payload.
 const SHORTEST: u64 = 548;
-/// The longest that UDP carries.
+/// Maximum size of a UDP payload.
 const LONGEST: u64 = 65_507;
 
-/// What is made of a file, and what is wrong with it.
+/// Checks a file and returns the result with its faults.
 pub(super) fn check_file(file: &MihConfigFile) -> (Option<CheckedParts>, Vec<KeyedError>) {
     let mut found: Vec<KeyedError> = Vec::new();
     let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
@@ -151,7 +151,7 @@ fn check_interface(
     })
 }
 
-/// A MAC address: six pairs of hexadecimal digits with colons between.
+/// Parses a MAC address: six pairs of hexadecimal digits separated by colons.
 #[must_use]
 pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
@@ -163,10 +163,10 @@ pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
     pairs.next().is_none().then_some(mac)
 }
 
-/// An MIHF identifier: a host's name or a network access identifier (RFC 5677, 4.2; RFC 4282, 2.1).
+/// Parses an MIHF identifier: a host name or a network access identifier (RFC 5677, 4.2; RFC 4282, 2.1).
 ///
 /// # Errors
-/// A sentence that says what is needed.
+/// A sentence with the expected form.
 pub fn parse_identifier(text: &str) -> Result<MihfId, String> {
     let (user, host) = text.rsplit_once('@').map_or((None, text), |(user, host)| (Some(user), host));
     let label = |label: &str| {

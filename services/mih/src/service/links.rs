@@ -1,4 +1,4 @@
-//! What becomes of the host's links, and who is told.
+//! Changes of the host's links and their indications.
 
 use super::{LinkChange, MihService, MihServiceEvent, TransactionPurpose};
 use crate::link::{InterfaceConfig, InterfaceState, LinkReport};
@@ -9,7 +9,7 @@ use usher_mih::{
 };
 
 impl MihService {
-    /// The kernel says how an interface is.
+    /// Handles the kernel's report of an interface.
     pub(super) fn link_report(&mut self, now: Instant, report: LinkReport) {
         if self.config.interfaces.is_empty() && report.present && report.address.is_some() {
             let known = || InterfaceState::new(InterfaceConfig::with_name(&report.name));
@@ -42,7 +42,7 @@ impl MihService {
         }
     }
 
-    /// The loss of a link is foreseen; told once until it has recovered.
+    /// Reports the predicted loss of a link, once until it has recovered.
     pub(super) fn announce_going_down(
         &mut self,
         now: Instant,
@@ -66,7 +66,7 @@ impl MihService {
         }
     }
 
-    /// Tells subscribers what became of a link.
+    /// Sends a link's change to subscribers.
     fn notify_subscribers(&mut self, now: Instant, name: &str, change: LinkChange) {
         let Some(link) = self.links.get(name).and_then(InterfaceState::link_tuple_id) else { return };
         let link = Tlv::LinkIdentifier(link);
@@ -108,7 +108,7 @@ impl MihService {
         self.send_indications(now, name, EventList::LINK_PARAMETERS_REPORT, &message);
     }
 
-    /// Sends an indication to those who subscribed to it; how many.
+    /// Sends an indication to its subscribers and returns their number.
     fn send_indications(
         &mut self,
         now: Instant,

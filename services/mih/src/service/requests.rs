@@ -1,4 +1,4 @@
-//! What other functions ask that is not the MIH function's own affair: subscriptions, parameters, actions, candidates.
+//! Requests that the service answers: subscriptions, parameters, actions, candidates.
 
 use super::{
     DelayedAction, MihService, MihServiceJob, MihServiceLimits, PendingRequest, PendingWork, RequestingPeer,
@@ -14,7 +14,7 @@ use usher_mih::{
 };
 
 impl MihService {
-    /// Who is not registered and no peer of the configuration cannot be told anything later.
+    /// True if the peer can receive later messages: it is registered or configured.
     fn can_be_notified(&self, peer: &MihfId) -> bool {
         self.neighbours.contains_key(peer) || self.mihf.is_registered(peer)
     }
@@ -43,7 +43,7 @@ impl MihService {
         [Tlv::Status(Status::Success), Tlv::LinkIdentifier(link.clone()), Tlv::EventList(granted)].into()
     }
 
-    /// Whether so many more requests and delayed actions of a function may wait.
+    /// True if `more` requests and delayed actions of a peer fit into the limits.
     fn has_room(&mut self, now: Instant, peer: &MihfId, more: usize) -> bool {
         let life = self.config.mih.transaction.unwrap_or(Duration::MAX);
         self.pending.retain(|_, p| now.duration_since(p.since) < life);
@@ -68,7 +68,7 @@ impl MihService {
         self.refuse_request(now, asked, transaction, request, Status::UnspecifiedFailure);
     }
 
-    /// Puts a request among those that wait for the kernel, where there is room.
+    /// Adds a request that waits for the kernel.
     fn enqueue_request(&mut self, pending: PendingRequest) -> u64 {
         self.token += 1;
         self.pending.insert(self.token, pending);
@@ -142,7 +142,7 @@ impl MihService {
         }
     }
 
-    /// What comes of an action without asking the kernel; `None`: it is to be asked.
+    /// Returns the result of an action that needs no job; `None`: the kernel must act.
     fn immediate_result(&self, action: &LinkAction) -> Option<LinkActionResult> {
         let Some((_, known)) = self.find_interface(&action.link) else {
             return Some(LinkActionResult::Failure);
@@ -157,8 +157,9 @@ impl MihService {
         }
     }
 
-    /// Acts on links. What is to be done later is answered at once, and foreseen by whoever subscribed to that. Each of
-    /// such actions waits as a request does; all that are to be done now wait as one, with two jobs for an interface at most.
+    /// Performs link actions. A delayed action is answered at once, and subscribers receive its prediction. Each
+    /// delayed action counts as a waiting request. All immediate ones count as one, with at most two jobs for each
+    /// interface.
     pub(super) fn handle_link_actions(
         &mut self,
         now: Instant,
@@ -223,7 +224,7 @@ impl MihService {
     }
 
     pub(super) fn finish_link_action(&mut self, now: Instant, token: u64, done: bool) {
-        // What was done later than it was answered has nobody to tell.
+        // A delayed action was answered before, so its result is not sent.
         let Some((request, parts)) = self.jobs.remove(&token) else { return };
         let Some(pending) = self.pending.get_mut(&request) else {
             self.counters.late += 1;
@@ -268,8 +269,8 @@ impl MihService {
         self.send_response(now, asked, transaction, request, params.into());
     }
 
-    /// Which of the links that the network suggests this host could go to: those of its interfaces that carry packets,
-    /// but for the one that it is at.
+    /// Returns the candidates among the links that the network suggests: interfaces that carry packets, except the
+    /// current one.
     pub(super) fn candidate_response(&self, message: &MihfMessage) -> Vec<Tlv> {
         let Some(Tlv::LinkPoaLists(lists)) = message.get(kind::LINK_POA_LIST) else {
             return [Tlv::Status(Status::UnspecifiedFailure)].into();

@@ -25,7 +25,7 @@ fn load_config(text: &str) -> LoadedMihConfig {
     parse("mih.toml", text, &NoEnvironment).unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-/// What all of these tests' functions have in common.
+/// The common configuration of these tests' functions.
 fn config_text(id: &str, may: &str, more: &str) -> String {
     format!(
         "id = \"{id}\"\n[listen]\nudp = [\"0.0.0.0:4551\"]\ntcp = [\"0.0.0.0:4551\"]\n\
@@ -102,7 +102,7 @@ fn add_client(
     at
 }
 
-/// What an asker's last answer was.
+/// Returns the latest response to an asker.
 fn last_response(
     net: &mut MachineNetwork,
     at: HostHandle<MihClient>,
@@ -341,7 +341,7 @@ fn a_peer_is_registered_and_subscribed_again_after_it_forgets() {
             said.iter().filter(|(_, event)| matches!(event, MihServiceEvent::Indication { .. })).count()
         };
         assert_eq!(told(&mut net), 1, "{transport}");
-        // It starts again and knows nobody; the next renewal tells it.
+        // It restarts without registrations; the next renewal restores them.
         net[pos] = test_service(&config_text("pos", ALL, ETH0), 7);
         net.reset_connections(pos);
         net.send_command(pos, MihServiceCommand::Link(link_up_report("eth0"))).unwrap();
@@ -411,7 +411,7 @@ fn nobody_exceeds_the_limits() {
     service.handle_request(Instant::ZERO, asked(), transaction, &message);
     service.handle_request(Instant::ZERO, asked(), transaction, &message);
     assert_eq!((service.pending.len(), service.counters.requests_full), (1, 1));
-    // One whose answer never comes is forgotten with its transaction.
+    // A request without an answer is dropped with its transaction.
     let later = Instant::ZERO + Duration::from_secs(60);
     service.handle_request(later, asked(), transaction, &message);
     assert_eq!((service.pending.len(), service.jobs.len(), service.counters.requests_full), (1, 1, 1));
@@ -449,7 +449,7 @@ fn a_peer_is_told_of_new_addresses() {
     assert_eq!(registered(&mut net), 1, "again, and at once");
 }
 
-/// What is asked for is in the answer where a handover is permitted, and nothing where it is declined.
+/// A permitted handover's response has the requested items; a declined one has none.
 #[test]
 fn candidates_are_links_that_are_up_and_not_where_the_host_is() {
     let eth1 = "[[interface]]\nname = \"eth1\"\n";
@@ -508,7 +508,8 @@ fn named_asker(
     at
 }
 
-/// A stranger who calls itself what a subscriber is called, at an address with the same rights, is told nothing and ends nothing.
+/// A stranger with a subscriber's identifier, at an address with the same rights, receives no events and ends no
+/// subscription.
 #[test]
 fn indications_stay_with_the_address_that_subscribed() {
     let mut net = MachineNetwork::new(ChannelConfig::default());
@@ -543,7 +544,7 @@ fn indications_stay_with_the_address_that_subscribed() {
     assert_eq!(claim, Some(parse_ip("192.0.2.66")));
 }
 
-/// A subscriber that has moved is heard at its new address once the old one is silent; what it had subscribed to ends with that.
+/// A subscriber that has moved is accepted at its new address once the old one does not answer. Its subscriptions end.
 #[test]
 fn a_subscriber_that_has_moved_subscribes_anew() {
     let mut net = MachineNetwork::new(ChannelConfig::default());
@@ -622,13 +623,13 @@ impl TestPeer<'_> {
         }
         sent
     }
-    /// The status of the answer to a request.
+    /// Returns the status of the response to a request.
     fn request_status(&mut self, now: Instant, who: (&str, &str), message: &MihfMessage) -> Option<Status> {
         let answer = message.id.to_response();
         let sent = self.deliver_message(now, who, message);
         sent.iter().find(|(_, sent)| sent.header.id == answer).and_then(|(_, sent)| sent.message.status())
     }
-    /// To whom it says that a link is down, which is up again then.
+    /// Returns the subscribers that receive a link-down event. The link then comes up again.
     fn notified_subscribers(&mut self, now: Instant) -> Vec<String> {
         self.service.handle_command(now, MihServiceCommand::Link(link_down_report("eth0"))).unwrap();
         let sent = self.drain_sent();
@@ -649,7 +650,7 @@ fn subscribe_to(link: LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::EVENT_SUBSCRIBE_REQUEST, [link, Tlv::EventList(EventList::LINK_DOWN)])
 }
 
-/// A subscription ends with the registration of whoever made it, so that nobody inherits it with the identifier.
+/// A subscription ends with its subscriber's registration, so that a later user of the identifier does not inherit it.
 #[test]
 fn a_subscription_ends_with_the_registration() {
     let all =
@@ -680,7 +681,7 @@ fn a_subscription_ends_with_the_registration() {
     assert_eq!(talker.service.subscription_count(), 0, "what nobody wants to hear takes nobody's place");
     assert_eq!(talker.request_status(at(3602), stranger, &register_request()), Some(Status::Success));
     assert_eq!(talker.notified_subscribers(at(3603)), [] as [&str; 0]);
-    // By itself it ends, too, where nothing has happened in between.
+    // It also expires without any input in between.
     assert_eq!(talker.request_status(at(3604), ("late", ASKER), &register_request()), Some(Status::Success));
     assert_eq!(talker.request_status(at(3604), ("late", ASKER), &subscribe), Some(Status::Success));
     assert_eq!(
@@ -781,7 +782,7 @@ fn delayed_actions_are_within_the_limits() {
     assert_eq!(due, [switch(false), switch(false)]);
     assert!(ask(&mut service, 1000, "y", &now), "there is room again");
     drain_jobs(&mut service);
-    // What may not be done any more when its time comes is not done.
+    // A delayed action that is no longer permitted when due is not performed.
     let text = config_text("pos", ALL, &ETH0.replace("true", "false"));
     let config = load_config(&text).service_config(MihfId::new("pos").unwrap());
     service.handle_command(at(1500), MihServiceCommand::Configure(Box::new(config))).unwrap();

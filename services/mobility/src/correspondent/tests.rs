@@ -82,7 +82,7 @@ fn updates_that_change_nothing_are_no_redirection() {
     let mut machine = test_correspondent(None);
     for (from, home, sequence, acknowledge, answers) in [
         (CARE_OF, HOME, 1, false, 0),
-        // The same again is refused, which is said although nobody asked.
+        // The same update again is refused, with an acknowledgement that it did not request.
         (CARE_OF, HOME, 1, false, 1),
         (CARE_OF, HOME, 2, true, 1),
         (CARE_OF, CARE_OF, 3, true, 1),
@@ -135,7 +135,7 @@ fn odd_input_is_dropped() {
     assert_eq!(drain_datagrams(&mut machine), []);
 }
 
-/// Who says that the station is elsewhere, and does not receive there, moves nothing.
+/// An update for a care-of address that does not receive packets moves no flow.
 #[test]
 fn a_flow_moves_when_its_new_address_has_answered() {
     let mut machine = TestMachine::new(CorrespondentNode::new(CorrespondentConfig {

@@ -1,10 +1,10 @@
-//! A network's resources: so many stations, attached or reserved for.
+//! A network's resources: a limit of stations, attached or reserved.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use usher_core::{Duration, Instant};
 use usher_mih::MihfId;
 
-/// The stations that a network has resources for.
+/// The stations that use or reserve a network's resources.
 #[derive(Clone, Debug)]
 pub struct AdmissionControl {
     capacity: usize,
@@ -14,34 +14,34 @@ pub struct AdmissionControl {
 }
 
 impl AdmissionControl {
-    /// Room for `capacity` stations; a reservation waits for `reserve`.
+    /// Creates the resources of `capacity` stations. A reservation expires after `reserve`.
     #[must_use]
     pub const fn new(capacity: u32, reserve: Duration) -> Self {
         Self { capacity: capacity as usize, reserve, attached: BTreeSet::new(), reserved: BTreeMap::new() }
     }
-    /// Stations that are attached.
+    /// Returns the number of attached stations.
     #[must_use]
     pub fn attached_count(&self) -> usize {
         self.attached.len()
     }
-    /// Reservations that wait for their stations.
+    /// Returns the number of reservations.
     #[must_use]
     pub fn reserved_count(&self) -> usize {
         self.reserved.len()
     }
-    /// True if something is reserved for this station.
+    /// True if the station has a reservation.
     #[must_use]
     pub fn is_reserved(&self, station: &MihfId) -> bool {
         self.reserved.contains_key(station)
     }
-    /// True if there is room for this station, or it has some already.
+    /// True if there is room for the station, or it already has resources.
     #[must_use]
     pub fn has_room(&self, station: &MihfId) -> bool {
         self.attached.contains(station)
             || self.reserved.contains_key(station)
             || self.attached.len() + self.reserved.len() < self.capacity
     }
-    /// Reserves for a station, or prolongs its reservation; false without room.
+    /// Makes or extends a station's reservation. False if there is no room.
     pub fn reserve_for(&mut self, now: Instant, station: &MihfId) -> bool {
         let room = self.has_room(station);
         if room && !self.attached.contains(station) {
@@ -49,22 +49,22 @@ impl AdmissionControl {
         }
         room
     }
-    /// A station is there, whether there was room or not: its link says so.
+    /// Attaches a station, even without room, because its link is already up.
     pub fn attach_station(&mut self, station: &MihfId) {
         self.reserved.remove(station);
         self.attached.insert(station.clone());
     }
-    /// A station is gone.
+    /// Removes a station.
     pub fn remove_station(&mut self, station: &MihfId) {
         self.reserved.remove(station);
         self.attached.remove(station);
     }
-    /// When the next reservation expires.
+    /// Returns when the next reservation expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.reserved.values().min().copied()
     }
-    /// Drops the reservations whose time is over; how many.
+    /// Removes expired reservations and returns their number.
     pub fn expire_reservations(&mut self, now: Instant) -> u64 {
         let before = self.reserved.len();
         self.reserved.retain(|_, until| *until > now);

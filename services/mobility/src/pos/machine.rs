@@ -17,25 +17,25 @@ use usher_mih::{
     self as mih, IncomingRequestId, LinkTupleId, MessageId, Mihf, MihfId, MihfMessage, Status, Tlv,
 };
 
-/// What is known of a station.
+/// The state of a station.
 #[derive(Debug)]
 struct StationEntry {
     link: LinkTupleId,
     state: State,
-    /// When the last step was over.
+    /// When the latest step ended.
     mark: Instant,
-    /// The message whose result is waited for.
+    /// The token of the pending message.
     out: Option<u64>,
     /// The station's request that waits for the target.
     pending_request: Option<(IncomingRequestId, MessageId)>,
-    /// When the handover is forgotten.
+    /// When the handover is dropped.
     expires_at: Option<Instant>,
 }
 
-/// Whose result a token's is.
+/// The purpose of a token.
 #[derive(Debug)]
 enum TransactionPurpose {
-    /// The controller's of this station.
+    /// A request of this station's controller.
     Handover(MihfId),
     /// MIH_N2N_HO_Complete for this MIH_MN_HO_Complete.
     Completion(IncomingRequestId),
@@ -54,14 +54,14 @@ pub struct PointOfService {
     requests: RequestQueue,
     token: u64,
     open: BTreeMap<u64, TransactionPurpose>,
-    /// Messages that the MIH function would not take: as good as lost.
+    /// Tokens of messages that the MIH function refused; they count as lost.
     unsent: VecDeque<u64>,
     outputs: OutputQueue<PosEvent>,
     counters: PosCounters,
 }
 
 impl PointOfService {
-    /// A point of service that has done nothing yet.
+    /// Creates a point of service.
     #[must_use]
     pub fn new(config: PosConfig, rng: ModelRng) -> Self {
         let client = |c: &super::ServedStation| {
@@ -89,28 +89,28 @@ impl PointOfService {
             config,
         }
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &PosCounters {
         &self.counters
     }
-    /// Its MIH function.
+    /// Returns its MIH function.
     #[must_use]
     pub fn mihf(&self) -> &Mihf {
         &self.mihf
     }
-    /// Its network's resources.
+    /// Returns the resources of its network.
     #[must_use]
     pub const fn admission(&self) -> &AdmissionControl {
         &self.admission
     }
-    /// Where the handover of a station stands; `None`: it is not known.
+    /// Returns the state of a station's handover; `None`: the station is unknown.
     #[must_use]
     pub fn handover_state(&self, station: &MihfId) -> Option<State> {
         self.clients.get(station).map(|client| client.state)
     }
 
-    /// An event of a station's controller; false if it means nothing in its state.
+    /// Applies an event to a station's controller. False if the state ignores it.
     fn apply_station_event(&mut self, now: Instant, station: &MihfId, on: On) -> bool {
         let Some(client) = self.clients.get_mut(station) else { return false };
         let Some(row) = PointOfServiceTable::step(client.state, on) else { return false };
@@ -178,7 +178,7 @@ impl PointOfService {
         }
     }
 
-    /// Sends a request of a station's controller; without anybody to send it to it is as good as lost.
+    /// Sends a request of a station's controller. Without a destination it counts as lost.
     fn send_for_station(
         &mut self,
         now: Instant,
@@ -209,7 +209,7 @@ impl PointOfService {
     }
 
     fn command_mihf(&mut self, now: Instant, command: mih::MihfCommand) {
-        // A transaction that the MIH function has forgotten by now has no answer.
+        // A transaction that the MIH function no longer remembers cannot be answered.
         let _ = self.mihf.handle_command(now, command);
     }
 
@@ -243,7 +243,7 @@ impl PointOfService {
         self.command_mihf(now, mih::MihfCommand::Respond { transaction, message });
     }
 
-    /// What the MIH function says, until it has no more to say.
+    /// Handles events of the MIH function until there are no more.
     fn drain_mihf_events(&mut self, now: Instant) {
         loop {
             if let Some(token) = self.unsent.pop_front() {
@@ -333,7 +333,7 @@ impl PointOfService {
         }
     }
 
-    /// A request has been processed.
+    /// Acts on a request after its processing time.
     fn act_upon(&mut self, now: Instant, request: PendingRequest) {
         self.outputs.push_work(WorkRecord { label: work::REQUEST, units: 1 });
         let PendingRequest { from, transaction, message } = request;
@@ -383,7 +383,7 @@ impl PointOfService {
         }
     }
 
-    /// A station's own request, which its controller answers when the target has.
+    /// Handles a station's request, which its controller answers after the target's response.
     fn handle_station_request(
         &mut self,
         now: Instant,
@@ -407,7 +407,7 @@ impl PointOfService {
         }
     }
 
-    /// MIH_MN_HO_Complete: the other network hears of it before the station has its answer.
+    /// MIH_MN_HO_Complete: informs the other network before it answers the station.
     fn handle_completion(
         &mut self,
         now: Instant,
@@ -428,7 +428,7 @@ impl PointOfService {
         }
     }
 
-    /// A station has gone from one network to the other; which of them is this one says the new link.
+    /// Records a station's move between networks. The new link tells whether this is the old or the new network.
     fn record_move(&mut self, now: Instant, station: &MihfId, message: &MihfMessage) {
         if !self.clients.contains_key(station) && !self.admission.is_reserved(station) {
             self.counters.unknown_stations += 1;

@@ -1,4 +1,4 @@
-//! The point of service's controller, one for each station.
+//! The point of service's controller, with one instance for each station.
 
 use crate::step::Step;
 use usher_core::automaton::RowOf;
@@ -85,8 +85,8 @@ names! {
 }
 
 automaton! {
-    /// The controller. What a state ignores changes nothing: a request is answered with the status Rejected, anything else
-    /// is counted.
+    /// The controller. Other events do not change the state: a request is answered with status Rejected, anything
+    /// else is counted.
     pub PointOfServiceTable("mobility-pos", "of our own: the order of messages is IEEE 802.21-2008's"):
         State from Idle, on On, do Action;
     Idle {

@@ -22,14 +22,14 @@ use usher_mih::{
 };
 use usher_mip::{AckOutcome, BindingRegistration, BindingUpdate, MobilityPacket};
 
-/// Token of MIH_Register; those of handovers count up from the next.
+/// The token of MIH_Register; those of handovers count up from the next number.
 const REGISTER: u64 = 0;
 
-/// A handover under way.
+/// The handover in progress.
 #[derive(Clone, Copy, Debug)]
 struct OngoingHandover {
     started_at: Instant,
-    /// When its last step was over.
+    /// When its latest step ended.
     mark: Instant,
     failure: Option<HandoverFailure>,
     /// When the old link was lost.
@@ -44,35 +44,35 @@ pub struct MobileStation {
     started: bool,
     state: State,
     handover: Option<OngoingHandover>,
-    /// The old link is down.
+    /// True while the old link is down.
     detached: bool,
-    /// A scan has found the new network.
+    /// True if a scan has found the new network.
     found: bool,
-    /// How long the old link was forecast to live on.
+    /// The predicted time until the loss of the old link.
     forecast: Duration,
-    /// The serving point of service wants to hear of Link_Going_Down.
+    /// True if the serving point of service has subscribed to Link_Going_Down.
     subscribed: bool,
     token: u64,
-    /// The message whose result is waited for.
+    /// The token of the pending message.
     out: Option<u64>,
-    /// A message that the MIH function would not take: as good as lost.
+    /// The token of a message that the MIH function refused; it counts as lost.
     unsent: Option<u64>,
     requests: RequestQueue,
-    /// MIH_Net_HO_Candidate_Query that is to be answered after the scan.
+    /// MIH_Net_HO_Candidate_Query to answer after the scan.
     pending_candidate_query: Option<(IncomingRequestId, MessageId)>,
-    /// MIH_Net_HO_Commit that is to be answered after the redirection.
+    /// MIH_Net_HO_Commit to answer after the redirection.
     pending_commit: Option<IncomingRequestId>,
     registration: BindingRegistration,
-    /// When MIH_Register goes out again.
+    /// When MIH_Register is sent again.
     register_at: Option<Instant>,
-    /// When the event [`On::Retry`] happens.
+    /// When the event [`On::Retry`] is due.
     retry_at: Option<Instant>,
     outputs: OutputQueue<StationEvent>,
     counters: StationCounters,
 }
 
 impl MobileStation {
-    /// A station that has done nothing yet.
+    /// Creates a station.
     #[must_use]
     pub fn new(config: StationConfig, mut rng: ModelRng) -> Self {
         let sequence = rng.next_u64() as u16;
@@ -101,28 +101,28 @@ impl MobileStation {
             counters: StationCounters::default(),
         }
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &StationCounters {
         &self.counters
     }
-    /// Its MIH function.
+    /// Returns its MIH function.
     #[must_use]
     pub fn mihf(&self) -> &Mihf {
         &self.mihf
     }
-    /// Where its controller stands.
+    /// Returns the state of its controller.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// An event of the controller; false if it means nothing in this state.
+    /// Applies an event to the controller. False if the state ignores it.
     fn apply_event(&mut self, now: Instant, on: On) -> bool {
         let Some(row) = StationTable::step(self.state, on) else { return false };
         self.state = row.to;
         if row.to != row.from {
-            // Whether the completion is over is nothing to a refreshment that is to be tried again.
+            // The pending retry of a binding refresh does not depend on the completion.
             if row.from != State::Completing {
                 self.retry_at = None;
             }
@@ -132,7 +132,7 @@ impl MobileStation {
             self.perform_action(now, on, *action);
         }
         if row.to != State::Surveying {
-            // The query that has led to the scan will not be answered by it any more.
+            // The scan no longer answers the query that caused it.
             if let Some((transaction, id)) = self.pending_candidate_query.take() {
                 self.refuse_request(now, transaction, id, Status::UnspecifiedFailure);
             }
@@ -148,7 +148,7 @@ impl MobileStation {
         true
     }
 
-    /// The old link is lost, or given up.
+    /// Handles the loss of the old link, or the decision to leave it.
     fn handle_link_loss(&mut self, now: Instant) -> bool {
         self.apply_event(now, if self.found { On::LostKnown } else { On::Lost })
     }
@@ -255,7 +255,7 @@ impl MobileStation {
         }
     }
 
-    /// Sends a request or an indication; its result is the one that is waited for.
+    /// Sends a request or an indication. The controller waits for its result.
     fn send_message(&mut self, now: Instant, to: MihfId, message: MihfMessage) {
         self.token += 1;
         self.out = Some(self.token);
@@ -284,7 +284,7 @@ impl MobileStation {
         self.command_mihf(now, mih::MihfCommand::Respond { transaction, message });
     }
     fn command_mihf(&mut self, now: Instant, command: mih::MihfCommand) {
-        // A transaction that the MIH function has forgotten by now has no answer.
+        // A transaction that the MIH function no longer remembers cannot be answered.
         let _ = self.mihf.handle_command(now, command);
     }
 
@@ -303,7 +303,7 @@ impl MobileStation {
         self.outputs.push_transmit(Transmit::Datagram { path }, octets);
     }
 
-    /// The flow is redirected: messages follow it.
+    /// Completes the redirection; later messages use the new link.
     fn finish_redirection(&mut self, now: Instant) {
         let serving = MihfPeer { route: self.config.serving_after, ..self.config.serving.clone() };
         self.command_mihf(now, mih::MihfCommand::Peer(serving));
@@ -331,7 +331,7 @@ impl MobileStation {
         self.command_mihf(now, mih::MihfCommand::Respond { transaction, message });
     }
 
-    /// What the MIH function says, until it has no more to say.
+    /// Handles events of the MIH function until there are no more.
     fn drain_mihf_events(&mut self, now: Instant) {
         loop {
             if let Some(token) = self.unsent.take() {
@@ -417,7 +417,7 @@ impl MobileStation {
         }
     }
 
-    /// A request has been processed.
+    /// Acts on a request after its processing time.
     fn act_upon(&mut self, now: Instant, request: PendingRequest) {
         let PendingRequest { transaction, message, .. } = request;
         if message.id == MessageId::NET_HO_COMMIT_REQUEST {
@@ -510,7 +510,7 @@ impl MobileStation {
         };
         self.outputs.push_work(WorkRecord { label: work::BINDING, units: 1 });
         match heard {
-            // A refreshment changes nothing.
+            // A refresh changes no state.
             AckOutcome::Bound(_) => drop(self.apply_event(now, On::Bound)),
             AckOutcome::Refused(_) => {
                 self.counters.bindings_refused += 1;

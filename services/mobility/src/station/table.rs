@@ -123,8 +123,8 @@ names! {
 }
 
 automaton! {
-    /// The controller. What a state ignores changes nothing: a request is answered with the status Rejected, anything else
-    /// is counted.
+    /// The controller. Other events do not change the state: a request is answered with status Rejected, anything
+    /// else is counted.
     pub StationTable("mobility-station", "of our own: the order of messages is IEEE 802.21-2008's"):
         State from Resting, on On, do Action;
     Resting {

@@ -84,7 +84,7 @@ fn a_network_that_leads_may_lose_any_message() {
         assert_eq!(world.handover_result(), (failure.is_none(), failure, millis(took)), "{lost}");
         assert_eq!(world.station().state(), State::Moved, "{lost}");
         let broken = world.serving_pos().counters().broken_off;
-        // A station that did not acknowledge the commitment may have heard it all the same.
+        // A station can have received the commit although its acknowledgement was lost.
         let known_to_fail = failure == Some(LinkDown) && lost != MessageId::NET_HO_COMMIT_REQUEST;
         assert_eq!(broken, u64::from(known_to_fail), "{lost}");
     }
@@ -111,7 +111,7 @@ fn a_station_need_not_wait_for_the_link_to_go_down() {
     );
 }
 
-/// Only a request that has come and is not answered sends the station to the other interface, if it is told so.
+/// With that setting, only a received but unanswered request moves the station to the other interface.
 #[test]
 fn a_station_may_leave_only_what_does_not_answer() {
     let mut setting = test_config(HandoverInitiation::Station);
@@ -168,7 +168,7 @@ fn steps_add_up_whatever_happens() {
     }
 }
 
-/// What is sent to a station that is nowhere is lost; the flow has a packet every 500 ms from 250 ms on.
+/// Packets to a detached station are lost. The flow has a packet every 500 ms from 250 ms on.
 #[test]
 fn the_flow_is_lost_until_it_is_redirected() {
     // Down at 9.2 s, entered at 9.3 s, redirected at 9.33 s.
@@ -182,7 +182,7 @@ fn the_flow_is_lost_until_it_is_redirected() {
     assert_eq!(world.lost_packet_times(), [9250, 9750, 10250, 10750, 11250]);
 }
 
-/// Acknowledgements are lost, messages are not: the network has heard what the station takes for lost, and goes on.
+/// Only acknowledgements are lost: the network received the message that the station counts as lost, and continues.
 #[test]
 fn the_network_may_have_heard_what_seemed_lost() {
     let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Network));
@@ -194,7 +194,7 @@ fn the_network_may_have_heard_what_seemed_lost() {
     assert_eq!(world.station().counters().broken_off, 1);
 }
 
-/// A response that comes after the station has given up is nothing to it.
+/// The station ignores a response after it has given up.
 #[test]
 fn late_responses_come_in_vain() {
     // Two processings for each of two requests; or one that is longer than the patience of a second.
@@ -299,7 +299,7 @@ fn the_new_link_may_be_lost_again() {
     world.at_link(GOING + millis(1190), StationInterface::Target, LinkEvent::Down);
     world.run_for(Duration::from_secs(20));
     assert_eq!(world.handover_result(), (true, None, millis(1190 + 1000 + 100 + 60)));
-    // After the redirection there is nothing left to do but to keep the old link.
+    // After the redirection the station only keeps the old link.
     let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));
     world.at_link(GOING + millis(1300), StationInterface::Target, LinkEvent::Down);
     world.run_for(millis(5000));
@@ -341,7 +341,7 @@ fn a_link_may_be_lost_out_of_the_blue() {
     assert_eq!(world.step_times()[0], ("scan", 150));
 }
 
-/// Requests beyond what may be in processing are refused at once.
+/// Requests beyond the processing limit are rejected at once.
 #[test]
 fn too_many_requests_are_refused() {
     let mut setting = test_config(HandoverInitiation::Station);
@@ -351,7 +351,7 @@ fn too_many_requests_are_refused() {
     assert_eq!(world.serving_pos().counters().overloaded, 1);
 }
 
-/// A reservation whose station does not come expires, and so does the handover that it was made for.
+/// A reservation without its station expires, and so does its handover.
 #[test]
 fn what_nobody_comes_for_is_given_back() {
     let mut setting = test_config(HandoverInitiation::Network);
@@ -369,7 +369,7 @@ fn what_nobody_comes_for_is_given_back() {
     assert_eq!(world.serving_pos().counters().forgotten, 1);
 }
 
-/// A station that leaves without a word is told to the point of service by its user.
+/// The user informs the point of service of a station that leaves silently.
 #[test]
 fn a_station_may_leave_without_a_handover() {
     let mut world = HandoverTestNetwork::new(test_config(HandoverInitiation::Station));

@@ -37,7 +37,7 @@ fn all_is_well(world: &HandoverTestNetwork) {
     assert_eq!((world.target_pos().counters().reserved, world.target_pos().counters().arrived), (1, 1));
     assert_eq!(world.serving_pos().counters().gone, 1);
     assert_eq!(world.serving_pos().handover_state(&mn_id()), Some(pos::State::Idle));
-    // Nothing of the flow was lost, and all of it goes by the new link in the end.
+    // No packet of the flow was lost, and at the end all use the new link.
     assert_eq!(world.lost_packet_times(), [] as [u64; 0]);
     assert_eq!(world.received.values().last(), Some(&StationInterface::Target));
     assert_eq!(world.received.values().next(), Some(&StationInterface::Serving));

@@ -25,7 +25,7 @@ const WIRE: Duration = Duration::from_millis(10);
 const PROCESSING: Duration = Duration::from_millis(200);
 const SCAN: Duration = Duration::from_millis(150);
 const ENTRY: Duration = Duration::from_millis(100);
-/// How long what was lost waits until it is sent again.
+/// Delay of the retransmission of a lost packet.
 const RETRANSMIT_DELAY: Duration = Duration::from_millis(200);
 /// When the old link begins to go down.
 pub(crate) const GOING: Instant = Instant::from_nanos(5_000_000_000);
@@ -62,7 +62,7 @@ fn test_poa(n: u8) -> LinkAddr {
     LinkAddr::Mac([2, 0, 0, 0, n, 1])
 }
 
-/// What a test varies.
+/// The variable parameters of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct HandoverTestConfig {
     pub(crate) initiation: HandoverInitiation,
@@ -82,7 +82,7 @@ pub(crate) struct HandoverTestConfig {
     pub(crate) proofs: bool,
     /// From the beginning of the handover until the old link is down.
     pub(crate) leaves: Duration,
-    /// How many scans find nothing, and how many entries fail, before one succeeds.
+    /// Numbers of scans without a result, and of failed connections, before one succeeds.
     pub(crate) blind_scans: u32,
     pub(crate) failed_entries: u32,
     /// Frame loss in the old network once the link is going down.
@@ -198,12 +198,12 @@ fn decode_sent(sent: &SentTransmit) -> Option<(MessageId, bool)> {
     })
 }
 
-/// What becomes of a copy that is to arrive, or not.
+/// Returns the delays of a packet's copies: none if it is lost.
 fn copies_unless_lost(lost: bool) -> Vec<Duration> {
     if lost { Vec::new() } else { vec![Duration::ZERO] }
 }
 
-/// The world; what was said in it is kept.
+/// The test network with a log of its messages.
 pub(crate) struct HandoverTestNetwork {
     pub(crate) net: MachineNetwork,
     station: HostHandle<MobileStation>,
@@ -211,7 +211,7 @@ pub(crate) struct HandoverTestNetwork {
     target: HostHandle<PointOfService>,
     correspondent: HostHandle<CorrespondentNode>,
     setting: HandoverTestConfig,
-    /// How much of what the station said has been heeded.
+    /// Number of handled station events.
     heeded: usize,
     pub(crate) received: BTreeMap<u32, StationInterface>,
 }
@@ -276,7 +276,7 @@ impl HandoverTestNetwork {
         world
     }
 
-    /// A link event is told to whom it concerns.
+    /// Delivers a link event to the machines that it concerns.
     pub(crate) fn at_link(&mut self, at: Instant, interface: StationInterface, event: LinkEvent) {
         let (station, serving) = (self.station, self.serving);
         self.net.schedule_action(at, move |net| {
@@ -300,7 +300,7 @@ impl HandoverTestNetwork {
         });
     }
 
-    /// Loses the first so many Binding Updates.
+    /// Drops the first `count` Binding Updates.
     pub(crate) fn lose_updates(&mut self, mut count: u32) {
         let to = SocketAddr::new(CORRESPONDENT, usher_mip::PORT);
         self.net.intercept_transmits(move |_, sent| {
@@ -363,11 +363,11 @@ impl HandoverTestNetwork {
     pub(crate) fn target_pos(&self) -> &PointOfService {
         &self.net[self.target]
     }
-    /// What the station said.
+    /// Returns the station's events.
     pub(crate) fn station_events(&self) -> &[(Instant, station::StationEvent)] {
         self.net.recorded_events(self.station)
     }
-    /// What the points of service said.
+    /// Returns the points of service's events.
     pub(crate) fn pos_events(&self) -> [&[(Instant, pos::PosEvent)]; 2] {
         [self.serving, self.target].map(|pos| self.net.recorded_events(pos))
     }

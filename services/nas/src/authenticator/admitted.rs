@@ -1,4 +1,4 @@
-//! The stations that are in and that an AAA server may ask something of later.
+//! The admitted stations that an AAA server may address later.
 
 use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use usher_access::{DynamicRequest, SessionIdentity};
 
-/// What a station's session is known by.
+/// The identifiers of a station's session.
 #[derive(Debug)]
 pub(super) struct AdmittedSession {
-    /// The token of the question by which it was let in.
+    /// The token of the request that admitted it.
     pub(super) token: u64,
-    /// The identity that it gave, and the name that the server gave it.
+    /// The station's identity, and the name from the server.
     pub(super) names: [Vec<u8>; 2],
-    /// Acct-Session-Id, once it is known.
+    /// Acct-Session-Id, once known.
     pub(super) session: Option<String>,
     pub(super) framed_ip: Option<Ipv4Addr>,
 }
 
 impl AdmittedSession {
-    /// It goes on with the session `before`, by a further login: what it does not say remains.
+    /// Merges with the session `before` that a further login continues. Missing items keep their previous values.
     pub(super) fn merge_previous(mut self, before: Option<Self>) -> Self {
         if let Some(before) = before {
             self.session = before.session;
@@ -30,7 +30,7 @@ impl AdmittedSession {
     }
 }
 
-/// Those that are meant by a request.
+/// Returns the stations that a request addresses.
 pub(super) fn match_stations(
     all: &BTreeMap<StationId, AdmittedSession>,
     request: &DynamicRequest,

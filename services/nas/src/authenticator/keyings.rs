@@ -1,4 +1,4 @@
-//! The exchanges of keys of an 802.16 base station, one for each station that is let in.
+//! The key exchanges of an 802.16 base station, one for each admitted station.
 
 use crate::station_id::StationId;
 use alloc::collections::BTreeMap;
@@ -7,19 +7,19 @@ use usher_core::timer::TimerQueue;
 use usher_core::{Instant, OutputQueue, PortId, Transmit};
 use usher_pkm::keying::{BaseStationKeying, KeyingCounters, KeyingEvent};
 
-/// An exchange, and the timer that is armed for it.
+/// A key exchange and its armed timer.
 #[derive(Debug)]
 struct KeyingEntry {
     base: BaseStationKeying,
     due: Option<Instant>,
 }
 
-/// They stay for as long as their stations are in, for a Key-Request may come again.
+/// The key exchanges. Each stays while its station is admitted, since a Key-Request can arrive again.
 #[derive(Debug, Default)]
 pub(super) struct KeyingTable {
     by_station: BTreeMap<StationId, KeyingEntry>,
     timers: TimerQueue<StationId>,
-    /// Of those that are gone.
+    /// Counters of removed exchanges.
     removed_counters: KeyingCounters,
 }
 
@@ -44,13 +44,13 @@ impl KeyingTable {
         self.by_station.values().for_each(|k| sum.add(k.base.counters()));
         sum
     }
-    /// Feeds a message; false where the station has no exchange.
+    /// Passes a message to a station's exchange. False if there is none.
     pub(super) fn handle_message(&mut self, now: Instant, station: StationId, message: &[u8]) -> bool {
         let Some(keying) = self.by_station.get_mut(&station) else { return false };
         keying.base.handle_message(now, message);
         true
     }
-    /// Does what is due for a station, and says for which.
+    /// Runs the next due timer and returns its station.
     pub(super) fn expire_next(&mut self, now: Instant) -> Option<StationId> {
         let (_, station) = self.timers.pop_due(now)?;
         if let Some(keying) = self.by_station.get_mut(&station) {
@@ -62,8 +62,7 @@ impl KeyingTable {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timers.next_deadline()
     }
-    /// Takes out what a station's exchange wants done, its messages in frames that `carry` writes; what it has to say is
-    /// answered. Arms its timer.
+    /// Drains an exchange: `carry` writes its messages as frames, and its events are returned. Arms its timer.
     pub(super) fn drain_exchange(
         &mut self,
         station: StationId,

@@ -40,11 +40,11 @@ pub struct NasAuthenticator {
     ports: StationStatusTable,
     sessions: SessionTable<EapSession>,
     keyings: KeyingTable,
-    /// Who is in, where the AAA server may ask something of them.
+    /// Admitted stations that the AAA server may address.
     admitted: BTreeMap<StationId, AdmittedSession>,
-    /// What the AAA server wants to be told when a station is authenticated again.
+    /// State to return to the AAA server at a station's reauthentication.
     reauth_continuations: BTreeMap<StationId, LoginContinuation>,
-    /// Records of accounting without an answer: the host's tokens by the AAA client's.
+    /// Pending accounting records: the host's tokens by the AAA client's.
     records: BTreeMap<u64, u64>,
     next_record: u64,
     /// Retransmissions to stations, by session.
@@ -52,16 +52,15 @@ pub struct NasAuthenticator {
     outputs: OutputQueue<AuthenticatorEvent>,
     counters: AuthenticatorCounters,
     rng: SecureRng,
-    /// An answer's EAP packet on its way through.
+    /// Buffer for the EAP packet of a reply.
     eap: Vec<u8>,
 }
 
 impl NasAuthenticator {
-    /// An authenticator without stations. EAP identifiers, and what its AAA client draws, come from
-    /// `rng`.
+    /// Creates an authenticator. `rng` draws EAP identifiers and the random values of the AAA client.
     ///
     /// # Errors
-    /// The configuration contradicts itself.
+    /// The configuration is invalid.
     pub fn new(config: AuthenticatorConfig, mut rng: SecureRng) -> Result<Self, ConfigError> {
         if config.max_sessions == 0 {
             return Err(ConfigError::NoSessions);
@@ -88,31 +87,31 @@ impl NasAuthenticator {
             rng,
         })
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &AuthenticatorCounters {
         &self.counters
     }
-    /// The RADIUS client's counters, where that is how it asks.
+    /// Returns the RADIUS client's counters, if RADIUS is configured.
     #[must_use]
     pub fn radius_counters(&self) -> Option<&usher_radius::client::RadiusClientCounters> {
         self.aaa.radius_counters()
     }
-    /// The Diameter nodes' counters, where that is how it asks: their sum, those included that are gone.
+    /// Returns the sum of the Diameter nodes' counters, removed nodes included, if Diameter is configured.
     #[must_use]
     pub fn diameter_counters(&self) -> Option<usher_diameter::node::DiameterNodeCounters> {
         self.aaa.diameter_counters()
     }
-    /// What exchanges of keys did and dropped.
+    /// Returns the counters of key exchanges.
     #[must_use]
     pub fn keying_counters(&self) -> keying::KeyingCounters {
         self.keyings.counters()
     }
-    /// Takes back the reply of [`AuthenticatorEvent::Authenticated`] once it is not needed any more: its memory serves the next request.
+    /// Takes back the reply of [`AuthenticatorEvent::Authenticated`] to reuse its memory for the next request.
     pub fn recycle_reply(&mut self, reply: AccessReply) {
         self.aaa.recycle_reply(reply);
     }
-    /// Sessions in progress.
+    /// Returns the number of sessions in progress.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.sessions.len()
@@ -125,7 +124,7 @@ impl NasAuthenticator {
         pkm: BaseSide,
         identity: Option<Vec<u8>>,
     ) -> Result<(), CommandError> {
-        // Whoever is in stays in until there is a verdict, and no longer than was said.
+        // An admitted station stays admitted until the decision, but not beyond its session's end.
         let (mut until, mut unsaid) = (None, None);
         match self.ports.get(station) {
             Some(StationStatus::Running(token, before)) => {
@@ -151,7 +150,7 @@ impl NasAuthenticator {
         let next = self.reauth_continuations.remove(&station).or(unsaid).unwrap_or_default();
         let first = self.rng.next_u32() as u8;
         let policy = self.config.retransmission;
-        // Without retransmission the sessions' order of age keeps the station's time.
+        // Without retransmission, the sessions' order of age provides the timeout.
         let patience = Duration::MAX;
         let session = match identity {
             None => {
@@ -169,18 +168,18 @@ impl NasAuthenticator {
         Ok(())
     }
 
-    /// Ends a session without a word.
+    /// Removes a session without an event.
     fn drop_session(&mut self, now: Instant, token: u64) -> Option<EapSession> {
         let session = self.sessions.remove(token)?;
         if let Some(at) = session.resend_at {
             self.resend.remove(at, token);
         }
-        // It knows every question.
+        // The client knows every request.
         let _ = self.aaa.handle_command(now, usher_access::AccessClientCommand::Cancel { token });
         Some(session)
     }
 
-    /// Takes out what a session's automaton wants: a question asked, a packet sent, its timer armed.
+    /// Drains a session's state machine: sends its request or packet and arms its timer.
     fn drain_session(&mut self, now: Instant, token: u64) {
         let Some(session) = self.sessions.get_mut(token) else { return };
         let mut refused = false;
@@ -239,7 +238,7 @@ impl NasAuthenticator {
         Ok(())
     }
 
-    /// Acts on what the AAA client has to say.
+    /// Handles events of the AAA client.
     fn drain_aaa(&mut self, now: Instant) {
         while let Some(event) = self.outputs.next_event(&mut self.aaa) {
             match event {
@@ -261,7 +260,7 @@ impl NasAuthenticator {
                 usher_access::AccessClientEvent::Dynamic(request) => {
                     self.handle_dynamic_request(now, &request)
                 }
-                // The client itself turns to another server.
+                // The client itself fails over to another server.
                 usher_access::AccessClientEvent::Server { .. } => {}
                 usher_access::AccessClientEvent::Failed { token, failure } => {
                     let reason = match failure {
@@ -282,7 +281,7 @@ impl NasAuthenticator {
         }
     }
 
-    /// The AAA server wants something of stations that are in (RFC 5176). Of all that are meant, or of none.
+    /// Handles a dynamic authorization request (RFC 5176). It applies to all addressed stations or to none.
     fn handle_dynamic_request(&mut self, now: Instant, request: &DynamicRequest) {
         let stations = match_stations(&self.admitted, request);
         let planned = match AuthorizationChange::from_request(request) {
@@ -294,13 +293,13 @@ impl NasAuthenticator {
                 all.map(|all| (all, change.state))
             }
         };
-        // An Abort-Session-Request is answered before the server is told that the session has ended (RFC 6733 §8.1). It was
-        // asked just now.
+        // RFC 6733 §8.1: answer an Abort-Session-Request before the Session-Termination-Request. The request is still
+        // pending.
         let answer = planned.as_ref().map_or_else(|cause| Err(*cause), |_| Ok(()));
         let command = usher_access::AccessClientCommand::AnswerDynamic { token: request.token, answer };
         let _ = self.aaa.handle_command(now, command);
         let Ok((planned, state)) = planned else {
-            // Whoever is not authenticated again where that is wanted is out (RFC 6733 §8.1).
+            // RFC 6733 §8.1: a station that cannot be reauthenticated on request loses its access.
             if request.kind == DynamicKind::Reauthenticate {
                 stations.into_iter().for_each(|station| self.disconnect_station(now, station));
             }
@@ -322,7 +321,7 @@ impl NasAuthenticator {
                     self.outputs.push_event(AuthenticatorEvent::Changed { station });
                 }
                 DynamicKind::Reauthenticate => match status {
-                    // That it is under way serves as well.
+                    // A reauthentication in progress satisfies the request.
                     Some(StationStatus::Running(token, until)) => {
                         let latest = now + REAUTH_TIMEOUT;
                         let until = until.map_or(latest, |until| until.min(latest));
@@ -334,14 +333,14 @@ impl NasAuthenticator {
         }
     }
 
-    /// Sends a station away because the AAA server wants it.
+    /// Ends a station's access on request of the AAA server.
     fn disconnect_station(&mut self, now: Instant, station: StationId) {
         self.counters.disconnected += 1;
         self.remove_station(now, station, TerminateCause::AdminReset);
         self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: EndCause::Disconnected });
     }
 
-    /// Where a station stands after what is wanted of it, or why that cannot be.
+    /// Returns the status of a station after a dynamic request, or why the request fails.
     fn plan_status(
         &mut self,
         now: Instant,
@@ -352,7 +351,7 @@ impl NasAuthenticator {
         let status = self.ports.get(station);
         match (kind, status) {
             (DynamicKind::Disconnect, _) => Ok(None),
-            // Its times are the host's to keep.
+            // The host keeps the times of its own stations.
             (_, None) => Err(ErrorCause::AdministrativelyProhibited),
             (DynamicKind::Change, Some(status)) => change.of_status(now, status).map(Some),
             (DynamicKind::Reauthenticate, Some(StationStatus::Running(..))) => Ok(status),
@@ -364,7 +363,8 @@ impl NasAuthenticator {
         }
     }
 
-    /// Whether there is room for it now. It stays in until its session would have ended anyway, and no longer than it takes.
+    /// Starts a reauthentication. False if there is no room. The station stays admitted until its session's end, but
+    /// not longer than the reauthentication may take.
     fn reauthenticate_station(&mut self, now: Instant, station: StationId) -> bool {
         self.counters.reauthentications += 1;
         let latest = now + REAUTH_TIMEOUT;
@@ -375,7 +375,7 @@ impl NasAuthenticator {
         self.start_session(now, station, BaseSide::new(), None).is_ok()
     }
 
-    /// Notes until when a station is in, and what is then; whether it is remembered.
+    /// Records when a station's access ends and the action then. False if there is no room.
     fn set_lifetime(&mut self, now: Instant, station: StationId, stay: SessionLifetime) -> bool {
         self.reauth_continuations.remove(&station);
         let status = match &stay.reauthentication {
@@ -404,7 +404,7 @@ impl NasAuthenticator {
             };
             self.aaa.send_record(now, self.next_record, &record)
         })?;
-        // The record of an end may be that of the session before.
+        // A Stop record can belong to the previous session.
         if record.kind != RecordKind::Stop
             && let Some(admitted) = self.admitted.get_mut(&record.station)
         {
@@ -436,8 +436,8 @@ impl NasAuthenticator {
         }
     }
 
-    /// Gives a session the AAA server's verdict, says so, sends the station what follows from it, and ends it. Who opens
-    /// the port and installs the key has heard of it when EAP-Success leaves.
+    /// Applies the AAA server's decision, emits its event, sends the final packet, and ends the session. The event
+    /// precedes EAP-Success, so that the owner can open the port and install the key first.
     fn conclude_session(
         &mut self,
         now: Instant,
@@ -499,7 +499,8 @@ impl NasAuthenticator {
         }
     }
 
-    /// What a station is known by that is let in by this question; `None`: nothing can be asked of it later.
+    /// Returns the identifiers of the session that this request admits; `None`: an AAA server cannot address it
+    /// later.
     fn admitted_session(&self, token: u64, reply: &AccessReply) -> Option<AdmittedSession> {
         let session = self.sessions.get(token).filter(|_| self.aaa.accepts_dynamic_requests())?;
         let framed_ip = match reply.framed_ip_address() {
@@ -510,7 +511,7 @@ impl NasAuthenticator {
         Some(AdmittedSession { token, names, session: None, framed_ip })
     }
 
-    /// Keeps what a station that was let in is known by, if there is room; otherwise no server keeps its session.
+    /// Stores the identifiers of an admitted station, if there is room. Otherwise no server keeps its session.
     fn store_admitted(
         &mut self,
         now: Instant,
@@ -529,7 +530,7 @@ impl NasAuthenticator {
         }
     }
 
-    /// A session of a station that was let in is over: what it was known by.
+    /// Removes and returns the identifiers of a station's session that has ended.
     fn remove_admitted(
         &mut self,
         now: Instant,
@@ -541,13 +542,13 @@ impl NasAuthenticator {
         Some(admitted)
     }
 
-    /// The session that this question let in is over, or never came about.
+    /// Handles the end of the session that this request admitted, or would have admitted.
     fn terminate_session(&mut self, now: Instant, token: u64, cause: TerminateCause) {
-        // Whether a server keeps the session is known there.
+        // The client knows whether a server keeps the session.
         let _ = self.aaa.handle_command(now, usher_access::AccessClientCommand::Terminate { token, cause });
     }
 
-    /// The authorization key of a station that is let in.
+    /// Derives the authorization key of an admitted station.
     fn derive_key(&self, station: StationId, msk: &SecretValue<[u8; 64]>) -> Option<AuthKey> {
         self.config.keying?;
         Some(AuthKey::new(msk, station.mac_address()?.0, self.config.mac.0, 0))
@@ -561,7 +562,7 @@ impl NasAuthenticator {
         self.outputs.push_event(AuthenticatorEvent::Ended { station, cause: EndCause::Unkeyed });
     }
 
-    /// Takes out what a station's exchange of keys wants.
+    /// Drains a station's key exchange.
     fn pump_keying(&mut self, now: Instant, station: StationId) {
         let StationId::Frame { port, mac } = station else { return };
         let Self { keyings, outputs, config, .. } = self;
@@ -614,7 +615,7 @@ impl NasAuthenticator {
         }
     }
 
-    /// Notes where a station stands after its session, if there is room; one of the host's is the host's to remember.
+    /// Stores a station's status after its session, if there is room. The host itself remembers its own stations.
     fn store_status(&mut self, station: StationId, status: StationStatus) -> bool {
         self.ports.remove(station);
         if matches!(station, StationId::Host(_)) {
@@ -629,7 +630,7 @@ impl NasAuthenticator {
         room
     }
 
-    /// Whether the station was in; `None`: nothing was known of it.
+    /// Removes a station. True if it was admitted; `None`: it was unknown.
     fn remove_station(&mut self, now: Instant, station: StationId, cause: TerminateCause) -> Option<bool> {
         self.keyings.remove(station);
         self.reauth_continuations.remove(&station);
@@ -661,7 +662,7 @@ impl NasAuthenticator {
             return;
         }
         let station = StationId::Frame { port, mac: received.source };
-        // What is refused here is counted there.
+        // The parser counts rejected frames.
         let (said, pkm) = received.body;
         let _ = match said {
             StationFrame::Keying(message) => {
@@ -701,7 +702,7 @@ impl NasAuthenticator {
             if since + self.config.station_timeout > now {
                 break;
             }
-            // The AAA client keeps the time of its own questions.
+            // The AAA client keeps the timeout of its own requests.
             if self.sessions.get(token).is_some_and(|s| s.is_request_pending) {
                 self.sessions.touch(now, token);
             } else {
@@ -728,16 +729,16 @@ impl NasAuthenticator {
     }
 }
 
-/// How long a station that is to be authenticated again is in at most without having proved itself, however often it begins
-/// anew.
+/// Maximum time that a station stays admitted during reauthentication without a proof, even if it restarts
+/// repeatedly.
 const REAUTH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// When a station is authenticated again that is to be at once, by an Authorization-Lifetime of zero (RFC 6733 §8.9): whoever
-/// says so of each verdict has a station authenticated without end, but not without a pause.
+/// Delay of a reauthentication that an Authorization-Lifetime of zero requests (RFC 6733 §8.9). A server that sends
+/// zero in each reply then causes repeated reauthentication, but with a pause.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// What a reply says of the end of a session: when it is, or when the station is authenticated again, with what the AAA
-/// server is to be told then.
+/// The session's end as a reply states it: its time, or the time of reauthentication with the state for the AAA
+/// server.
 struct SessionLifetime {
     ends: Option<Duration>,
     reauthentication: Option<(Duration, LoginContinuation)>,
@@ -756,17 +757,17 @@ impl SessionLifetime {
     }
 }
 
-/// What a CoA-Request may change: Session-Timeout, and with Termination-Action what is then; State goes with that (RFC 5176
-/// §3.3).
+/// Attributes that a CoA-Request may change: Session-Timeout, and the Termination-Action at its end. State
+/// accompanies them (RFC 5176 §3.3).
 const CHANGEABLE: [u8; 3] = [kind::SESSION_TIMEOUT, kind::TERMINATION_ACTION, kind::STATE];
 
-/// What a CoA-Request changes; what it leaves out remains as it is (RFC 5176 §3.6, note 3).
+/// The changes of a CoA-Request. Omitted attributes keep their values (RFC 5176 §3.6, note 3).
 #[derive(Default)]
 struct AuthorizationChange {
     lasts: Option<Duration>,
-    /// Whether the station is authenticated again then.
+    /// True if the station is authenticated again at that time.
     requires_reauth: Option<bool>,
-    /// What the AAA server is to be told then.
+    /// State for the AAA server at that time.
     state: Option<LoginContinuation>,
 }
 
@@ -800,7 +801,7 @@ impl AuthorizationChange {
             _ if self.lasts.is_none() && self.requires_reauth.is_none() => return Ok(status),
             StationStatus::In(until) => (until, false),
             StationStatus::ReauthenticateAt(at) => (Some(at), true),
-            // The verdict that is awaited says all that anew.
+            // The pending decision replaces these values.
             StationStatus::Running(..) | StationStatus::Quiet(_) => {
                 return Err(ErrorCause::ResourcesUnavailable);
             }
@@ -809,13 +810,13 @@ impl AuthorizationChange {
         match (self.requires_reauth.unwrap_or(again), until) {
             (false, _) => Ok(StationStatus::In(until)),
             (true, Some(at)) => Ok(StationStatus::ReauthenticateAt(at)),
-            // A session without an end has no moment for it.
+            // A session without an end has no time for it.
             (true, None) => Err(ErrorCause::MissingAttribute),
         }
     }
 }
 
-/// Hands a packet to its station: in a frame, or through the host.
+/// Sends a packet to a station: in a frame, or through the host.
 fn send_packet(
     outputs: &mut OutputQueue<AuthenticatorEvent>,
     config: &AuthenticatorConfig,

@@ -1,25 +1,25 @@
-//! What a NAS knows of each station: in a session, let in, turned away, or nothing.
+//! The status of each station: in a session, admitted, rejected, or unknown.
 
 use crate::station_id::StationId;
 use usher_core::Instant;
 use usher_core::collections::{HashMap, HashState};
 use usher_core::timer::TimerQueue;
 
-/// Where a station stands.
+/// The status of a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StationStatus {
-    /// In the session of this token; whoever is in meanwhile is so until this time, where there is one.
+    /// In the session of this token. An admitted station keeps its access until this time, if there is one.
     Running(u64, Option<Instant>),
-    /// Let in, until a time where there is one.
+    /// Admitted, until this time if there is one.
     In(Option<Instant>),
-    /// Let in; at that time it is to be authenticated again.
+    /// Admitted, with a reauthentication at this time.
     ReauthenticateAt(Instant),
-    /// Turned away, and unheard until then.
+    /// Rejected, and ignored until this time.
     Quiet(Instant),
 }
 
 impl StationStatus {
-    /// Whether the station is in, and in no session.
+    /// True if the station is admitted and in no session.
     pub(super) const fn is_in(self) -> bool {
         matches!(self, Self::In(_) | Self::ReauthenticateAt(_))
     }
@@ -45,7 +45,7 @@ impl StationStatusTable {
     pub(super) fn get(&self, station: StationId) -> Option<StationStatus> {
         self.by_station.get(&station).copied()
     }
-    /// Stations known that are in no session.
+    /// Returns the number of known stations outside a session.
     pub(super) fn stored_count(&self) -> usize {
         self.by_station.len() - self.running
     }
@@ -74,7 +74,7 @@ impl StationStatusTable {
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timers.next_deadline()
     }
-    /// Forgets a station whose time has come, and says where it stood.
+    /// Removes a station whose time has come and returns its last status.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(StationId, StationStatus)> {
         let (_, station) = self.timers.pop_due(now)?;
         self.remove(station).map(|status| (station, status))

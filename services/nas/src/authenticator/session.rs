@@ -12,19 +12,19 @@ use usher_pkm::eap::BaseSide;
 #[derive(Debug)]
 pub(super) struct EapSession {
     pub(super) station: StationId,
-    /// The identity that the station gave.
+    /// The station's identity.
     pub(super) name: Vec<u8>,
-    /// What the AAA server wants to be told again with the session's next question.
+    /// State for the session's next request to the AAA server.
     pub(super) next: LoginContinuation,
-    /// Questions asked.
+    /// Number of requests.
     pub(super) rounds: u16,
-    /// A question is outstanding.
+    /// True while a request is pending.
     pub(super) is_request_pending: bool,
-    /// When the open request is sent again.
+    /// When the pending request to the station is retransmitted.
     pub(super) resend_at: Option<Instant>,
-    /// Our side of PKM, where that carries EAP.
+    /// The base station's side of PKM, if PKM carries EAP.
     pub(super) pkm: BaseSide,
-    /// The pass-through automaton.
+    /// The pass-through state machine.
     pub(super) eap: EapAuthenticator,
 }
 
@@ -39,13 +39,13 @@ impl EapSession {
         Self { station, name, next, rounds: 0, is_request_pending: false, resend_at: None, pkm, eap }
     }
 
-    /// Gives the automaton the AAA server's request; false where it is none.
+    /// Passes the AAA server's EAP request to the state machine. False if the packet is not a request.
     pub(super) fn apply_challenge(&mut self, now: Instant, packet: &[u8]) -> bool {
         EapPacket::parse(packet).is_ok_and(|p| p.code() == EapCode::Request)
             && self.eap.handle_aaa_reply(now, AaaReply::Request(packet))
     }
 
-    /// There is no verdict; whether the station hears a last word of it.
+    /// Ends the session without a decision. `last_word`: whether the station gets a final packet.
     pub(super) fn give_up(&mut self, now: Instant, reason: FailReason, last_word: bool) {
         if reason != FailReason::StationTimeout {
             self.eap
@@ -54,7 +54,7 @@ impl EapSession {
     }
 }
 
-/// The name in a response to an Identity request.
+/// Returns the name in an Identity response.
 pub(super) fn read_identity(packet: &[u8]) -> Vec<u8> {
     EapPacket::parse(packet).map_or_else(|_| Vec::new(), |p| p.data().to_vec())
 }

@@ -15,16 +15,16 @@ use usher_pkm::eap::StationSide;
 use usher_pkm::keying;
 use usher_pkm::keys::AuthKey;
 
-/// Where an attempt stands.
+/// The state of an attempt.
 #[derive(Debug)]
 enum StationState {
-    /// There is none.
+    /// No attempt.
     Idle,
-    /// EAPOL-Start or EAP-Start was said this often; nobody has answered.
+    /// `start_count` EAPOL-Starts or EAP-Starts were sent, without an answer.
     Connecting { start_count: u32, peer: Box<EapPeer> },
-    /// In conversation.
+    /// The EAP conversation.
     Talking(Box<EapPeer>),
-    /// Let in, and waits for traffic keys.
+    /// Admitted, and waiting for traffic keys.
     Keying(Box<keying::StationKeying>, SecretValue<[u8; 64]>),
 }
 
@@ -33,21 +33,21 @@ enum StationState {
 pub struct AccessStation {
     config: StationConfig,
     state: StationState,
-    /// The station's side of PKM, where that carries EAP.
+    /// The station's side of PKM, if PKM carries EAP.
     pkm: StationSide,
     deadline: Option<Instant>,
     /// The wall time at [`Instant::ZERO`].
     epoch: WallTime,
     outputs: OutputQueue<StationEvent>,
     counters: StationCounters,
-    /// Of exchanges of keys that are over.
+    /// Counters of finished key exchanges.
     keying: keying::KeyingCounters,
     rng: SecureRng,
     out: Vec<u8>,
 }
 
 impl AccessStation {
-    /// A station that has not asked yet.
+    /// Creates a station.
     #[must_use]
     pub fn new(config: StationConfig, rng: SecureRng) -> Self {
         Self {
@@ -63,12 +63,12 @@ impl AccessStation {
             out: Vec::new(),
         }
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &StationCounters {
         &self.counters
     }
-    /// What exchanges of keys did and dropped.
+    /// Returns the counters of key exchanges.
     #[must_use]
     pub fn keying_counters(&self) -> keying::KeyingCounters {
         let mut sum = self.keying;
@@ -101,7 +101,7 @@ impl AccessStation {
         let config = peer::EapPeerConfig {
             identity,
             methods: credentials.0,
-            // The station keeps its own time.
+            // The station keeps its own timeout.
             timeout: Duration::MAX,
             wall: now.to_wall_time(self.epoch),
         };
@@ -113,7 +113,7 @@ impl AccessStation {
         self.set_deadline(now, self.config.start_period);
     }
 
-    /// Ends what is under way without a word.
+    /// Ends the pending attempt without an event.
     fn abort_attempt(&mut self) {
         if let StationState::Keying(keying, _) = core::mem::replace(&mut self.state, StationState::Idle) {
             self.keying.add(keying.counters());
@@ -129,7 +129,7 @@ impl AccessStation {
             StationEvent::Failure => &mut self.counters.failures,
             StationEvent::Timeout => &mut self.counters.timeouts,
             StationEvent::Unkeyed => &mut self.counters.unkeyed,
-            // No end, and so not said here.
+            // This event does not end an attempt.
             StationEvent::Admitted => return,
         } += 1;
         self.outputs.push_event(event);
@@ -166,7 +166,7 @@ impl AccessStation {
         }
     }
 
-    /// Takes out what the exchange of keys wants.
+    /// Drains the key exchange.
     fn drain_keying(&mut self) {
         let StationState::Keying(keying, msk) = &mut self.state else { return };
         while let Some(work) = keying.poll_work() {
@@ -188,7 +188,7 @@ impl AccessStation {
         }
     }
 
-    /// EAP has let the station in.
+    /// Handles the success of EAP.
     fn handle_eap_success(&mut self, now: Instant, msk: Option<SecretValue<[u8; 64]>>, base: MacAddress) {
         let config = self.config.keying.filter(|_| self.config.access == AccessMedium::Wimax);
         match (config, msk) {

@@ -83,7 +83,7 @@ impl TestInitiator {
     }
 }
 
-/// It says when it has heard the responder's proof.
+/// Reports when the responder's proof arrives.
 impl Machine for TestInitiator {
     type Command = ();
     type Event = ();
@@ -124,7 +124,7 @@ pub(crate) fn add_aaa_server(
     });
 }
 
-/// The nonce is the session's State: this server remembers nothing.
+/// The nonce is the session's State: this server is stateless.
 fn answer_eap(rng: &mut SecureRng, request: &AttributeList, reply: &mut AttributeList) -> PacketCode {
     let name = request.get(kind::USER_NAME).unwrap();
     let mut packet = Vec::new();

@@ -33,7 +33,7 @@ fn test_secret() -> SharedSecret {
     SharedSecret::new(b"sixteen octets!!")
 }
 
-/// Peers, an AAA server, and a gateway: two machines at one address, and what moves tokens between them.
+/// Peers, an AAA server, and a gateway: two machines at one address, with the tokens between them.
 struct GatewayTestNetwork {
     net: MachineNetwork,
     responder: HostHandle<TestResponder>,
@@ -69,7 +69,7 @@ impl GatewayTestNetwork {
         Self { net, responder, access, peers, next: HashMap::new(), up: Vec::new(), failed: Vec::new() }
     }
 
-    /// Until nothing happens any more. One machine's events become the other's commands.
+    /// Runs until idle. One machine's events become the other's commands.
     fn run_until_idle(&mut self) {
         self.net.drain_hosts();
         while self.net.run_next().is_some() {
@@ -121,7 +121,7 @@ impl GatewayTestNetwork {
     fn is_up(&self, peer: usize) -> bool {
         self.net[self.peers[peer]].is_up()
     }
-    /// When a peer heard that the responder has the key.
+    /// Returns when a peer received the responder's proof of the key.
     fn established_at(&self, peer: usize) -> Instant {
         self.net.recorded_events(self.peers[peer])[0].0
     }

@@ -107,7 +107,7 @@ impl PortTestNetwork {
             .send_command(self.station, station::StationCommand::Authenticate { identity, credentials })
             .unwrap();
     }
-    /// What the station has said by then, and when.
+    /// Returns the station's events until `now`, with their times.
     fn station_at(&mut self, now: u64) -> Vec<(Instant, station::StationEvent)> {
         self.net.run_until(time_at(now));
         self.net.take_events(self.station)
@@ -115,7 +115,7 @@ impl PortTestNetwork {
     fn nas_counters(&self) -> &authenticator::AuthenticatorCounters {
         self.net[self.nas].counters()
     }
-    /// Asks for what a session is to do; the answer, with its Error-Cause.
+    /// Sends a dynamic authorization request. Returns the reply with its Error-Cause.
     fn send_dynamic_request(&mut self, code: PacketCode, station: &str) -> (PacketCode, Option<u32>) {
         let mut attributes = AttributeList::new();
         attributes.push_text(kind::CALLING_STATION_ID, station).unwrap();

@@ -1,4 +1,4 @@
-//! A responder in the manner of IKEv2 with EAP (RFC 7296 §2.16), reduced to what composition needs.
+//! A responder modelled on IKEv2 with EAP (RFC 7296 §2.16), reduced to the needs of composition.
 //!
 //! Messages are datagrams: a kind octet, then a body. The peer's address names its security association.
 
@@ -19,7 +19,7 @@ pub(crate) const AUTH: u8 = 3;
 /// It is over.
 pub(crate) const FAILED: u8 = 4;
 
-/// What each side sends to prove that it has the key.
+/// Returns the proof of the key that each side sends.
 pub(crate) fn key_proof(msk: &[u8; 64], side: &[u8]) -> [u8; 16] {
     HmacMd5Key::new(msk).mac(&[side])
 }
@@ -41,7 +41,7 @@ pub(crate) enum ResponderCommand {
 
 #[derive(Debug)]
 pub(crate) enum ResponderEvent {
-    /// Somebody who knows shall look at this EAP packet.
+    /// The AAA server must process this EAP packet.
     Eap {
         sa: u64,
         identity: Vec<u8>,
@@ -60,7 +60,7 @@ pub(crate) enum ResponderEvent {
 enum SaPhase {
     /// The initiator shall answer.
     Initiator,
-    /// The EAP packet is with whoever knows.
+    /// The EAP packet is with the AAA server.
     AaaPending,
     /// The initiator shall prove the key.
     Proof([u8; 64]),

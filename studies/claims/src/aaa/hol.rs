@@ -1,4 +1,4 @@
-//! Figure 2: head-of-line blocking, and RADIUS beside it. Read from `aaa-hol`.
+//! Figure 2: head-of-line blocking, and RADIUS for comparison. Read from `aaa-hol`.
 
 use crate::common::{
     FindingResult, count_on_side, count_text, curve_at_value, describe_outlier, list_other_estimates,
@@ -21,23 +21,24 @@ const LOSS: &str = "loss";
 pub(super) const TCP: &str = "Diameter/TCP";
 pub(super) const SCTP: &str = "Diameter/SCTP, many streams";
 pub(super) const UDP: &str = "RADIUS/UDP, RFC 5080";
-/// From this share of failed authentications on, a reason says that delays are of the others.
+/// From this share of failed authentications on, the reason states that delays exclude them.
 const NOTABLE_FAILURE_FRACTION: f64 = 0.01;
 
-/// From this difference of the shares on, the delays of two curves are of different populations: those that fail
+/// From this difference of failure shares on, two delay curves have different populations: the failed authentications
 /// would have been the slow ones.
 const POPULATION_DIFFERENCE: f64 = 0.05;
 
-/// Packets with data for each authentication, without loss, by protocol: what the transport sends by itself left out.
+/// Packets with data for each authentication without loss, by protocol, excluding the transport's own packets.
 const WITH_DATA: [(&str, &str, Option<&str>); 3] = [
     (UDP, "packets.core", None),
     (TCP, "tcp.segments", Some("tcp.acks")),
     (SCTP, "sctp.packets", Some("sctp.control")),
 ];
-/// What is under way at the beginning and the end of a run moves a mean of whole numbers by less than this.
+/// Authentications that cross the ends of a run change a mean of integers by less than this.
 const WHOLE: f64 = 0.05;
 
-/// As many packets with data over each protocol: then as many messages were sent, none of which took two.
+/// Each protocol must send the same number of packets with data: then it sends the same number of messages, each in one
+/// packet.
 pub(super) fn judge_messages(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let mut counts = Vec::new();
     for (protocol, all, bare) in WITH_DATA {
@@ -74,7 +75,7 @@ fn delay_curve(view: &VariantView<'_>, protocol: &str) -> Result<MetricCurve, Fi
     curve_at_value(view, STUDY, "delay.mean", LOSS, "protocol", protocol)
 }
 
-/// TCP's delay and SCTP's at one loss.
+/// Returns the delays of TCP and SCTP at one loss.
 fn delays_at_loss(view: &VariantView<'_>, loss: f64) -> Result<(MetricValues, MetricValues), FindingError> {
     let of = |protocol| {
         let choice = CurveSelector {
@@ -88,7 +89,7 @@ fn delays_at_loss(view: &VariantView<'_>, loss: f64) -> Result<(MetricValues, Me
     Ok((of(TCP)?, of(SCTP)?))
 }
 
-/// A sentence where many authentications fail, since they have no delay.
+/// Returns a sentence if many authentications fail, because they have no delay.
 fn describe_failures(view: &VariantView<'_>, protocols: &[&str], loss: f64) -> String {
     let share = |protocol: &&&str| {
         let failures = curve_at_value(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
@@ -106,7 +107,7 @@ fn describe_failures(view: &VariantView<'_>, protocols: &[&str], loss: f64) -> S
     )
 }
 
-/// How far apart the shares of failed authentications of TCP and SCTP are at one loss, where that is too far.
+/// Returns the difference between the failure shares of TCP and SCTP at one loss, if it is too large.
 fn failure_difference(view: &VariantView<'_>, loss: f64) -> Option<f64> {
     let share = |protocol: &str| {
         let failures = curve_at_value(view, STUDY, "failures", LOSS, "protocol", protocol).ok()?;
@@ -116,7 +117,7 @@ fn failure_difference(view: &VariantView<'_>, loss: f64) -> Option<f64> {
     (off >= POPULATION_DIFFERENCE - ROUNDING).then_some(off)
 }
 
-/// A verdict on delays at one loss: at most partly where they are of different populations, with the sentence.
+/// Limits a verdict on delays at one loss to "partly" if they have different populations, and adds the sentence.
 fn adjust_for_survivors(view: &VariantView<'_>, loss: f64, verdict: Verdict) -> (Verdict, String) {
     let Some(off) = failure_difference(view, loss) else { return (verdict, String::new()) };
     let text = format!(
@@ -175,16 +176,16 @@ pub(super) fn gap_19(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_estimate(&gap, verdict, reason))
 }
 
-/// The largest saving of SCTP with many streams over TCP.
+/// The largest saving of SCTP with many streams compared with TCP.
 pub(super) struct BestSaving {
     pub(super) saving: MetricEstimate,
-    /// The loss where it is.
+    /// The loss with that saving.
     pub(super) loss: f64,
-    /// A sentence on the losses that do not count; empty where all do.
+    /// A sentence on the excluded losses; empty if there are none.
     pub(super) left_out: String,
 }
 
-/// The largest saving, among the losses at which about as many authentications fail over both.
+/// Returns the largest saving, among the losses at which TCP and SCTP have similar failure shares.
 pub(super) fn best_saving(view: &VariantView<'_>) -> Result<BestSaving, FindingError> {
     let (tcp, sctp) = (delay_curve(view, TCP)?, delay_curve(view, SCTP)?);
     let (out, kept): (Vec<_>, Vec<_>) = tcp
@@ -249,7 +250,7 @@ pub(super) fn judge_widening(_: &Claim, view: &VariantView<'_>) -> FindingResult
     Ok(ClaimFinding::from_words(ours, rise.verdict(), reason))
 }
 
-/// Low is up to the loss that the claim has: the document does not say how low.
+/// "Low" loss extends to the claim's value, because the document gives none.
 pub(super) fn udp_low_loss(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let low = 100.0 * claim.part_number("low");
     let udp = delay_curve(view, UDP)?;
@@ -286,7 +287,7 @@ pub(super) fn udp_low_loss(claim: &Claim, view: &VariantView<'_>) -> FindingResu
     ))
 }
 
-/// The least and the largest of the means.
+/// Returns the minimum and the maximum of the means.
 fn mean_range(estimates: &[(f64, MetricEstimate)]) -> (f64, f64) {
     let means = estimates.iter().map(|(_, e)| e.mean);
     means.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), m| (low.min(m), high.max(m)))

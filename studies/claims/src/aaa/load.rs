@@ -1,4 +1,4 @@
-//! What the texts say of load beside their figures: the Korean setting, congestion, surges, connections.
+//! Statements of the texts on load beside their figures: the Korean setting, congestion, surges, connections.
 
 use crate::AccessSetup;
 use crate::common::{FindingResult, capitalise, count_on_side, count_text, require_testable};
@@ -12,13 +12,14 @@ use crate::results::{CurveSelector, VariantView};
 const AVOIDANCE: &str = "avoidance";
 const NONE: &str = "none";
 const AVOIDANCES: [&str; 4] = [NONE, "Nagle", "delayed ACK", "both"];
-/// The link's share that the Korean text gives to other traffic, and its study.
+/// The share of the link that the Korean text gives to other traffic, and the study of it.
 const BACKGROUND: f64 = 0.85;
 const CONGESTION: &str = "aaa-congestion";
 const CALM: &str = "aaa-packets";
 const CONNECTIONS: &str = "aaa-connections";
 
-/// The studies of a statement that were run, with a sentence on the others. Where none was, why.
+/// Returns the studies of a statement that were run, with a sentence on the others. An error gives the reason if none
+/// was run.
 fn list_run_studies<'c>(
     claim: &'c Claim,
     view: &VariantView<'_>,
@@ -46,8 +47,8 @@ fn list_run_studies<'c>(
     Ok((there, text))
 }
 
-/// The Korean text's setting, a part for each thing that it states. Here stations and base stations speak PKMv2, as the
-/// English text has it, so that one part is never so.
+/// Evaluates the Korean text's setting, one part for each stated item. Stations and base stations here use PKMv2, as in
+/// the English text, so one part always differs.
 pub(super) fn setup_ko(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (there, _) = list_run_studies(claim, view)?;
     let accesses = there.iter().filter_map(|study| match view.study_setup(study) {
@@ -83,7 +84,7 @@ pub(super) fn setup_ko(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
         let other = || format!("{} between NAS and AAA server, not Diameter", a.aaa.join(" and "));
         (!a.aaa.iter().any(|name| name.starts_with("Diameter"))).then(other)
     });
-    // Both rates are whole bits per second, so that nothing but rounding is between their ratio and the share.
+    // Both rates are integers in bits per second, so only rounding separates their ratio from the share.
     let traffic = held(&accesses, &|study, a| {
         let stated = if study == CONGESTION { BACKGROUND } else { 0.0 };
         let off = [a.background_least, a.background].into_iter().find(|b| (b - stated).abs() > ROUNDING)?;
@@ -131,8 +132,8 @@ pub(super) fn setup_ko(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&parts.map(|(_, v)| v)), reason))
 }
 
-/// The axis on which a study has all avoidances of small packets, with its values by avoidance: those of an axis of their
-/// own, or of TCP beside other protocols ("Diameter/TCP, Nagle").
+/// Returns the axis of a study with all avoidances of small packets, and its values by avoidance. It is an axis of
+/// avoidances, or the TCP values of a protocol axis ("Diameter/TCP, Nagle").
 fn find_avoidances<'a>(view: &VariantView<'a>, study: &str) -> Option<(&'static str, [&'a str; 4])> {
     [AVOIDANCE, "protocol", "policy"].into_iter().find_map(|axis| {
         let values = view.axis_values(study, axis);
@@ -144,7 +145,7 @@ fn find_avoidances<'a>(view: &VariantView<'a>, study: &str) -> Option<(&'static 
     })
 }
 
-/// At how many places avoidance surely leaves less of a metric than none does, and at how many surely more.
+/// Number of points at which avoidance surely lowers a metric, and at which it surely raises it.
 #[derive(Clone, Copy, Default)]
 struct ReductionCount {
     surely: usize,
@@ -166,17 +167,17 @@ impl ReductionCount {
     }
 }
 
-/// What avoidance does in a study of a surge: to packets, and to the delay.
+/// The effect of avoidance in a surge study on packets and on the delay.
 struct AvoidanceEffect {
     packets: ReductionCount,
     delay: ReductionCount,
-    /// Points without congestion, which do not count.
+    /// Number of points without congestion, which do not count.
     calm: usize,
 }
 
-/// The link to the AAA server. More than it carries is offered to it where its load is 1 or more.
+/// The load of the link to the AAA server; from 1 on the link is overloaded.
 const LINK_LOAD: &str = "load.core";
-/// The study whose points are of more and more NASs: not all of them are congested. In the other, all are.
+/// The study with a growing number of NASs: only some of its points are congested. In the other study all are.
 const MANY: &str = "aaa-many-nas";
 
 fn measure_avoidance(view: &VariantView<'_>, study: &str) -> Option<AvoidanceEffect> {
@@ -209,8 +210,7 @@ fn measure_avoidance(view: &VariantView<'_>, study: &str) -> Option<AvoidanceEff
     Some(helped)
 }
 
-/// In both causes of congestion avoidance is to help: it leaves fewer packets, and a shorter delay, wherever there is
-/// congestion.
+/// Evaluates both causes of congestion: avoidance must lower packets and delay at every congested point.
 pub(super) fn judge_surge(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (there, missing) = list_run_studies(claim, view)?;
     let (mut parts, mut said) = (Vec::new(), Vec::new());
@@ -247,12 +247,12 @@ pub(super) fn judge_surge(claim: &Claim, view: &VariantView<'_>) -> FindingResul
     Ok(ClaimFinding::from_words(format!("helps in {helps} of {} parts", parts.len()), verdict, reason))
 }
 
-/// One connection and one for each port, as the axis has them, and how many ports there are.
+/// The axis values for one connection and for one connection for each port, with the number of ports.
 const ONE_CONNECTION: &str = "one connection";
 const EACH: &str = "48 connections";
 
-/// One connection takes less than one for each port, and blocks more: each of what the document names, held against the
-/// other at each loss.
+/// Evaluates one connection against one for each port: it must cost less and block more, for each named metric at each
+/// loss.
 pub(super) fn judge_connections(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     list_run_studies(claim, view)?;
     let ports = claim.part_number("ports");
@@ -264,7 +264,7 @@ pub(super) fn judge_connections(claim: &Claim, view: &VariantView<'_>) -> Findin
         Ok::<_, FindingError>((of(ONE_CONNECTION)?, of(EACH)?))
     };
     let (mut parts, mut said) = (Vec::new(), Vec::new());
-    // What one connection saves, and its price, which is due where packets are lost.
+    // The savings of one connection, and its price, which applies under loss.
     for (metric, what, part, price) in [
         ("connections.server", "connections at the server", "as many connections as ports", false),
         ("packets.core", "packets of an authentication", "fewer packets over one", false),
@@ -312,8 +312,8 @@ pub(super) fn judge_connections(claim: &Claim, view: &VariantView<'_>) -> Findin
     ))
 }
 
-/// The delay that avoidance saves with the other traffic is surely larger than what it saves without. Where it saves none with
-/// that traffic there is nothing that could be larger: to harm less is not to save more.
+/// Evaluates whether avoidance surely saves more delay with other traffic than without. If it saves none with that
+/// traffic, the statement fails: a smaller harm is not a larger saving.
 pub(super) fn judge_amplification(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let delays = |study, avoidance| {
         view.curve(CurveSelector {

@@ -24,17 +24,17 @@ const NAGLE: &str = "aaa-nagle";
 const DELACK: &str = "aaa-delack";
 const AVOIDANCE: &str = "aaa-packets";
 const CONGESTION: &str = "aaa-congestion";
-/// Up to how many nodes are few: the document's first figure is at nine.
+/// Maximum of "few" nodes: the document's first figure is at nine.
 const FEW: f64 = 9.0;
-/// How far "not much different" goes.
+/// Maximum relative difference for "not much different".
 const ABOUT: f64 = 0.1;
 
 fn nagle_curve(view: &VariantView<'_>, metric: &str, value: &str) -> Result<MetricCurve, FindingError> {
     curve_at_value(view, NAGLE, metric, NODES, "nagle", value)
 }
 
-/// The curves with delayed acknowledgement and with immediate acknowledgement, at common points. Where a study has
-/// Nagle's algorithm beside them, as under congestion, they are those without it.
+/// Returns the curves with delayed and with immediate acknowledgement, at common points. If the study also has Nagle's
+/// algorithm, as under congestion, they are the curves without it.
 fn ack_curves(
     view: &VariantView<'_>,
     study: &str,
@@ -100,8 +100,7 @@ pub(super) fn nagle_delay(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     ))
 }
 
-/// The packets with Nagle's algorithm, and the study that they are from: figure 5 shows those of figure 3 again, so
-/// the one stands in for the other.
+/// Selects the packets with Nagle's algorithm. Figure 5 repeats those of figure 3, so either study serves.
 fn nagle_packets(view: &VariantView<'_>) -> CurveSelector<'static> {
     let (study, at): (_, &[_]) = if !view.has_study(NAGLE) && view.has_study(AVOIDANCE) {
         (AVOIDANCE, &[("avoidance", "Nagle")])
@@ -158,7 +157,7 @@ pub(super) fn nagle_segments(claim: &Claim, view: &VariantView<'_>) -> FindingRe
         ours: named(|e| e.mean),
         interval: Some((named(MetricEstimate::low), named(MetricEstimate::high))),
         verdict: match few {
-            // Figures that differ are not undecided because nothing is known of few nodes.
+            // Figures that differ decide the verdict even if few nodes are undecided.
             Verdict::NotComparable => Verdict::worst_of_parts(&figures).max(Verdict::Partly),
             few => Verdict::worst_of_parts(&figures).max(few),
         },
@@ -166,9 +165,9 @@ pub(super) fn nagle_segments(claim: &Claim, view: &VariantView<'_>) -> FindingRe
     })
 }
 
-/// Whether with few nodes, 9 and less, Nagle's algorithm leaves the packets about as they are without avoidance: within
-/// a tenth, as a figure would have to be. What is farther off, and yet not surely, counts neither way. With the sentence that
-/// says so, which has the English text's own words, too: "not much greater".
+/// Evaluates whether Nagle's algorithm hardly changes the packets at 9 nodes or fewer: within a tenth, the tolerance of
+/// figures. A larger but uncertain difference counts neither way. Also returns the sentence, which includes the English
+/// text's "not much greater".
 fn few_nodes(view: &VariantView<'_>) -> Result<(Verdict, String), FindingError> {
     let CurveSelector { study, fixed_axes: at, .. } = nagle_packets(view);
     let (axis, without) = if study == NAGLE { ("nagle", "without Nagle") } else { ("avoidance", "none") };
@@ -198,20 +197,20 @@ fn few_nodes(view: &VariantView<'_>) -> Result<(Verdict, String), FindingError> 
     Ok((verdict, text))
 }
 
-/// What Nagle's algorithm saves of the packets without any avoidance.
+/// Returns the saving of Nagle's algorithm in packets compared with no avoidance.
 pub(super) fn nagle_saving(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError> {
     let fewer = avoidance_ratio(view, "Nagle")?.scale_by(-1.0);
     Ok(MetricEstimate { mean: 1.0 + fewer.mean, ..fewer })
 }
 
-/// By how much the packets fall from 9 nodes to 37 with Nagle's algorithm.
+/// Returns the fall of packets with Nagle's algorithm from 9 nodes to 37.
 pub(super) fn nagle_fall(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError> {
     let with = nagle_packets(view);
     let fall = estimate_saving(&view.values_at(with, 37.0)?, &view.values_at(with, 9.0)?);
     require_finite(fall, "The fall of the packets")
 }
 
-/// The share by which the delay is longer with delayed acknowledgement, by the number of nodes.
+/// Returns the relative increase of the delay by delayed acknowledgement, by number of nodes.
 fn delay_changes(delayed: &MetricCurve, immediate: &MetricCurve) -> Vec<(f64, MetricEstimate)> {
     let change = |(x, d): &(f64, MetricValues)| {
         let r = estimate_ratio(d, immediate.values_at(*x)?);
@@ -220,7 +219,8 @@ fn delay_changes(delayed: &MetricCurve, immediate: &MetricCurve) -> Vec<(f64, Me
     delayed.0.iter().filter_map(change).collect()
 }
 
-/// Alike: the whole interval of the paired difference is within 5 % of the delay with immediate acknowledgement.
+/// Evaluates alike delays: the whole interval of the paired difference is within 5 % of the delay with immediate
+/// acknowledgement.
 pub(super) fn delack_delay(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (delayed, immediate) = ack_curves(view, DELACK, DELAY)?;
     require_testable(delayed.subtract_curve(&immediate), 1, "Delayed less immediate acknowledgement")?;
@@ -251,7 +251,7 @@ pub(super) fn delack_delay(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     ))
 }
 
-/// Packets with this avoidance and with none, each averaged over the numbers of nodes that both have.
+/// Returns the ratio of packets with this avoidance and with none, each averaged over the common numbers of nodes.
 fn avoidance_ratio(view: &VariantView<'_>, value: &str) -> Result<MetricEstimate, FindingError> {
     let of = |value| curve_at_value(view, AVOIDANCE, PACKETS, NODES, "avoidance", value);
     let (with, without) = (of(value)?, of("none")?);
@@ -262,7 +262,7 @@ fn avoidance_ratio(view: &VariantView<'_>, value: &str) -> Result<MetricEstimate
     require_finite(left, "The share of the packets")
 }
 
-/// What delayed acknowledgement saves of the packets without any avoidance.
+/// Returns the saving of delayed acknowledgement in packets compared with no avoidance.
 pub(super) fn delack_saving(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError> {
     let left = avoidance_ratio(view, "delayed ACK")?;
     let fewer = left.scale_by(-1.0);
@@ -290,7 +290,8 @@ pub(super) fn delack_packets(claim: &Claim, view: &VariantView<'_>) -> FindingRe
     Ok(ClaimFinding::from_estimate(&left, verdict, reason))
 }
 
-/// Alike: within 5 % in the mean, whatever the interval, so that more replications do not move the crossover.
+/// Evaluates alike delays by their means: within 5 % for any interval, so that more replications do not move the
+/// crossover.
 pub(super) fn congestion_crossover(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (delayed, immediate) = ack_curves(view, CONGESTION, DELAY)?;
     require_testable(immediate.subtract_curve(&delayed), 2, "Immediate less delayed acknowledgement")?;

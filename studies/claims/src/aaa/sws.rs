@@ -8,14 +8,15 @@ use crate::judge::{
 use crate::measure::{IntervalSide, MetricEstimate, estimate_gain, estimate_mean, interval_side};
 use crate::results::{CurveSelector, VariantView};
 
-/// How far a share that follows from counting may be off: packets of before the counting, and of answers, are in it, too.
+/// Tolerance of a share that follows from counting: it includes packets from before the counting, and answers.
 const EXACT: f64 = 0.005;
 
-/// How many octets a second the study's slow reader takes: a segment that waits for an acknowledgement's delay carries what
-/// was read meanwhile.
+/// Octets per second of the study's slow reader. A segment that waits for a delayed acknowledgement carries the octets
+/// read meanwhile.
 pub(crate) const READ_RATE: f64 = 962.0;
 
-/// How long the delayed acknowledgements of the slow reader waited, in seconds, as the segments that they let go tell.
+/// Returns the mean wait of the slow reader's delayed acknowledgements in seconds, from the sizes of the segments after
+/// them.
 fn mean_ack_wait(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError> {
     let at = [("slow", "reader"), ("avoidance", "delayed ACK")];
     let choice = CurveSelector { study: "aaa-sws", metric: "tcp.segment-size", x: "octets", fixed_axes: &at };
@@ -25,8 +26,8 @@ fn mean_ack_wait(view: &VariantView<'_>) -> Result<MetricEstimate, FindingError>
     )
 }
 
-/// One octet of data in a packet of so many where nothing helps, on either side: the figure of the statement, which decides
-/// at most how well it is reproduced. Beside it the remedies that the document names, and how long one may wait.
+/// Evaluates the share of data without a remedy, one octet in a packet of the stated size, on each side. The verdict is
+/// at best that of this figure. The document's remedies and the wait of acknowledgements can lower it.
 pub(super) fn judge_silly_windows(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let share = |slow, avoidance| {
         let at = [("slow", slow), ("avoidance", avoidance)];

@@ -1,4 +1,4 @@
-//! What applications notice of a reauthentication.
+//! The effects of a reauthentication on applications.
 
 use super::{FindingResult, of_parts, verdict_if};
 use crate::data::Claim;
@@ -8,14 +8,14 @@ use crate::results::{ValuesByMetric, VariantView};
 use std::collections::BTreeMap;
 
 const STUDY: &str = "ike-applications";
-/// The longest that somebody waits for a page without turning away: Nielsen, "Usability Engineering", 1993, 5.5.
+/// The longest acceptable wait for a page: Nielsen, "Usability Engineering", 1993, 5.5.
 const PAGE_S: f64 = 10.0;
-/// Of a voice stream so many packets may be lost or late: more is noticed (ITU-T G.113, of G.711 with concealment).
+/// The share of lost or late packets that a voice stream tolerates unnoticed (ITU-T G.113, for G.711 with concealment).
 const VOICE: f64 = 0.01;
-/// Sharing a run with reauthentications, a voice stream is as good as without where it loses so little more.
+/// The additional loss that does not affect a voice stream during reauthentications.
 const NOTHING: f64 = 0.001;
 
-/// What was measured, by application, what becomes of the old IKE_SA, way and distance.
+/// The measurements by application, treatment of the old IKE_SA, method and distance.
 struct ApplicationResults(BTreeMap<[String; 4], ValuesByMetric>);
 
 impl ApplicationResults {
@@ -33,7 +33,7 @@ impl ApplicationResults {
         }
         Ok(Self(points))
     }
-    /// All ways and distances that there are.
+    /// Returns all methods and distances in the results.
     fn axis_pairs(&self) -> Vec<(&str, &str)> {
         let mut all: Vec<(&str, &str)> =
             self.0.keys().map(|[_, _, way, distance]| (&**way, &**distance)).collect();
@@ -74,7 +74,7 @@ pub(super) fn judge_applications(_: &Claim, view: &VariantView<'_>) -> FindingRe
         let of = |place: &(&str, &str)| points.mean_value(application, old, *place, metric);
         Ok(places.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter().fold(0.0, f64::max))
     };
-    // Of all reauthentications the longest ones decide.
+    // The longest reauthentications decide.
     let files = worst("file", "before", "failures.application")?;
     let pages =
         [worst("web", "before", "failures.application")?, worst("web", "before", "delay.max.application")?];

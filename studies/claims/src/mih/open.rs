@@ -1,4 +1,4 @@
-//! What the document leaves open, read from the studies that look into it.
+//! Questions that the document leaves open, answered by further studies.
 
 use crate::common::{FindingResult, count_text};
 use crate::data::Claim;
@@ -6,17 +6,17 @@ use crate::judge::{ClaimFinding, ROUNDING, Verdict, format_digits};
 use crate::measure::{IntervalSide, MetricValues, estimate_mean, interval_side, subtract_values};
 use crate::results::{ValuesByMetric, VariantView};
 
-/// What a study recommends: of the choices within the limit, the one with the smallest metric.
+/// A question: among the choices within the limit, the one with the smallest metric.
 pub(crate) struct OpenQuestion {
     pub(crate) study: &'static str,
-    /// The axes that are chosen on.
+    /// The axes of the choice.
     pub(crate) choose: &'static [&'static str],
     pub(crate) metric: &'static str,
-    /// Another metric and what it may be at most.
+    /// Another metric and its maximum.
     pub(crate) limit: Option<(&'static str, f64)>,
 }
 
-/// The recommendations of the studies.
+/// The questions of the studies.
 pub(crate) const QUESTIONS: [OpenQuestion; 6] = [
     OpenQuestion {
         study: "mih-timers",
@@ -46,20 +46,20 @@ pub(crate) const QUESTIONS: [OpenQuestion; 6] = [
     OpenQuestion { study: "mih-services", choose: &["response"], metric: "failures", limit: None },
 ];
 
-/// From more choices than these that are not told apart, the others are listed, where they are fewer.
+/// If more choices than this are indistinguishable, and the others are fewer, the answer lists the others.
 const MANY: usize = 3;
 
-/// What a study says at one place of its other axes.
+/// The answer of a study at one place of its other axes.
 enum PointAnswer {
-    /// This choice, or one of these, which are not told apart; all others are surely worse or beyond the limit.
+    /// This choice, or one of these indistinguishable ones; all others are surely worse or beyond the limit.
     Best(String),
-    /// Nothing is told apart.
+    /// All choices are indistinguishable.
     Undecided,
-    /// Nothing is within the limit, or there is nothing to choose from.
+    /// No choice is within the limit, or there are no choices.
     NoCandidate,
 }
 
-/// What a question comes to over all places.
+/// The outcome of a question over all places.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum QuestionOutcome {
     Answered,
@@ -68,8 +68,8 @@ enum QuestionOutcome {
 }
 
 impl OpenQuestion {
-    /// The best of the choices at one place: that with the smallest metric, and those that are not surely worse. A tie is no
-    /// choice.
+    /// Returns the best of the choices at one place: the smallest metric, and all that are not surely worse. A tie of
+    /// all is undecided.
     fn best_choice(&self, choices: &[(String, ValuesByMetric)]) -> PointAnswer {
         let finite = |values: &&MetricValues| estimate_mean(values).mean.is_finite();
         let measured =
@@ -97,7 +97,7 @@ impl OpenQuestion {
         }
     }
 
-    /// Whether there is an answer at any place, or else whether choices are there that are not told apart; and what it is.
+    /// Returns the outcome of a question, with its text: answered at some place, or else undecided at some.
     fn answer_question(&self, view: &VariantView<'_>) -> (QuestionOutcome, String) {
         let places = view.measured_choices(self.study, self.choose);
         let mut best: Vec<(String, usize)> = Vec::new();
@@ -142,7 +142,7 @@ impl OpenQuestion {
     }
 }
 
-/// Done where every study that looks into it was run and each of its questions has an answer at one place at least.
+/// Reproduced if all studies of it were run and each question has an answer at one place at least.
 pub(super) fn judge_open_questions(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (run, missing): (Vec<&OpenQuestion>, Vec<&OpenQuestion>) =
         QUESTIONS.iter().partition(|q| view.has_study(q.study));

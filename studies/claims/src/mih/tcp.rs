@@ -15,12 +15,12 @@ use crate::results::{CurveSelector, VariantView};
 
 const STUDY: &str = "mih-tcp";
 const MAX_RTO: &str = "max-rto";
-/// The loss from which on it is called high, in per cent.
+/// The loss in per cent from which on it is high.
 const HIGH: f64 = 30.0;
-/// What 100 % is at least.
+/// The minimum for "100 %".
 const ALL: f64 = 0.995;
 
-/// The largest timeouts of the study by size.
+/// Returns the study's maximum RTOs in ascending order.
 fn max_rto_names<'a>(view: &VariantView<'a>) -> Result<Vec<&'a str>, FindingError> {
     let names = view.axis_values(STUDY, MAX_RTO);
     if names.is_empty() {
@@ -39,7 +39,7 @@ fn tcp_curve<'a>(
     over_loss(view, STUDY, metric, &[("message", message), ack, (MAX_RTO, max_rto)])
 }
 
-/// A finding on parts, one for each message and largest timeout or the like.
+/// Returns a finding of parts, such as one for each message and maximum RTO.
 fn of_parts(holds: &str, intro: &str, parts: &[(String, Verdict, String)]) -> ClaimFinding {
     let verdicts: Vec<Verdict> = parts.iter().map(|(_, v, _)| *v).collect();
     let held = verdicts.iter().filter(|v| **v == Verdict::Reproduced).count();
@@ -111,11 +111,11 @@ pub(super) fn delay_maxrto(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(of_parts("convex and rising", "A second of max RTO more adds to the delay", &parts))
 }
 
-/// How many largest RTOs the MIH timeout is over TCP.
+/// The MIH timeout over TCP in maximum RTOs.
 const TIMEOUT_RTOS: f64 = 3.0;
 
-/// Where TCP takes longer than the MIH timeout: of indications and of all requests, the time until the remote user has
-/// them, whatever becomes of the transaction.
+/// Evaluates the losses at which TCP takes longer than the MIH timeout: the time until the remote user has the
+/// indications and all requests, regardless of the transaction's result.
 pub(super) fn ack_hurts(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (mut held, mut of, mut left_out, mut said) = (0, 0, 0, Vec::new());
     for message in MESSAGES {
@@ -163,14 +163,15 @@ pub(super) fn ack_hurts(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     ))
 }
 
-/// The study of shared segments, its axis, and how long an answer takes, in seconds.
+/// The study of shared segments, its axis, and the time of an answer in seconds.
 const SHARED: &str = "mih-shared-segment";
 const DELAYED: &str = "delack";
 const ANSWER: f64 = 0.2;
-/// What is under way when counting begins and ends moves segments per packet by less than this.
+/// Packets that cross the ends of counting change the segments per packet by less than this.
 const EDGE: f64 = 0.02;
 
-/// Two segments for each packet where the acknowledgement is delayed by less than the answer takes, and fewer beyond.
+/// Evaluates: two segments for each packet if the acknowledgement delay is shorter than the answer's time, and fewer
+/// beyond.
 pub(super) fn shared_segment(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let at = [("message", MESSAGES[1])];
     let choice = CurveSelector { study: SHARED, metric: "tcp.per-mih-packet", x: DELAYED, fixed_axes: &at };
@@ -195,7 +196,8 @@ pub(super) fn shared_segment(_: &Claim, view: &VariantView<'_>) -> FindingResult
     ))
 }
 
-/// At the largest max RTO: the delay of valid responses is highest before the end, and where the document has it.
+/// Evaluates the delay of valid responses at the largest maximum RTO: it peaks before the end, and at the document's
+/// place.
 pub(super) fn check_late_dip(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let Some(max_rto) = max_rto_names(view)?.pop() else { return Err(view.missing_study(STUDY)) };
     let delays =
@@ -257,9 +259,9 @@ pub(super) fn judge_success(_: &Claim, view: &VariantView<'_>) -> FindingResult 
     Ok(of_parts("as stated", "Success", &parts))
 }
 
-/// How several curves keep a limit.
+/// The comparison of several curves with a limit.
 struct LimitCheck {
-    /// At every point: the worst.
+    /// The verdict over all points: the worst.
     verdict: Verdict,
     points_within: usize,
     point_count: usize,
@@ -269,8 +271,8 @@ struct LimitCheck {
     highest: (f64, MetricEstimate),
 }
 
-/// Holds every point of several curves against a limit; `None` without points. The largest mean alone would not do: another
-/// point's interval may reach farther.
+/// Compares every point of several curves with a limit; `None` without points. The largest mean alone is not enough,
+/// because another point's interval may reach farther.
 fn check_limit(
     curves: impl Iterator<Item = Result<MetricCurve, FindingError>>,
     limit: f64,
@@ -293,7 +295,8 @@ fn check_limit(
     }))
 }
 
-/// Without loss two, exactly; at most, at every loss and largest RTO, the limits, which all of each interval is to be within.
+/// Evaluates MIH overhead: exactly two without loss, and at every loss and maximum RTO whole intervals within the
+/// limits.
 pub(super) fn mih_overhead(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let names = max_rto_names(view)?;
     let of = |message: &'static str| {
@@ -350,7 +353,8 @@ pub(super) fn mih_overhead(claim: &Claim, view: &VariantView<'_>) -> FindingResu
     })
 }
 
-/// The turns of the segments per MIH packet for each max RTO: do they rise and fall, and is the turn where it is said?
+/// Evaluates the peaks of the segments per MIH packet for each maximum RTO: they rise and fall, and peak at the stated
+/// place.
 fn judge_peaks(
     view: &VariantView<'_>,
     message: &str,
@@ -379,7 +383,7 @@ fn judge_peaks(
     ])
 }
 
-/// The turn of indications is read without MIH acknowledgement, and in a reading of its own with it.
+/// Evaluates the peak of indications without MIH acknowledgement, and in a separate reading with it.
 pub(super) fn judge_segments(claim: &Claim, view: &VariantView<'_>) -> FindingResult {
     let Some(first) = max_rto_names(view)?.first().copied() else { return Err(view.missing_study(STUDY)) };
     let at = [("message", MESSAGES[0]), WITHOUT, (MAX_RTO, first)];
@@ -402,8 +406,8 @@ pub(super) fn judge_segments(claim: &Claim, view: &VariantView<'_>) -> FindingRe
     Ok(finding)
 }
 
-/// With acknowledgement. Indications: the load surely grows at first, with each largest RTO, and with the largest grows less or
-/// falls over the upper half of the axis. Requests: it rises and falls, with each.
+/// Evaluates the load with acknowledgement. Indications: the load surely grows at first with each maximum RTO; with the
+/// largest it grows less or falls over the upper half of the axis. Requests: it rises and falls with each.
 pub(super) fn judge_load(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let metric = format!("sent.{LINK}");
     let (mut grow, mut slow, mut fall, mut tops) = (Vec::new(), None, Vec::new(), Vec::new());

@@ -20,14 +20,14 @@ use usher_theory::mih::{MessageKind, MihTransaction};
 
 const STUDY: &str = "mih-udp";
 const TIMEOUT: &str = "timeout";
-/// How far delays may be from proportional to the timeout: as far as a figure from the published one.
+/// Tolerance for delays proportional to the timeout, the same as for a published figure.
 const PROPORTIONAL: f64 = 0.10;
-/// The loss up to which it is called low, in per cent.
+/// The loss in per cent up to which it is low.
 const LOW: f64 = 10.0;
-/// How much of the throughput without loss is held at least.
+/// The minimum share of the lossless throughput for "held".
 const MIN_THROUGHPUT_FRACTION: f64 = 0.95;
 
-/// The timeouts of the study in seconds, with their names.
+/// Returns the study's timeouts in seconds, with their names.
 fn timeout_values<'a>(view: &VariantView<'a>) -> Vec<(f64, &'a str)> {
     view.axis_values(STUDY, TIMEOUT)
         .into_iter()
@@ -55,16 +55,16 @@ pub(super) fn judge_delay(claim: &Claim, view: &VariantView<'_>) -> FindingResul
     Ok(figures.into_finding(&more, &[]))
 }
 
-/// The least and the largest.
+/// Returns the minimum and the maximum.
 fn value_range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// The delay that loss adds, divided by the timeout, is alike for all timeouts.
+/// Evaluates the delay added by loss: divided by the timeout, it is alike for all timeouts.
 pub(super) fn delay_ack(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let timeouts = timeout_values(view);
     if timeouts.len() < 2 {
-        // Says what is missing, where the study was not run at all.
+        // Reports the missing study if it was not run at all.
         over_loss(view, STUDY, "delay.mean", &[WITH])?;
         return Err(FindingError::NotComparable("Proportion takes two timeouts.".to_owned()));
     }
@@ -124,7 +124,7 @@ pub(super) fn delay_ack(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     Ok(ClaimFinding::from_words(ours, Verdict::of_parts(&verdicts), reason))
 }
 
-/// The success of all transactions of all replications at each loss, with their number.
+/// Returns the success of all transactions of all replications at each loss, with their number.
 fn success_points(view: &VariantView<'_>, at: &[(&str, &str)]) -> Result<Vec<(f64, f64, f64)>, FindingError> {
     let success = over_loss(view, STUDY, "success", at)?;
     let started = over_loss(view, STUDY, "started", at)?;
@@ -143,7 +143,7 @@ fn success_points(view: &VariantView<'_>, at: &[(&str, &str)]) -> Result<Vec<(f6
     Ok(points)
 }
 
-/// The document's setting, at one loss and timeout.
+/// Returns the document's setting at one loss and timeout.
 fn stated_transaction(message: &str, ack: bool, loss: f64, timeout: f64) -> MihTransaction {
     MihTransaction {
         message: if message == MESSAGES[0] { MessageKind::Indication } else { MessageKind::Request },
@@ -156,7 +156,7 @@ fn stated_transaction(message: &str, ack: bool, loss: f64, timeout: f64) -> MihT
     }
 }
 
-/// Each of the four formulas at each loss, at the study's first timeout.
+/// Evaluates each of the four formulas at each loss, at the study's first timeout.
 pub(super) fn judge_success(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     let names = ["1 - p", "(1 - p)^2", "1 - p^3", "(1 - p^3)^2"];
@@ -188,7 +188,8 @@ pub(super) fn judge_success(_: &Claim, view: &VariantView<'_>) -> FindingResult 
     Ok(ClaimFinding::from_words(format!("{held} of 4 formulas hold"), Verdict::of_parts(&verdicts), reason))
 }
 
-/// A sentence on requests with acknowledgement: what the standard's rule to give up comes to, for each timeout.
+/// Returns a sentence on requests with acknowledgement: the effect of the standard's limit of retransmissions, for each
+/// timeout.
 fn by_timeout(view: &VariantView<'_>) -> String {
     let (mut held, mut of, mut at_end) = (0, 0, Vec::new());
     for (timeout, name) in timeout_values(view) {
@@ -248,8 +249,8 @@ pub(super) fn judge_overhead(claim: &Claim, view: &VariantView<'_>) -> FindingRe
     Ok(figures.into_finding(&more, &[("requests cost less", Verdict::on_count(cheaper, less.len()))]))
 }
 
-/// For indications and for requests with acknowledgement: what arrives is held at low loss, and is less in the end than at its
-/// largest. That what is sent grows with loss is said beside it.
+/// Evaluates throughput for indications and for requests with acknowledgement. The received throughput holds at low
+/// loss, and at the end is below its maximum. The reason also states that the sent load grows with loss.
 pub(super) fn judge_throughput(_: &Claim, view: &VariantView<'_>) -> FindingResult {
     let (mut parts, mut said) = (Vec::new(), Vec::new());
     for message in MESSAGES {

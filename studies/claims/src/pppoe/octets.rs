@@ -1,4 +1,4 @@
-//! What encapsulations add to an IP packet: computed from their headers.
+//! The overhead of encapsulations around an IP packet, computed from their headers.
 
 use super::{FindingResult, of_parts, verdict_if};
 use crate::data::Claim;
@@ -10,10 +10,10 @@ use usher_ppp::pppoe::{MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 const IPV4: usize = 20;
 const TCP: usize = 20;
 const ETHERNET: usize = 14;
-/// A study in which PPPoE goes by an 802.11 cell.
+/// A study of PPPoE over an 802.11 cell.
 const WLAN: &str = "pppoe-wlan";
 
-/// Octets of PPPoE and PPP around an IP packet (RFC 2516 §4, RFC 1661 §2): of a frame as it is sent.
+/// Returns the octets of PPPoE and PPP around an IP packet (RFC 2516 §4, RFC 1661 §2), from an encoded frame.
 fn pppoe_overhead() -> usize {
     const PACKET: usize = 100;
     let mut frame = Vec::new();
@@ -30,16 +30,20 @@ fn pppoe_overhead() -> usize {
     frame.len() - ETHERNET - PACKET
 }
 
-/// Octets of PPTP around an IP packet, fewest and most: an outer IPv4 header; enhanced GRE with its key (8) and a sequence number
-/// (4), with or without an acknowledgement number (4) (RFC 2637 §4.1); PPP's protocol field, compressed to one octet at best, with
-/// address and control at worst (RFC 1661 §6.5, RFC 1662 §3.1).
+/// Returns the minimum and maximum octets of PPTP around an IP packet. They consist of an outer IPv4 header, enhanced
+/// GRE and PPP's protocol field. GRE has its key (8), a sequence number (4), and optionally an acknowledgement number
+/// (4) (RFC 2637 §4.1). The protocol field has one octet if compressed, and address and control at most (RFC 1661 §6.5,
+/// RFC 1662 §3.1).
 const fn pptp_overhead() -> [usize; 2] {
     [IPV4 + 8 + 4 + 1, IPV4 + 8 + 4 + 4 + 4]
 }
 
-/// Octets of IP by TLS over TCP, fewest and most: outer IPv4 and TCP headers, without options and with time stamps (12, RFC 7323
-/// §3); a record's header (5), and of TLS 1.3 with AES-GCM a content type and a tag (1 + 16, RFC 8446 §5.2), or of TLS 1.0 with AES-CBC and HMAC-SHA1 a code and up
-/// to 16 of padding (20 + 16, RFC 2246 §6.2.3.2). How packets are told apart in the stream, two octets or more, is not counted.
+/// Returns the minimum and maximum octets of TLS over TCP around an IP packet. They consist of outer IPv4 and TCP
+/// headers, without options or with time stamps (12, RFC 7323 §3), and a record's overhead.
+///
+/// A record has a header (5). TLS 1.3 with AES-GCM adds a content type and a tag (1 + 16, RFC 8446 §5.2). TLS 1.0 with
+/// AES-CBC and HMAC-SHA1 adds a MAC and up to 16 of padding (20 + 16, RFC 2246 §6.2.3.2). The framing of packets in the
+/// stream, two octets or more, is not included.
 const fn tls_overhead() -> [usize; 2] {
     [IPV4 + TCP + 5 + 1 + 16, IPV4 + TCP + 12 + 5 + 20 + 16]
 }

@@ -1,42 +1,43 @@
-//! The way from stations to their AAA server.
+//! The path from stations to their AAA server.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use usher_observe::manifest::ManifestFact;
 use usher_scenario::model::{NasAaaProtocol, Scenario, TransportProtocol, Workload};
 
-/// What is stated: the most stations, the links from NAS to server, their rate in bit/s and delay in seconds.
+/// The stated values: the maximum number of stations, the links from NAS to server, their rate in bit/s and delay in
+/// seconds.
 const STATIONS: u32 = 100;
 const HOPS: usize = 2;
 const RATE: u64 = 1_500_000;
 const DELAY_S: f64 = 0.01;
 
-/// What a study of authentications configures.
+/// The configuration of a study of authentications.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AccessSetup {
-    /// The most stations that any point has.
+    /// Maximum number of stations over all points.
     pub stations: u32,
-    /// True where the stations are on an 802.16 base station, at every point.
+    /// True if the stations are on an 802.16 base station at every point.
     pub radio: bool,
-    /// The links from the NAS to the AAA server.
+    /// Number of links from the NAS to the AAA server.
     pub hops: usize,
     /// The rate of the slowest of them in bit/s.
     pub rate: u64,
     /// The propagation delay over all of them, in seconds.
     pub delay_s: f64,
-    /// What other traffic takes of the slowest, as a share: the most at any point.
+    /// The largest share of the slowest link that other traffic takes at any point.
     pub background: f64,
-    /// The least.
+    /// The smallest share.
     pub background_least: f64,
-    /// What the NAS and the AAA server speak at any point, by name; empty where that is not known.
+    /// The protocols between NAS and AAA server at any point, by name; empty if unknown.
     pub aaa: Vec<String>,
 }
 
-/// Between the names of what is spoken, in a manifest.
+/// The separator of protocol names in a manifest.
 const BETWEEN: &str = "; ";
 
 impl AccessSetup {
-    /// Both points' setting in one: the most stations, and of each other thing the value that is not as stated where
-    /// one of them is not, so that no point's deviation is lost.
+    /// Merges the settings of two points: the larger number of stations and, for everything else, a deviating value if
+    /// one deviates. No point's deviation is lost.
     pub(super) fn merge_with(self, other: Self) -> Self {
         Self {
             stations: self.stations.max(other.stations),
@@ -54,7 +55,7 @@ impl AccessSetup {
         (delay_s - DELAY_S).abs() <= 1e-9
     }
 
-    /// As facts for the manifest of a run.
+    /// Returns facts for the manifest of a run.
     pub fn to_facts(&self) -> [(String, ManifestFact); 8] {
         [
             ("stations", ManifestFact::from(u64::from(self.stations))),
@@ -69,7 +70,7 @@ impl AccessSetup {
         .map(|(name, fact)| (format!("setup.{name}"), fact))
     }
 
-    /// Reads it from the facts of a manifest; `None` where they lack it.
+    /// Returns the configuration from a manifest's facts; `None` if they lack it.
     pub fn from_facts(facts: &BTreeMap<String, ManifestFact>) -> Option<Self> {
         let fact = |name: &str| facts.get(&format!("setup.{name}"));
         let number = |name: &str| match fact(name)? {
@@ -83,7 +84,7 @@ impl AccessSetup {
             hops: number("hops")? as usize,
             rate: number("rate_b_per_s")? as u64,
             delay_s: number("delay_s")?,
-            // Runs of earlier versions do not say.
+            // Earlier versions did not record it.
             background: number("background").unwrap_or(0.0),
             background_least: number("background_least").or_else(|| number("background")).unwrap_or(0.0),
             aaa: match fact("aaa") {
@@ -95,14 +96,14 @@ impl AccessSetup {
         })
     }
 
-    /// Reads it from a point; `None` where that is not of EAP authentications at a server that the NAS reaches.
+    /// Returns the configuration of a point; `None` if it has no EAP authentications at a server that the NAS reaches.
     pub(super) fn from_scenario(scenario: &Scenario) -> Option<Self> {
         let Some(Workload::Eap(eap)) = &scenario.workload else { return None };
         let stations = scenario.hosts.get(&eap.stations)?.count.get();
         let path = shortest_path(scenario, &eap.nas, &eap.server)?;
         let links = || path.iter().filter_map(|name| scenario.links.get(name));
         let rate = links().filter_map(|l| l.rate.get()).map(|r| r.bits_per_second()).min()?;
-        // The sum of no floats at all would be -0.
+        // The sum of no floats is -0.
         let others =
             scenario.background.iter().map(|b| b.rate.bits_per_second() as f64).fold(0.0, |a, b| a + b);
         let background = others / rate as f64;
@@ -127,7 +128,7 @@ impl AccessSetup {
         })
     }
 
-    /// What is not as stated: up to 100 stations on an 802.16 base station, a server two hops away, 1.5 Mb/s and
+    /// Returns the deviations from up to 100 stations on an 802.16 base station, a server two hops away, 1.5 Mb/s and
     /// 10 ms.
     pub(crate) fn deviations(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -150,7 +151,7 @@ impl AccessSetup {
     }
 }
 
-/// The links of the shortest path between two hosts, by name.
+/// Returns the links of the shortest path between two hosts, by name.
 fn shortest_path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut seen = vec![from];
     let mut queue: VecDeque<(&str, Vec<&str>)> = VecDeque::from([(from, Vec::new())]);
@@ -172,7 +173,7 @@ fn shortest_path<'a>(scenario: &'a Scenario, from: &'a str, to: &str) -> Option<
 
 #[cfg(test)]
 impl AccessSetup {
-    /// The setting as both texts state it, without other traffic.
+    /// Returns the setting that both texts state, without other traffic.
     pub(crate) fn stated_setup() -> Self {
         Self {
             stations: 100,
@@ -228,7 +229,7 @@ mod tests {
         };
         let stated = AccessSetup::stated_setup();
         for both in [stated.clone().merge_with(other.clone()), other.clone().merge_with(stated.clone())] {
-            // A point with the stated share of other traffic hides none that has less.
+            // A point with the stated share of other traffic must not hide one with less.
             let aaa = vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()];
             assert_eq!(both, AccessSetup { stations: 100, background_least: 0.0, aaa, ..other.clone() });
         }

@@ -1,4 +1,4 @@
-//! The setting of handovers from 802.11 to 802.16, as far as it is not as the document states.
+//! The deviations of 802.11 to 802.16 handovers from the document's setting.
 
 use super::mih::{
     ObservedSettings, RETRANSMISSIONS, format_seconds, tcp_deviations, wifi_deviations, wired_deviations,
@@ -13,11 +13,11 @@ const MAC_RETRANSMISSIONS: u32 = 6;
 const PROCESSING: Duration = Duration::from_millis(200);
 const INTERVAL: Duration = Duration::from_millis(500);
 const WHOLE: Duration = Duration::from_secs(30);
-/// The timeouts over UDP and the largest RTOs over TCP, in milliseconds.
+/// The timeouts over UDP and the maximum RTOs over TCP, in milliseconds.
 pub(super) const TIMEOUTS: [u64; 2] = [100, 300];
 pub(super) const RTO_MAX: [u64; 3] = [200, 500, 1000];
 
-/// Who leads in each of the document's two cases.
+/// Returns the leader in each of the document's two cases.
 fn expected_initiator(study: &str) -> Option<HandoverInitiator> {
     match study {
         "handover-mn" => Some(HandoverInitiator::Station),
@@ -37,7 +37,7 @@ pub(super) fn at_point(
         if bss.retransmissions != MAC_RETRANSMISSIONS {
             wrong.push(format!("{} retransmissions of the 802.11 MAC, not 6", bss.retransmissions));
         }
-        // The document's loss is that of frames. Points at which packets are lost in its place are of the other reading.
+        // The document's loss is of frames. Points with packet loss instead belong to the other reading.
         seen.losses.push(bss.frame_loss.get());
         for (loss, from, what) in [
             (bss.frame_loss, bss.frame_loss_from, "frames"),
@@ -98,7 +98,7 @@ pub(super) fn at_point(
     wrong
 }
 
-/// The 802.16 cell that a mobile node goes to.
+/// Returns the deviations of the 802.16 cell that a mobile node enters.
 fn wimax_deviations(scenario: &Scenario, wimax: &str) -> Vec<String> {
     let Some((_, cell)) = scenario.cells_in_use().find(|(_, cell)| cell.stations == wimax) else {
         return vec!["the mobile node does not go to 802.16".to_owned()];

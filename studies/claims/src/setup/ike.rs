@@ -1,4 +1,4 @@
-//! The setting of authentications by IKEv2, as far as it is not as the document states.
+//! The deviations of IKEv2 authentications from the document's setting.
 
 use usher_core::Duration;
 use usher_scenario::model::{ArrivalSettings, IkeWorkload, Scenario, WifiRate, Workload};
@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_secs(12);
 const TIMES: u64 = 20;
 const RUNS: u32 = 5;
 
-/// What is not as stated at some point, each thing once; `None` where no point is of this kind.
+/// Returns the deviations at any point, each once; `None` if no point is of this kind.
 pub(super) fn list_deviations<'a>(
     study: &str,
     scenarios: impl Iterator<Item = &'a Scenario>,
@@ -20,7 +20,7 @@ pub(super) fn list_deviations<'a>(
     let mut found: Option<Vec<String>> = None;
     for scenario in scenarios {
         let Some(Workload::Ike(ike)) = &scenario.workload else { continue };
-        // The document has no resumption: it stands beside its ways.
+        // The document has no resumption: it is an addition to its methods.
         if ike.resumption.get().is_some() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The setting of MIH messages between mobile nodes and points of service, as far as it is not as the document states.
+//! The deviations of MIH messages between mobile nodes and points of service from the document's setting.
 
 use super::handover;
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ const WIRED_DELAY: Duration = Duration::from_millis(10);
 const MSS: u64 = 1280;
 const RTO_MIN: Duration = Duration::from_millis(200);
 const RTO_MAX: [u64; 5] = [200, 300, 500, 750, 1000];
-/// The largest loss.
+/// The maximum loss.
 const LOSS_MOST: f64 = 0.5;
 const IMPAIRED_FROM: Duration = Duration::from_secs(5);
 const MAX_MESSAGE: u64 = 1000;
-/// How many largest RTOs the MIH timeout is over TCP.
+/// The MIH timeout over TCP in maximum RTOs.
 const TIMEOUT_RTOS: u64 = 3;
 const SIZE: u64 = 200;
 pub(super) const RETRANSMISSIONS: u32 = 2;
@@ -27,23 +27,23 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const WARM_UP: Duration = Duration::from_secs(5);
 const DURATION: Duration = Duration::from_secs(4000);
 
-/// What the points of a study have together.
+/// The settings of all points of a study.
 #[derive(Default)]
 pub(super) struct ObservedSettings {
     pub(super) losses: Vec<f64>,
-    /// Largest RTOs of the points over TCP.
+    /// Maximum RTOs of the points over TCP.
     pub(super) rto_max: BTreeSet<Duration>,
-    /// Timeouts of the points over UDP, where the document says which.
+    /// Timeouts of the points over UDP, if the document states them.
     pub(super) timeouts: BTreeSet<Duration>,
 }
 
-/// Seconds, for people.
+/// Formats seconds for people.
 pub(super) fn format_seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
 impl ObservedSettings {
-    /// What is not as stated of all points together.
+    /// Returns the deviations of all points together.
     fn list_deviations(&self, rto_max: &[u64], timeouts: &[u64]) -> Vec<String> {
         let mut wrong = Vec::new();
         let stated =
@@ -66,7 +66,7 @@ impl ObservedSettings {
     }
 }
 
-/// What is not as stated at some point, each thing once; `None` where no point is of MIH messages or handovers.
+/// Returns the deviations at any point, each once; `None` if no point has MIH messages or handovers.
 pub(super) fn list_deviations<'a>(
     study: &str,
     scenarios: impl Iterator<Item = &'a Scenario>,
@@ -148,7 +148,7 @@ fn at_point(scenario: &Scenario, mih: &MihWorkload, seen: &mut ObservedSettings)
     wrong
 }
 
-/// The 802.11 cell that a mobile node is in.
+/// Returns the deviations of the 802.11 cell of a mobile node.
 pub(super) fn wifi_deviations(scenario: &Scenario, mn: &str) -> Vec<String> {
     let Some((_, bss)) = scenario.bss_in_use().find(|(_, bss)| bss.stations == mn) else {
         return vec!["the mobile node's access is not 802.11".to_owned()];
@@ -163,7 +163,7 @@ pub(super) fn wifi_deviations(scenario: &Scenario, mn: &str) -> Vec<String> {
     wrong
 }
 
-/// Links and addresses.
+/// Returns the deviations of links and addresses.
 pub(super) fn wired_deviations(scenario: &Scenario) -> Vec<String> {
     let mut wrong = Vec::new();
     let stated = |l: &usher_scenario::model::LinkSettings| {
@@ -178,7 +178,7 @@ pub(super) fn wired_deviations(scenario: &Scenario) -> Vec<String> {
     wrong
 }
 
-/// Where packets are lost, how many and from when on.
+/// Returns the deviations of packet losses: place, rates and start.
 fn loss_deviations(scenario: &Scenario, seen: &mut ObservedSettings) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut most = scenario.bss_in_use().map(|(_, bss)| bss.packet_loss.get()).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! What the first document describes and does not measure: surges, connections, silly windows.
+//! Statements that the first document describes without measurements: surges, connections, silly windows.
 
 use super::*;
 use crate::aaa::sws::READ_RATE;
@@ -7,7 +7,7 @@ fn metric_rows(study: &str, axes: &[(&str, &str)], metrics: &[(&str, f64)]) -> V
     metrics.iter().flat_map(|(metric, mean)| point_rows(study, axes, metric, *mean, 0.0)).collect()
 }
 
-/// A study of a surge: packets and delay with no avoidance and with each, at this load of the link.
+/// A surge study: packets and delay with no avoidance and with each, at this load of the link.
 fn surge_rows(
     study: &str,
     axis: &str,
@@ -40,7 +40,7 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
     let said = ["fewer packets at all 3 avoidances and points, and the contrary is sure at 0"];
     let judged = assert_verdict(&both, "aaa.surge", Reproduced, &said);
     assert_eq!(judged.ours, Some(ClaimValue::Text("helps in 4 of 4 parts".into())));
-    // The contrary differs, and so does what makes no difference.
+    // The contrary differs, and so does an absent effect.
     let contrary = [many(1.2, more, longer), back(more, longer)].concat();
     let said = ["fewer packets at 0 of 3 avoidances and points, and the contrary is sure at 3"];
     assert_verdict(&contrary, "aaa.surge", Differs, &said);
@@ -48,7 +48,7 @@ fn avoidance_is_held_against_none_under_both_causes_of_a_surge() {
     assert_verdict(&equal, "aaa.surge", Differs, &["at 0 of 3", "the contrary is sure at 0"]);
     let half = [many(1.2, fewer, longer), back(fewer, longer)].concat();
     assert_verdict(&half, "aaa.surge", Partly, &["shorter delay in aaa-recovery: differs"]);
-    // Where the link carries all there is no surge that could tell.
+    // Without overload of the link there is no surge to evaluate.
     let calm = [many(0.9, more, longer), back(fewer, shorter)].concat();
     assert_verdict(
         &calm,
@@ -84,14 +84,14 @@ fn the_korean_setting_is_held_part_by_part() {
     let (verdict, reason) = judged(&[("aaa-hol", calm()), ("aaa-congestion", busy())]);
     assert!(verdict == Partly && reason.contains("not over PPP. Not looked at: aaa-nagle"), "{reason}");
     assert!(reason.contains("Diameter: reproduced; 85 % other traffic: reproduced"), "{reason}");
-    // What is not run is not said to be as stated.
+    // A study that was not run is not reported as stated.
     let (_, reason) = judged(&[("aaa-hol", calm())]);
     assert!(
         reason.contains("aaa-congestion, which was not run (usher study run aaa-congestion)"),
         "{reason}"
     );
     assert!(reason.contains("85 % other traffic: not comparable"), "{reason}");
-    // Half a per cent off is off: both rates are whole numbers; and so is one point without other traffic.
+    // Half a per cent is a deviation, because both rates are integers; and so is one point without other traffic.
     for off in [0.846, 0.0] {
         let (_, reason) = judged(&[("aaa-congestion", AccessSetup { background_least: off, ..busy() })]);
         assert!(reason.contains("85 % other traffic: differs"), "{reason}");
@@ -104,13 +104,13 @@ fn the_korean_setting_is_held_part_by_part() {
     let beside = AccessSetup { aaa: vec!["Diameter/TCP".to_owned(), "RADIUS/UDP".to_owned()], ..calm() };
     let (verdict, reason) = judged(&[("aaa-hol", beside), ("aaa-congestion", busy())]);
     assert!(verdict == Partly && reason.contains("aaa-hol has RADIUS beside Diameter"), "{reason}");
-    // A run of before says nothing of it.
+    // Runs of earlier versions do not record it.
     let (_, reason) = judged(&[("aaa-hol", AccessSetup { aaa: Vec::new(), ..calm() })]);
     assert!(
         reason.contains("what aaa-hol speaks") && reason.contains("Diameter: not comparable"),
         "{reason}"
     );
-    // More than half of it otherwise is not partly so.
+    // With deviations in more than half, the verdict is not "partly".
     let (verdict, _) =
         judged(&[("aaa-hol", AccessSetup { radio: false, ..radius }), ("aaa-congestion", busy())]);
     assert_eq!(verdict, Differs);
@@ -150,7 +150,7 @@ fn one_connection_is_held_against_one_for_each_port() {
     let stated = rows(48.0, less, more);
     let judged = assert_verdict(&stated, "aaa.connections", Reproduced, &said);
     assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 5 parts".into())));
-    // One connection that takes more and blocks less is the contrary of what is stated.
+    // One connection that costs more and blocks less is the contrary of the statement.
     let contrary = |row: &ResultRow| {
         let other = if row.point.get("connections") == Some("one connection") {
             "48 connections"
@@ -202,7 +202,7 @@ fn one_byte_travels_in_forty_one_until_something_helps() {
         };
         [row(0), row(1)]
     };
-    // What a slow side has alone, what its remedy makes of it, and how long the reader's acknowledgements wait.
+    // The shares of a slow side alone, with its remedy, and the wait of the reader's acknowledgements.
     let waiting = |[sender, reader]: [f64; 2], nagle: f64, delayed: f64, waits: f64| {
         let each = |slow, alone| {
             [("none", alone), ("Nagle", nagle), ("delayed ACK", delayed), ("silly-window avoidance", 0.9)]
@@ -226,14 +226,14 @@ fn one_byte_travels_in_forty_one_until_something_helps() {
     assert_eq!(judged.ours, Some(ClaimValue::Text("1 byte in 41 (sender), 1 byte in 41 (reader)".into())));
     assert_verdict(&rows(one_in_41, one_in_41, 0.83), "aaa.sws", Partly, &["Nagle, sender: differs"]);
     assert_verdict(&rows(0.05, 0.04, 0.04), "aaa.sws", Differs, &["1 in 41, sender: differs"]);
-    // A figure that one side alone has is not the statement's, whatever helps.
+    // If only one side has the figure, the statement is not reproduced, with any remedy.
     let half = ["1 in 41, sender: reproduced", "1 in 41, reader: differs", "delayed ACK, reader: reproduced"];
     assert_verdict(&waiting([one_in_41, 0.05], 0.325, 0.83, 0.2), "aaa.sws", Differs, &half);
     let late = ["0.501 s (0.501 to 0.501 s)", "at most 500 ms: differs"];
     assert_verdict(&waiting([one_in_41; 2], 0.325, 0.83, 0.501), "aaa.sws", Partly, &late);
 }
 
-/// The wait of an acknowledgement is told from the octets that were read meanwhile.
+/// The wait of an acknowledgement follows from the octets read meanwhile.
 #[test]
 fn the_slow_reader_is_as_slow_as_its_judge_takes_it_for() {
     use usher_scenario::{PlanOverrides, Study, StudyMode};

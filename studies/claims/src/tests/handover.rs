@@ -1,4 +1,4 @@
-//! The claims on handovers, from made-up rows.
+//! The claims on handovers, from synthetic rows.
 
 use super::*;
 
@@ -24,13 +24,13 @@ fn handover_rows(study: &str, metric: &str, value: impl Fn(usize, f64) -> f64) -
 }
 
 fn station_rows(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<ResultRow> {
-    // What replications share is left out where it would be more than all.
+    // The common part of replications is omitted where it would exceed the value.
     let mut rows = handover_rows("handover-mn", metric, value);
     rows.iter_mut().for_each(|r| r.value -= [-0.02, 0.0, 0.02][r.replication as usize]);
     rows
 }
 
-/// Success that falls with loss by so much.
+/// Success that falls with loss by these amounts.
 fn success_rows(falls: [f64; 5]) -> Vec<ResultRow> {
     station_rows("success", |i, p| if p == 0.0 || falls[i] == 0.0 { 1.0 } else { 1.0 - falls[i] * p })
         .into_iter()
@@ -47,7 +47,7 @@ fn failed_handovers() {
     assert_verdict(&all(7.5), "handover.failed-delay", Partly, &["below the published 9.5 s"]);
     assert_verdict(&all(4.0), "handover.failed-delay", Differs, &[]);
     assert_verdict(&all(f64::NAN), "handover.failed-delay", NotComparable, &["No handover failed."]);
-    // One rule for all that is said of those that fail.
+    // One rule for all statements on failed handovers.
     assert_verdict(
         &success_rows([0.0; 5]),
         "handover.success-order",
@@ -94,7 +94,7 @@ fn who_fails_most() {
         .for_each(|r| r.value = 0.3);
     let said = ["at all 16 tr", "(behind: TCP, 1 s from 50 % on)"];
     assert_verdict(&late, "handover.success-order", Reproduced, &said);
-    // Where the replications leave it open whether any fails, there is no order.
+    // If the replications leave failures uncertain, there is no order.
     let mut few = success_rows([1.0, 0.5, 0.0, 0.1, 0.2]);
     few.iter_mut().filter(|r| r.value < 1.0 && r.replication > 0).for_each(|r| r.value = 1.0);
     assert_verdict(&few, "handover.success-order", NotComparable, &["where handovers surely fail"]);
@@ -110,7 +110,7 @@ fn who_fails_most() {
         NotComparable,
         &["loses 50 % of packets at 50 %"],
     );
-    // Where UDP fails none, and TCP does, TCP does not fail the fewest.
+    // If UDP has no failures and TCP has some, TCP does not fail the fewest.
     let tcp = ["Over UDP no handover fails and over TCP some do"];
     assert_verdict(&success_rows([0.0, 0.0, 0.5, 0.5, 0.5]), "handover.success-order", Differs, &tcp);
     let mut perhaps = success_rows([0.0, 0.0, 0.5, 0.5, 0.5]);
@@ -141,7 +141,7 @@ fn which_is_slower() {
     assert_eq!(contrary.ours, Some(ClaimValue::Text(ours.into())));
 }
 
-/// The same rows of both kinds of loss: of frames, where nothing is as stated, and of packets.
+/// The same rows for both kinds of loss: of frames, where the statements fail, and of packets.
 #[test]
 fn frames_give_the_verdict_and_packets_a_reading() {
     let of = |lost: &str, rows: Vec<ResultRow>| {
@@ -167,12 +167,13 @@ fn frames_give_the_verdict_and_packets_a_reading() {
     ];
     assert_verdict(&both(stated, none), "handover.success-order", Reproduced, &said);
     assert_verdict(&both(stated, stated), "handover.success-order", Reproduced, &["Neither reading fits"]);
-    // That nothing follows fits no worse than the contrary.
+    // An undecided result fits no worse than the contrary.
     let contrary = [0.5, 1.0, 1.5, 1.5, 1.5];
     assert_verdict(&both(contrary, none), "handover.success-order", Differs, &["Neither reading fits"]);
     assert_verdict(&both(none, contrary), "handover.success-order", NotComparable, &["Neither reading fits"]);
     assert_verdict(&of("packets", success_rows(stated)), "handover.success-order", Reproduced, &[]);
-    // What the MAC leaves of frame loss p is p^7: of some thousand packets at each loss told from none at the last alone.
+    // The MAC leaves p^7 of frame loss p: with some thousand packets at each loss, only the last is distinguishable
+    // from zero.
     let left = lost_packet_rows(|_, p| p.powi(7), 0.99);
     let said = [
         "at the loss ratio: differs",
@@ -213,7 +214,7 @@ fn the_network_leads_as_well() {
         &["loss surely adds more to the network's decision", "Success: Where", "delays: reproduced"],
     );
     assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 5 trends".into())));
-    // A failed handover is held against the same 9.5 s.
+    // A failed handover is compared with the same 9.5 s.
     let mut soon = rows(1.5);
     soon.iter_mut().filter(|r| &*r.metric == "delay.failed").for_each(|r| r.value -= 6.0);
     let said = ["failed delay: differs; success: reproduced", "Failed delay: Handovers that fail take 3.5 s"];
@@ -224,7 +225,7 @@ fn the_network_leads_as_well() {
         Partly,
         &["TCP's later step longer: differs", "steps: partly"],
     );
-    // Where none fails, what is said of failures counts neither way.
+    // Without failures, statements on them count neither way.
     let mut none = rows(1.5);
     none.iter_mut().filter(|r| &*r.metric == "success").for_each(|r| r.value = 1.0);
     none.retain(|r| &*r.metric != "delay.failed");
@@ -283,7 +284,7 @@ fn who_begins() {
     assert_verdict(&alone, "handover.network-faster", NotRun, &["usher study run handover-net"]);
 }
 
-/// Rows of both studies, of shares as they are, with fifty handovers in each replication.
+/// Rows of both studies with exact shares, and fifty handovers in each replication.
 fn both_study_rows(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<ResultRow> {
     let of = |study| {
         let mut rows = handover_rows(study, metric, &value);
@@ -296,7 +297,7 @@ fn both_study_rows(metric: &str, value: impl Fn(usize, f64) -> f64) -> Vec<Resul
     [of("handover-mn"), of("handover-net")].concat()
 }
 
-/// What the application loses where UDP fails: four packets a handover where it does not.
+/// The application's losses where UDP has failures: four packets for each handover otherwise.
 fn lost_packet_rows(share: impl Fn(usize, f64) -> f64 + Copy, after: f64) -> Vec<ResultRow> {
     let failed = |i: usize, p: f64| i < 2 && p > 0.0;
     [
@@ -338,7 +339,7 @@ fn what_the_application_loses() {
         Differs,
         &["at the ratio in all: differs"],
     );
-    // Each point may be so by chance, and all of them together not: 600 packets a point.
+    // Each point is within its statistical error, but not all of them together: 600 packets a point.
     let low = |_: usize, p: f64| p * 0.9;
     assert_verdict(
         &lost_packet_rows(low, 0.99),

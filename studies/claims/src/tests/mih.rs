@@ -1,4 +1,4 @@
-//! The claims on MIH messages, from made-up rows.
+//! The claims on MIH messages, from synthetic rows.
 
 use super::*;
 use crate::mih::open::QUESTIONS;
@@ -28,13 +28,13 @@ fn udp_rows(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Re
     rows
 }
 
-/// A row without what replications share, which is too much for shares and small delays.
+/// A row without the common part of replications, which is too large for shares and small delays.
 fn without_shared(row: ResultRow, mean: f64) -> ResultRow {
     let shared = [-0.02, 0.0, 0.02][row.replication as usize];
     ResultRow { value: mean + (row.value - mean - shared), ..row }
 }
 
-/// The same of `mih-tcp`, by largest RTO.
+/// Rows of `mih-tcp`, by maximum RTO.
 fn tcp_rows(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     for (message, ack) in MESSAGES.into_iter().flat_map(|m| ["without", "with"].map(|a| (m, a))) {
@@ -46,7 +46,7 @@ fn tcp_rows(metric: &str, value: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<Re
                     .into_iter()
                     .map(|r| without_shared(r, mean))
                     .map(|r| ResultRow {
-                        // A little of its own, so that a difference has an interval.
+                        // A small part of its own, so that a difference has an interval.
                         value: r.value + 1e-5 * f64::from(r.replication),
                         ..r
                     }),
@@ -90,7 +90,7 @@ fn added_delay_in_proportion() {
 
 fn success_rows(of: impl Fn(&str, bool, f64, f64) -> f64) -> Vec<ResultRow> {
     let mut rows = udp_rows("success", of);
-    // Shares of exactly the mean: their chance is in the number of transactions.
+    // Shares of exactly the mean: the error follows from the number of transactions.
     for three in rows.chunks_mut(3) {
         let mean = three.iter().map(|r| r.value).sum::<f64>() / 3.0;
         three.iter_mut().for_each(|r| r.value = mean);
@@ -106,7 +106,7 @@ fn formulas_for_success() {
     };
     let as_stated = success_rows(|m, ack, _, p| bound(m, ack, p));
     assert_verdict(&as_stated, "mih.udp.success", Reproduced, &["(1 - p^3)^2: at all 5 losses"]);
-    // What the closed form has for requests with acknowledgement at 0.1 s and 50 %.
+    // The closed form for requests with acknowledgement at 0.1 s and 50 %.
     let ours = success_rows(|m, ack, _, p| match (m, ack) {
         ("request", true) => 1.0 - p * 0.836,
         _ => bound(m, ack, p),
@@ -152,7 +152,7 @@ fn throughput_over_udp() {
         Partly,
         &["held at low loss: differs"],
     );
-    // What becomes of the load is not in the text.
+    // The text makes no statement on the load.
     assert_verdict(&rows(|p| 1.0 - p * p, |_| 1.0), "mih.udp.throughput", Reproduced, &[]);
     assert_verdict(
         &rows(|p| if p > 0.0 { 0.5 + 0.8 * p } else { 1.0 }, |p| p),
@@ -190,7 +190,7 @@ fn tcp_delays_over_loss_and_max_rto() {
     assert_verdict(&low, "mih.tcp.delay-maxrto", NotRun, &["no point at 30 % loss or more"]);
 }
 
-/// Which verdict 3 replications, 5 and 20 lead to, one of them in each five with a tail.
+/// The verdicts with 3 replications, 5 and 20, one in five of them with a tail.
 #[test]
 fn verdicts_do_not_move_with_the_number_of_replications() {
     let judged = |n: u32| {
@@ -220,7 +220,7 @@ fn verdicts_do_not_move_with_the_number_of_replications() {
 
 #[test]
 fn acknowledgement_over_tcp() {
-    // TCP takes longer than three largest RTOs at 50 % loss, and at 30 % with the shortest.
+    // TCP takes longer than three maximum RTOs at 50 % loss, and at 30 % with the shortest.
     let rows = |more: f64| {
         tcp_rows("mih.delivery", |_, ack, m, p| {
             0.02 + 8.0 * p * p * m.max(0.5)
@@ -297,7 +297,7 @@ fn overhead_over_tcp() {
         let rows = tcp_rows("mih.overhead", |m, _, _, p| {
             2.0 + p / 0.5 * if m == "request" { r - 2.0 } else { i - 2.0 }
         });
-        // Without loss there is no chance in it.
+        // Without loss the value is exact.
         let none = |r: &ResultRow| r.point.get("loss") == Some("0 %");
         rows.into_iter().map(|r| if none(&r) { ResultRow { value: 2.0, ..r } } else { r }).collect::<Vec<_>>()
     };
@@ -307,7 +307,7 @@ fn overhead_over_tcp() {
     assert_verdict(&rows(3.0, 4.4), "mih.tcp.mih-overhead", Reproduced, &[]);
     assert_verdict(&rows(6.0, 4.4), "mih.tcp.mih-overhead", Partly, &["indication limit: partly"]);
     assert_verdict(&rows(5.0, 4.75), "mih.tcp.mih-overhead", Differs, &["request limit: differs"]);
-    // The largest mean may be within and another point beyond: all are held against the limit.
+    // The largest mean may be within the limit and another point beyond: all points count.
     let mut wide = rows(5.0, 4.4);
     let at = |r: &ResultRow, rto: &str| {
         r.point.get("max-rto") == Some(rto)
@@ -360,7 +360,7 @@ fn segments_and_load_over_tcp() {
         Partly,
         &["indications without ACK, turn at about 20 %: differs"],
     );
-    // What only falls, or only rises, has no turn, wherever its highest point is.
+    // A curve that only falls or only rises has no peak.
     let falls = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 2.0 - p);
     assert_verdict(&falls, "mih.tcp.segments", Differs, &["requests with ACK, turn at about 10 %: differs"]);
     let none = tcp_rows("tcp.per-mih-packet", |_, _, _, p| 4.0 - p);
@@ -375,7 +375,7 @@ fn segments_and_load_over_tcp() {
     assert_verdict(&load(|p| p * p, |p| p), "mih.tcp.load", Differs, &["indications grow: reproduced"]);
 }
 
-/// Rows of a study on what is left open, at two losses: the choices with what is to be small and what is limited.
+/// Rows of a study of an open question, at two losses: the choices with the metric to minimise and the limited metric.
 fn choice_rows(
     study: &str,
     axes: &[&str],
@@ -389,7 +389,7 @@ fn choice_rows(
         at.insert(0, ("loss", loss));
         rows.extend(point_rows(study, &at, metric, *value, 0.0));
         rows.extend(limit.into_iter().flat_map(|(metric, least)| {
-            // What is soonest fails most.
+            // The fastest choice fails most.
             point_rows(study, &at, metric, least / value, 0.0)
         }));
     }
@@ -410,7 +410,7 @@ fn what_the_document_leaves_open() {
     let lifetime =
         choice_rows("mih-lifetime", &["lifetime"], "mih.memory", &lifetime, Some(("mih.duplicates", 0.01)));
     let of: [(&[&str], f64); 2] = [(&["0.1 s", "2", "off"], 1.0), (&["0.5 s", "4", "1 s"], 2.0)];
-    // Both questions choose among all of them: by the timer and the limit, and by the response timer.
+    // Both questions have all of the choices: by the timer and the limit, and by the response timer.
     let services: Vec<ResultRow> = [("off", 1.0), ("1 s", 2.0)]
         .into_iter()
         .flat_map(|(response, value)| {
@@ -445,13 +445,14 @@ fn what_the_document_leaves_open() {
         "mih-services recommends something for the least failures at all 4 places, as response: off (at 4)",
     ];
     assert_verdict(&all(0.08, &whole), "mih.open", Reproduced, &said);
-    // Results are no answer where nothing is within the limit, or there is nothing to choose from.
+    // If no choice is within the limit, or there are no choices, the question has no answer.
     let judged = assert_verdict(&all(0.5, &whole), "mih.open", Partly, &["mih-timers recommends nothing"]);
     assert_eq!(judged.ours, Some(ClaimValue::Text("5 of 6 answered".into())));
     assert_verdict(&all(0.08, &whole[..1]), "mih.open", Partly, &["mih-response recommends nothing"]);
     assert_verdict(&timers(0.5), "mih.open", Differs, &["usher study run mih-response"]);
     assert_verdict(&timers(0.08), "mih.open", Partly, &["mih-lifetime was not run"]);
-    // A tie is no choice: what a response timer does not tell apart is not recommended, and two that are alike go together.
+    // A tie is no answer: indistinguishable response timers are not recommended, and two alike ones are listed
+    // together.
     let tied: [(&[&str], f64); 2] = [(&["wait", "1 s"], 3.0), (&["wait", "2 s"], 3.0)];
     let said = ["mih-response recommends nothing for the least delay.mean, undecided at all 2 places"];
     let judged = assert_verdict(&all(0.08, &tied), "mih.open", Partly, &said);
@@ -461,7 +462,7 @@ fn what_the_document_leaves_open() {
         [(&["wait", "1 s"], 2.0), (&["wait", "2 s"], 2.0), (&["abort", "1 s"], 3.0)];
     let said = ["as unanswered and timer: wait, 1 s or wait, 2 s (at 2)"];
     assert_verdict(&all(0.08, &pair), "mih.open", Reproduced, &said);
-    // Many that are alike are told by those that are not.
+    // A large group of alike choices is described by the others.
     let most: [(&[&str], f64); 5] = [
         (&["wait", "1 s"], 2.0),
         (&["wait", "2 s"], 2.0),
@@ -475,7 +476,7 @@ fn what_the_document_leaves_open() {
         Reproduced,
         &["as unanswered and timer: all but abort, 1 s (at 2)"],
     );
-    // Nor is what two replications, or one of three, would tell apart.
+    // Nor do two replications, or one of three, suffice.
     let mut two = response(&whole);
     two.retain(|r| r.replication < 2);
     assert_verdict(&two, "mih.open", NotComparable, &["undecided at all 2 places"]);
@@ -533,7 +534,7 @@ fn the_list_of_what_is_otherwise() {
     assert_eq!(judged(&[]).0, Reproduced);
     let (verdict, reason) = judged(&["IPv4, not IPv6", "the MSS is not 1280 B"]);
     assert!(verdict == Partly && reason.contains("mih-udp: IPv4, not IPv6; mih-udp: the MSS"), "{reason}");
-    // What one study has right is no excuse for another.
+    // Agreement of one study does not excuse another.
     assert_eq!(judged(&["a", "b", "c"]).0, Differs);
     let alone = judged(&["alone"]);
     assert!(

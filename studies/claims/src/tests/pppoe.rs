@@ -1,8 +1,8 @@
-//! The claims of the PPPoE document, from made-up rows.
+//! The claims of the PPPoE document, from synthetic rows.
 
 use super::*;
 
-/// One value of each of three rounds.
+/// One value for each of three rounds.
 fn round_rows(study: &str, at: &[(&str, &str)], metric: &str, values: [f64; 3]) -> Vec<ResultRow> {
     let row = |(i, value): (usize, f64)| ResultRow {
         study: study.into(),
@@ -16,7 +16,8 @@ fn round_rows(study: &str, at: &[(&str, &str)], metric: &str, values: [f64; 3]) 
 
 const PROCESSORS: [&str; 3] = ["100 %", "55 %", "23 %"];
 
-/// Rates and usages of four clients by mode, those of user mode with such a share and usage; of eBPF mode with each way of IDENT.
+/// Rates and processor shares of four clients by mode: user mode with these shares, and eBPF mode with each kind of
+/// IDENT.
 fn rate_rows(user_share: f64, user_usage: f64, masquerade: f64) -> Vec<ResultRow> {
     let mut rows = Vec::new();
     let mut add =

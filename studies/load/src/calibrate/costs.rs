@@ -1,4 +1,4 @@
-//! From what was measured to a profile.
+//! Derives a profile from measurements.
 
 use super::{CalibrationConfig, OperationTimes, ServerCounts};
 use crate::cpu::CpuTime;
@@ -11,40 +11,39 @@ use usher_profile::{
     ServerProfile, StoreProfile, find_spare, solve_costs,
 };
 
-/// What is counted twice: an answer comes of each request, and has its cost there.
+/// Labels counted twice: each response follows from a request, which has its cost.
 const COUNTED_TWICE: [&str; 2] = ["radius.response", "diameter.answer"];
 
-/// How much more the load counts at which a method kept the server busy, the last of it: what a login costs then is what the server
-/// can do at most.
+/// Weight of each method's last load, which kept the server busy: its cost per login determines the server's capacity.
 const BUSY_WEIGHT: f64 = 100.0;
 
-/// With how much confidence a profile says by how much a cost may be off.
+/// Confidence level of the uncertainty of costs in a profile.
 const CONFIDENCE: f64 = 0.95;
 
-/// What was measured of a method at one load.
+/// The measurement of a method at one load.
 pub(super) struct LoadMeasurement {
-    /// Logins a second.
+    /// Logins per second.
     pub(super) rate: f64,
-    /// How many began at once.
+    /// Number of logins that began at once.
     pub(super) burst: u32,
-    /// Logins that the server let in.
+    /// Accepted logins.
     pub(super) logins: f64,
-    /// What the server had of the processors.
+    /// CPU time of the server.
     pub(super) cpu: CpuTime,
-    /// CPU time of the generator for each, seconds.
+    /// CPU time of the generator for each login, in seconds.
     pub(super) own: f64,
-    /// From one reading to the other, seconds.
+    /// Time between both readings, in seconds.
     pub(super) seconds: f64,
-    /// What the server counted.
+    /// The counters of the server.
     pub(super) counts: ServerCounts,
 }
 
 impl LoadMeasurement {
-    /// CPU time of the server for each login, seconds.
+    /// Returns the server's CPU time for each login, in seconds.
     pub(super) fn login_cost(&self) -> f64 {
         self.cpu.total_seconds() / self.logins
     }
-    /// How often something was counted for each login.
+    /// Returns the value of a counter for each login.
     fn count_per_login(&self, name: &str) -> f64 {
         self.counts.counter_value(name) / self.logins
     }
@@ -62,14 +61,14 @@ impl LoadMeasurement {
     }
     fn units_per_login(&self, label: &str) -> f64 {
         match label {
-            // Look-ups leave the shard, which does not count them as work.
+            // Lookups leave the shard, which does not count them as work.
             usher_profile::LOOKUP => self.count_per_login("cache/miss"),
             _ => self.count_per_login(&format!("work/{label}")),
         }
     }
 }
 
-/// The profile of what was measured.
+/// Builds the profile from all measurements.
 pub(super) fn build_profile(
     calibration: &CalibrationConfig,
     operations: &OperationTimes,
@@ -79,14 +78,14 @@ pub(super) fn build_profile(
     let labels = list_labels(all);
     let given: Vec<Option<f64>> =
         labels.iter().map(|label| operation_seconds(label, calibration, operations)).collect();
-    // The kinds of work, then waking up, then taking in a batch.
+    // The kinds of work, then wake-ups, then batches.
     let equation = |m: &LoadMeasurement, weight: f64| CostEquation {
         units: labels
             .iter()
             .map(|label| m.units_per_login(label))
             .chain([m.wakeups_per_login(), m.batches_per_login()])
             .collect(),
-        // Zero would be no share of anything.
+        // A relative error needs a cost above zero.
         cost: m.login_cost().max(1e-9),
         weight,
     };
@@ -95,18 +94,18 @@ pub(super) fn build_profile(
         measured.iter().enumerate().map(|(at, m)| equation(m, weight(at))).collect()
     };
     let equations: Vec<CostEquation> = all.iter().flat_map(|measured| of_method(measured)).collect();
-    // A server that wakes up takes in a batch, and loads tell little of one from the other: what both explain is wake-ups, which
-    // cost far more. Batches have what is left.
+    // Each wake-up takes in a batch, so loads hardly separate both. Wake-ups, which cost far more, get the common part;
+    // batches get the rest.
     let mut more: Vec<Option<f64>> = given.iter().copied().chain([None, Some(0.0)]).collect();
-    // A kind of work that no load tells from others has no cost: what went to it by accident others would lack, and methods that were not
-    // measured would be foretold by accident.
+    // A kind of work that no load separates from others has no cost. A random share for it would be missing elsewhere,
+    // and predictions of unmeasured methods would be random.
     let spare = find_spare(&equations, &more, labels.len());
     more.iter_mut().zip(&spare).filter(|(_, spare)| **spare).for_each(|(given, _)| *given = Some(0.0));
     let mut solved = solve_costs(&equations, &more);
     solved.fit_unknown(&equations, labels.len() + 1);
     let system = system_share(all, &labels, &given, &solved.costs);
     let cost = |at: usize| {
-        // Public-key operations are the program's alone.
+        // Public-key operations run in user mode only.
         let system = if more[at].is_some() { 0.0 } else { solved.costs[at] * system };
         CpuCost { user: seconds_to_time(solved.costs[at] - system), system: seconds_to_time(system) }
     };
@@ -115,7 +114,8 @@ pub(super) fn build_profile(
     priced().for_each(|(at, label)| work.insert(label.clone(), cost(at)));
     let mut within = OrderedMap::default();
     let errors = priced().filter_map(|(at, label)| Some((at, label, solved.errors[at]?)));
-    // With as many unknowns as loads nobody knows. A unit costs no more than all that a login of it does.
+    // With as many unknowns as loads, the error is unknown. A unit costs at most as much as a whole login that contains
+    // it.
     let most = |at: usize| {
         let bounds = equations.iter().filter(|e| e.units[at] > 0.0).map(|e| e.cost / e.units[at]);
         bounds.fold(f64::INFINITY, f64::min)
@@ -140,7 +140,7 @@ pub(super) fn build_profile(
                 .map(|kind| last.count_per_login(&format!("driver_events/{kind}_octets_{way}")))
                 .into_iter()
                 .sum();
-            // A gateway has as many messages in as out, of IKE and of those by which it asks AAA servers.
+            // A gateway has as many messages in as out, both of IKE and to AAA servers.
             let of_ike = last.count_per_login("work/ike.message") / 2.0;
             let asked = if of_ike > 0.0 { last.count_per_login("work/radius.request") } else { 0.0 };
             let streams = of_ike + asked + last.count_per_login(&format!("work/{messages}"));
@@ -163,7 +163,7 @@ pub(super) fn build_profile(
         md5: EventRate::from_per_second(1.0 / operations.md5),
     };
     let host = usher_observe::manifest::MachineInfo::detect();
-    // The machine's, of which the generator may have been given some only.
+    // The machine's cores; the generator may have access to some of them only.
     let listed = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let listed = listed.lines().filter(|line| line.starts_with("processor\t")).count();
     let cores = u32::try_from(listed.max(host.cores)).unwrap_or(1);
@@ -187,7 +187,7 @@ pub(super) fn build_profile(
     }
 }
 
-/// Seconds of one unit of a kind of work that is one operation with public keys, as this machine does it.
+/// Returns the seconds of one public-key operation for a kind of work, as this machine performs it.
 fn operation_seconds(
     label: &str,
     calibration: &CalibrationConfig,
@@ -204,8 +204,8 @@ fn operation_seconds(
     }
 }
 
-/// The share of the kernel in all that is not public-key operations, by the ticks of all loads together: those of one load are too few
-/// to be divided among kinds of work.
+/// Returns the kernel's share of all work except public-key operations, from the ticks of all loads. The ticks of one
+/// load are too few to divide among kinds of work.
 fn system_share(
     all: &[Vec<LoadMeasurement>],
     labels: &[String],
@@ -227,8 +227,9 @@ fn system_share(
     if total > 0.0 { (system / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The kinds of work that any login did, messages first: of what nothing tells apart, they get all. Those of IKE, and what an IKE_SA
-/// costs once, go before those that a gateway asks AAA servers by, since each login has them.
+/// Returns the kinds of work that any login did, messages first, because the first get the cost that loads cannot
+/// separate. IKE's messages and the one-time work of an IKE_SA come before requests to AAA servers, because each login
+/// has them.
 fn list_labels(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
     let mut labels: Vec<String> = Vec::new();
     let looked_up = all.iter().flatten().any(|m| m.counts.counter_value("cache/miss") > 0.0);
@@ -244,7 +245,7 @@ fn list_labels(all: &[Vec<LoadMeasurement>]) -> Vec<String> {
     labels
 }
 
-/// The store's own time, from all look-ups.
+/// Returns the store's time, from all lookups.
 fn store_profile(calibration: &CalibrationConfig, all: &[Vec<LoadMeasurement>]) -> Option<StoreProfile> {
     let sum = |name: &str| all.iter().flatten().map(|m| m.counts.counter_value(name)).sum::<f64>();
     let lookups = sum("store_latency_seconds_count");
@@ -266,7 +267,8 @@ fn load_point(m: &LoadMeasurement, accounted: f64) -> LoadPoint {
     }
 }
 
-/// The generator keeps its processor between logins: what it needs is told without telling its kinds apart.
+/// Returns the generator's cost as a total: it keeps its processor between logins, so user and system time cannot be
+/// separated.
 fn own_cost(seconds: f64) -> CpuCost {
     CpuCost { user: seconds_to_time(seconds), system: TimeSpan::default() }
 }
@@ -313,8 +315,8 @@ mod tests {
         }
     }
 
-    /// What a load of 1000 logins would show, each with so many requests, units of other work, wake-ups and batches, whose CPU time
-    /// was measured wrongly by a factor.
+    /// Simulates the measurement of 1000 logins. Each has these numbers of requests, other units, wake-ups and batches.
+    /// The CPU time is wrong by a factor.
     fn simulated_measurement(
         work: &[(&str, f64, f64)],
         wakeups: f64,
@@ -329,7 +331,7 @@ mod tests {
         } else {
             (CalibratedServer::Aaa, "usher_aaa")
         };
-        // A gateway does not count what it takes in at a time.
+        // A gateway does not count its batches.
         let batches = if of_gateway { 0.0 } else { batches };
         let mut text = match server {
             CalibratedServer::Gateway => format!("usher_ike_sessions_total {LOGINS}\n"),
@@ -357,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Loads of a method: steady ones, and bursts in which requests share wake-ups and batches.
+    /// Simulates a method's loads: steady ones, and bursts in which requests share wake-ups and batches.
     fn simulated_measurements(work: &[(&str, f64, f64)], wrong: [f64; 4]) -> Vec<LoadMeasurement> {
         let messages = work[0].1;
         let shared = [(1.0, 1.0), (0.97, 0.99), (0.3, 0.5), (0.001, 0.05)];
@@ -386,7 +388,7 @@ mod tests {
         let near = |a: f64, b: f64, share: f64| assert!((a / b - 1.0).abs() < share, "{a} {b}");
         near(file.work.get("radius.request").unwrap().total_seconds(), REQUEST, 0.03);
         near(file.work.get("eap.md5").unwrap().total_seconds(), DIGEST, 0.03);
-        // Wake-ups have most of the batches that come with them.
+        // Wake-ups get most of the cost of the batches that come with them.
         near(file.wakeup.total_seconds() + file.batch.total_seconds(), WAKEUP + BATCH, 0.15);
         assert!(file.batch.total_seconds() < BATCH);
         near(file.busy_cost(file.methods.get("pap").unwrap()), REQUEST, 0.03);
@@ -394,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_a_busy_server_can_do_bears_errors_of_the_measurement() {
-        // Of some per cent, as other programs cause them; fewer where the server is busy.
+        // Errors of several per cent, as other programs cause them; smaller ones where the server is busy.
         let all = [
             simulated_measurements(&PAP, [1.08, 0.93, 1.04, 0.98]),
             simulated_measurements(&MD5, [0.94, 1.06, 0.96, 1.02]),
@@ -410,7 +412,7 @@ mod tests {
             let busy = file.busy_cost(file.methods.get(method).unwrap());
             assert!((busy / right - 1.0).abs() < 0.04, "{method}: {busy}");
         }
-        // And it is said by how much each cost may be off: a digest, which is what is left of a login by EAP-MD5, by all that it is.
+        // Each cost has its uncertainty; that of a digest, the rest of a login by EAP-MD5, is as large as the cost.
         for (label, right, doubtful) in [("radius.request", REQUEST, false), ("eap.md5", DIGEST, true)] {
             let (cost, within) =
                 (file.work.get(label).unwrap().total_seconds(), file.within.get(label).unwrap().get());
@@ -451,7 +453,7 @@ mod tests {
         const ONCE: f64 = 40e-6;
         const OPERATION: f64 = 15e-6;
         const REQUEST_COST: f64 = 35e-6;
-        // As gateways count them, deletion included; and with eight exchanges in which nothing is said.
+        // As gateways count them, with the deletion; and with eight empty exchanges.
         let psk_with = |exchanges: f64| {
             [
                 ("ike.message", 6.0 + 2.0 * exchanges, MESSAGE),
@@ -494,11 +496,11 @@ mod tests {
         near("ike.message", MESSAGE);
         near("ike.sa", ONCE);
         near("radius.request", REQUEST_COST);
-        // What none of them has without the others has no cost of its own.
+        // Work that never occurs alone has no cost of its own.
         let unpriced = ["ike.derive", "ike.open", "ike.protect"];
         assert_eq!(file.unpriced_kinds().into_iter().collect::<Vec<_>>(), unpriced);
-        // Without those who ask, nothing tells requests from messages and from what costs once, so that what they are found to cost is wrong; what
-        // a login costs in all is right all the same.
+        // Without liveness checks, requests, messages and one-time work cannot be separated, so their costs are wrong.
+        // The total cost of a login is still right.
         let less = of(&ways[..2], &all[..2]);
         assert!(less.unpriced_kinds().contains("ike.sa"), "{:?}", less.work);
         assert!(
@@ -533,7 +535,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_together_is_unsound() {
-        // Two requests and a digest took less than two requests.
+        // Two requests and a digest took less time than two requests.
         let all = [simulated_measurements(&PAP, [1.0; 4]), simulated_measurements(&MD5, [0.6; 4])];
         let file = build_profile(
             &test_calibration(&["pap", "eap-md5"], None),
@@ -546,7 +548,7 @@ mod tests {
             "{:?}",
             file.check_soundness()
         );
-        // All of it were wake-ups.
+        // All cost would be wake-ups.
         let nothing = [("radius.request", 1.0, 1e-9)];
         let all =
             [1.0, 0.97, 0.3, 0.05].map(|wakeups| simulated_measurement(&nothing, wakeups, wakeups, 1.0));

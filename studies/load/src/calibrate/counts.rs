@@ -1,4 +1,4 @@
-//! What a running server counted, by its metrics.
+//! The counters of a running server, from its metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -6,10 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most octets of an answer.
+/// Limit to the octets of a response.
 const MOST: u64 = 4 << 20;
 
-/// Who serves.
+/// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CalibratedServer {
     /// An AAA server.
@@ -19,21 +19,21 @@ pub enum CalibratedServer {
 }
 
 impl CalibratedServer {
-    /// What its metrics begin with.
+    /// Returns the prefix of its metrics.
     const fn metric_prefix(self) -> &'static str {
         match self {
             Self::Aaa => "usher_aaa_",
             Self::Gateway => "usher_ike_",
         }
     }
-    /// How it is started.
+    /// Returns the command that starts it.
     const fn start_command(self) -> &'static str {
         match self {
             Self::Aaa => "usher aaa serve",
             Self::Gateway => "usher ike serve",
         }
     }
-    /// The counter of logins that it let in.
+    /// Returns the name of its counter of accepted logins.
     pub(super) const fn login_counter(self) -> &'static str {
         match self {
             Self::Aaa => "logins/accept",
@@ -42,7 +42,7 @@ impl CalibratedServer {
     }
 }
 
-/// Counters of the server by their names, with the value of their label `kind` behind a slash.
+/// Counters of the server by name; the value of the label `kind` follows after a slash.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ServerCounts {
     /// The server's version.
@@ -51,10 +51,10 @@ pub struct ServerCounts {
 }
 
 impl ServerCounts {
-    /// Asks a server.
+    /// Queries a server.
     ///
     /// # Errors
-    /// A sentence: nobody answers there, or it is no server of ours.
+    /// A sentence: no server answers there, or it is not ours.
     pub fn query_metrics(server: CalibratedServer, metrics: SocketAddr) -> Result<Self, String> {
         let text = fetch_metrics(metrics)
             .map_err(|e| format!("the server's metrics at {metrics} cannot be read: {e}"))?;
@@ -91,20 +91,20 @@ impl ServerCounts {
         Self { version, all }
     }
 
-    /// A counter; of one that is not there, zero.
+    /// Returns a counter; zero if it is absent.
     #[must_use]
     pub fn counter_value(&self, name: &str) -> f64 {
         self.all.get(name).copied().unwrap_or(0.0)
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub fn delta_since(&self, earlier: &Self) -> Self {
         let all = self.all.iter().map(|(name, n)| (name.clone(), n - earlier.counter_value(name))).collect();
         Self { version: self.version.clone(), all }
     }
 
-    /// The counters whose names begin so, by what follows.
+    /// Returns the counters of a family, by the rest of their names.
     pub fn counts_by_kind<'a>(&'a self, family: &'a str) -> impl Iterator<Item = (&'a str, f64)> + 'a {
         self.all.iter().filter_map(move |(name, n)| Some((name.strip_prefix(family)?.strip_prefix('/')?, *n)))
     }
@@ -167,13 +167,13 @@ mod tests {
             ("2", 4.0)
         );
         assert_eq!(gateway.counts_by_kind("work").collect::<Vec<_>>(), [("ike.message", 24.0)]);
-        // Of another service there is nothing.
+        // The metrics of another service give no counters.
         assert_eq!(ServerCounts::parse(CalibratedServer::Gateway, TEXT), ServerCounts::default());
     }
 
     #[test]
     fn who_is_not_there_is_named() {
-        // An address of loopback that no other process has, since it is made of this one's number.
+        // A loopback address that no other process has, because it derives from this process's id.
         let [_, high, middle, low] = std::process::id().to_be_bytes();
         let gone = std::net::SocketAddr::from(([127, 64 | high, middle, low], 9));
         assert!(

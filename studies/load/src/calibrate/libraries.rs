@@ -1,4 +1,4 @@
-//! Where a process's CPU time goes, by library: samples of it by Linux's perf.
+//! Samples a process's CPU time by library with Linux's perf.
 
 use std::collections::BTreeMap;
 use usher_config::OrderedMap;
@@ -6,10 +6,10 @@ use usher_config::units::Percentage;
 use usher_lab::{PerfSampler, ProfileSample, SampleTarget};
 use usher_profile::LibraryShares;
 
-/// Runs something while the process is sampled. `None` where perf is not there, may not look, or saw nothing.
+/// Runs a function while the process is sampled. `None` if perf is missing, has no permission, or got no samples.
 ///
 /// # Errors
-/// Those of what is run.
+/// Those of the function.
 pub(super) fn run_sampled<T, E>(
     pid: u32,
     run: impl FnOnce() -> Result<T, E>,

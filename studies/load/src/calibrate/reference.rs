@@ -1,4 +1,4 @@
-//! How fast one core of this machine is at what logins need.
+//! The speed of one core of this machine at the operations of logins.
 
 use aws_lc_rs::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
 use aws_lc_rs::rand::SystemRandom;
@@ -15,18 +15,18 @@ use usher_ike::code::{KeyExchangeMethod, TransformType};
 use usher_ike::payload::Proposal;
 use usher_live::thread_cpu_time;
 
-/// How long each operation is repeated.
+/// Duration of each repetition.
 const TIME: Duration = Duration::from_millis(150);
 const MESSAGE: &[u8] = &[0x5a; 64];
 
-/// Seconds of CPU time that operations take, on one core.
+/// Seconds of CPU time for each operation, on one core.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct OperationTimes {
-    /// A signature by RSA with 2048 bits made, and one checked.
+    /// Making and checking an RSA signature with 2048 bits.
     pub rsa_2048: (f64, f64),
-    /// A signature by ECDSA on P-256 made, and one checked.
+    /// Making and checking an ECDSA signature on P-256.
     pub ecdsa_p256: (f64, f64),
-    /// A key exchange by X25519: a new key pair and a shared secret.
+    /// An X25519 key exchange: a new key pair and a shared secret.
     pub x25519: f64,
     /// An MD5 digest of 64 octets.
     pub md5: f64,
@@ -38,10 +38,10 @@ pub struct OperationTimes {
 pub struct KeyRefusedError;
 
 impl OperationTimes {
-    /// Times each on this thread, for about a second in all.
+    /// Times each operation on this thread, for about a second in all.
     ///
     /// # Errors
-    /// The library refuses keys that it made itself.
+    /// The library rejects keys that it made itself.
     pub fn measure_all() -> Result<Self, KeyRefusedError> {
         let random = SystemRandom::new();
         let rsa = RsaKeyPair::generate(KeySize::Rsa2048).map_err(|_| KeyRefusedError)?;
@@ -73,7 +73,7 @@ impl OperationTimes {
         Ok(Self { rsa_2048: (rsa_sign, rsa_verify), ecdsa_p256: (ecdsa_sign, ecdsa_verify), x25519, md5 })
     }
 
-    /// The faster of two timings of each: other programs can only add to it.
+    /// Returns the faster of two timings of each: other programs can only add time.
     #[must_use]
     pub const fn keep_faster(self, other: &Self) -> Self {
         const fn min_pair(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
@@ -88,8 +88,8 @@ impl OperationTimes {
     }
 }
 
-/// Seconds of one public-key operation of the first proposal's key exchange, as the side has it that answers; `None`: it has none that
-/// is known.
+/// Returns the seconds of one public-key operation of the responder in the first proposal's key exchange; `None` if it
+/// is unknown.
 #[must_use]
 pub fn key_exchange(proposals: &[Proposal]) -> Option<f64> {
     let method =
@@ -102,13 +102,13 @@ pub fn key_exchange(proposals: &[Proposal]) -> Option<f64> {
     Some(time_operation(answer) / f64::from(ExchangeAlgorithm::operations_to_answer(algorithm)))
 }
 
-/// The least CPU time of one, of three turns: what another program or an interrupt takes makes a turn longer, never shorter.
+/// Returns the least CPU time of an operation in three turns: other programs and interrupts only make a turn longer.
 fn time_operation<T>(mut once: impl FnMut() -> T) -> f64 {
     let mut turn = |time: Duration| {
         let begun = thread_cpu_time();
         let mut times = 0_u32;
         loop {
-            // Asking for the time is not to be what is measured.
+            // Several operations for each reading, so that the reading itself does not count.
             for _ in 0..16 {
                 black_box(once());
             }
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn operations_take_their_time() {
         let all = OperationTimes::measure_all().unwrap();
-        // Orders of magnitude that hold for every build on every machine: a private RSA operation is far more than a public one,
-        // and a digest of a block far less than any of them.
+        // Orders of magnitude that hold for every build on every machine: a private RSA operation takes far longer than
+        // a public one, and a digest of a block far less than both.
         assert!(all.rsa_2048.0 > 4.0 * all.rsa_2048.1, "{all:?}");
         assert!(all.md5 < all.x25519 && all.md5 < all.ecdsa_p256.1 && all.md5 > 1e-9, "{all:?}");
         assert!(all.rsa_2048.0 < 1.0, "{all:?}");

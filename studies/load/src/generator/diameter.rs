@@ -1,7 +1,7 @@
 //! Logins and accounting sessions over Diameter, on one or several connections.
 //!
-//! RFC 6733 §2.1 allows one connection between two DiameterIdentities: each connection is a node with an
-//! identity of its own.
+//! RFC 6733 §2.1 allows one connection between two DiameterIdentities, so each connection is a node with its own
+//! identity.
 
 use super::front::{FrontSetup, LoginMethod};
 use super::{ConfigError, LoginAccounting};
@@ -16,7 +16,7 @@ use usher_diameter::peer::capabilities::DiameterApplication;
 
 /// Service-Type Framed (RFC 2865 §5.6).
 const FRAMED: u32 = 2;
-/// How soon a lost connection is opened again.
+/// Delay until a lost connection is opened again.
 const RECONNECT: Duration = Duration::from_secs(2);
 
 /// How a user logs in over Diameter.
@@ -28,38 +28,38 @@ pub enum DiameterLogin {
     Eap(EapMethod),
 }
 
-/// What a Diameter generator is made of.
+/// The configuration of a Diameter generator.
 #[derive(Clone, Debug)]
 pub struct DiameterConfig {
-    /// Where the server listens.
+    /// The server's address.
     pub address: SocketAddr,
-    /// What carries the messages.
+    /// The transport of the messages.
     pub transport: node::PeerTransportConfig,
     /// Our address, for Host-IP-Address.
     pub local: IpAddr,
-    /// What the server calls itself.
+    /// The server's DiameterIdentity.
     pub server: String,
-    /// What the first connection calls itself; the `n`-th has its number behind the first label.
+    /// The identity of the first connection; the `n`-th has its number after the first label.
     pub host: String,
     /// Our realm.
     pub realm: String,
     /// Destination-Realm of every request.
     pub destination: String,
-    /// How many connections, at least one.
+    /// Number of connections, at least one.
     pub connections: usize,
-    /// The number of the first, where other generators have connections too.
+    /// The number of the first connection, if other generators have connections too.
     pub first: usize,
-    /// How users log in; empty: they do not, there is accounting only.
+    /// The login methods; empty for accounting only.
     pub logins: Vec<DiameterLogin>,
-    /// Accounting after each login that was let in.
+    /// Accounting after each accepted login.
     pub accounting: Option<LoginAccounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub anonymous: Option<Arc<[u8]>>,
-    /// How long an answer is waited for.
+    /// Timeout of an answer.
     pub timeout: Duration,
 }
 
-/// The identity of the `n`-th connection, from 0.
+/// Returns the identity of the `n`-th connection, from 0.
 fn numbered_host(host: &str, n: usize) -> String {
     match (n, host.split_once('.')) {
         (0, _) => host.to_owned(),
@@ -78,7 +78,7 @@ impl DiameterLogin {
 }
 
 impl DiameterConfig {
-    /// Its connections, each that of a client.
+    /// Builds its connections, each with a client of its own.
     pub(super) fn build_setup(&self, start: Instant, rng: &mut SecureRng) -> Result<FrontSetup, ConfigError> {
         if self.connections == 0 {
             return Err(ConfigError::Invalid("there is no Diameter connection; at least one"));

@@ -1,4 +1,4 @@
-//! Who asks: access servers with users behind them, IKEv2 initiators, MIH functions, or PPPoE subscribers.
+//! The front of the load: access servers with users, IKEv2 initiators, MIH functions, or PPPoE subscribers.
 
 use super::front::AccessFront;
 use super::ike::IkeFront;
@@ -8,7 +8,7 @@ use super::pppoe::PppoeFront;
 use super::{GeneratorEvent, NotNow};
 use usher_core::{Instant, MachineInput, OutputQueue, WallTime};
 
-/// One of these.
+/// One kind of front.
 #[derive(Debug)]
 pub(super) enum GeneratorFront {
     Access(Box<AccessFront>),
@@ -19,7 +19,7 @@ pub(super) enum GeneratorFront {
 
 impl GeneratorFront {
     pub(super) fn set_epoch(&mut self, now: Instant, epoch: WallTime) {
-        // What MIH functions say has no time of day.
+        // MIH messages contain no time of day.
         match self {
             Self::Access(front) => front.set_epoch(now, epoch),
             Self::Ike(front) => front.set_epoch(now, epoch),
@@ -30,7 +30,7 @@ impl GeneratorFront {
     pub(super) fn is_ready(&self) -> bool {
         match self {
             Self::Access(front) => front.is_ready(),
-            // A gateway is there once it answers, and so is a concentrator.
+            // A gateway or concentrator shows by its answer that it is reachable.
             Self::Ike(_) | Self::Pppoe(_) => true,
             Self::Mih(front) => front.is_ready(),
         }
@@ -79,11 +79,11 @@ impl GeneratorFront {
             Self::Ike(_) | Self::Mih(_) => {}
         }
     }
-    /// Whether another login could begin, as far as those who log in go.
+    /// True if the front has capacity for another login.
     pub(super) fn has_room(&self) -> bool {
         !matches!(self, Self::Pppoe(front) if !front.has_room())
     }
-    /// Whether there is still something to be ended.
+    /// True if sessions remain to be ended.
     pub(super) fn is_leaving(&self) -> bool {
         match self {
             Self::Pppoe(front) => front.is_leaving(),

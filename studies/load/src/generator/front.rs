@@ -1,4 +1,4 @@
-//! The access servers that users log in by, each a client of its own, and the users behind them.
+//! Access servers, each with a client of its own, and their users.
 
 use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use super::{LoginAccounting, NotNow, alter_password};
@@ -17,7 +17,7 @@ use usher_diameter::ResultCode;
 use usher_diameter::node::{self, DisconnectCause, PeerId};
 use usher_eap::peer;
 
-/// How a user logs in.
+/// The login method of a user.
 #[derive(Clone, Debug)]
 pub(super) enum LoginMethod {
     Pap,
@@ -26,37 +26,37 @@ pub(super) enum LoginMethod {
     Eap(EapMethod),
 }
 
-/// What a front is made of.
+/// The setup of a front.
 #[derive(Debug)]
 pub(super) struct FrontSetup {
     pub(super) clients: Vec<AccessClient>,
-    /// Whether they ask by Diameter.
+    /// True for Diameter clients.
     pub(super) diameter: bool,
-    /// Most logins that one takes at a time.
+    /// Maximum number of concurrent logins of a client.
     pub(super) login_capacity: usize,
-    /// Whether the identifiers of a client may be in use for a moment, so that a round waits for one.
+    /// True if a client's identifiers may run out for a moment, so that a round waits for one.
     pub(super) scarce: bool,
-    /// How users log in; empty: there is accounting only.
+    /// The login methods; empty for accounting only.
     pub(super) methods: Vec<LoginMethod>,
     pub(super) accounting: Option<LoginAccounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub(super) anonymous: Option<Arc<[u8]>>,
 }
 
-/// What is asked at present.
+/// The pending request of a login.
 #[derive(Debug)]
 enum LoginState {
-    /// PAP, CHAP: the answer decides.
+    /// PAP, CHAP: the reply decides.
     Password,
-    /// MS-CHAPv2: what its answer must hold.
+    /// MS-CHAPv2: the proof that the reply must contain.
     MsChapV2(Box<ExpectedServerProof>),
-    /// EAP, with what its next round continues, and the packet that waits for an identifier.
+    /// EAP: the conversation, its continuation, and the packet that waits for an identifier.
     Eap(Box<EapConversation>, LoginContinuation, Option<Vec<u8>>),
-    /// An accounting record of this number, from 0, is to be acknowledged; or the next one waits for its time.
+    /// Accounting: the number of the pending record, from 0, or of the next record that waits for its time.
     Accounting { record: u32, started_at: Instant },
 }
 
-/// What an answer says.
+/// The verdict of a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ReplyVerdict {
     Challenge,
@@ -64,18 +64,18 @@ enum ReplyVerdict {
     Reject,
 }
 
-/// An access server: a client, and the logins by it.
+/// An access server: a client and its logins.
 #[derive(Debug)]
 struct AccessServer {
     access: ChildMachine<AccessClient>,
     logins: usize,
-    /// Its server can be reached, as far as is known before asking.
+    /// True if its server seems reachable.
     up: bool,
-    /// It is on the list of those that may have something to send.
+    /// True if it is in the list of access servers with possible outputs.
     listed: bool,
 }
 
-/// Access servers and the users behind them.
+/// Access servers and their users.
 #[derive(Debug)]
 pub(super) struct AccessFront {
     setup: FrontSetup,
@@ -83,18 +83,18 @@ pub(super) struct AccessFront {
     epoch: WallTime,
     users: Arc<LoadUsers>,
     fleet: Vec<AccessServer>,
-    /// When each has something to do.
+    /// The next timeout of each access server.
     due: Vec<Instant>,
-    /// Those that may have something to send, each once.
+    /// Access servers with possible outputs, each once.
     busy: Vec<usize>,
-    /// The next in turn.
+    /// The next access server in turn.
     next: usize,
     rng: SecureRng,
-    /// With the number of its access server.
+    /// Logins with the index of their access server.
     logins: LoginTable<(usize, LoginState)>,
-    /// Sessions that wait for their next record, logins for an identifier.
+    /// Sessions that wait for their next record, and logins that wait for an identifier.
     timers: TimerQueue<u64>,
-    /// In every Acct-Session-Id, so that those of another run differ.
+    /// Part of every Acct-Session-Id, so that runs differ.
     boot: u32,
     eap_in: Vec<u8>,
     eap_out: Vec<u8>,
@@ -129,14 +129,14 @@ impl AccessFront {
         }
     }
 
-    /// A client was given something to do.
+    /// Marks a client as having possible outputs.
     fn mark_busy(&mut self, nas: usize) {
         if !core::mem::replace(&mut self.fleet[nas].listed, true) {
             self.busy.push(nas);
         }
     }
 
-    /// The next access server that has room for a login.
+    /// Returns the next access server with capacity for a login.
     fn choose_access_server(&mut self) -> Option<usize> {
         let (count, room) = (self.fleet.len(), self.setup.login_capacity);
         let nas = (0..count).map(|i| (self.next + i) % count).find(|&i| self.fleet[i].logins < room)?;
@@ -144,7 +144,7 @@ impl AccessFront {
         Some(nas)
     }
 
-    /// The identity outside the tunnel of a login's method, where it has one.
+    /// Returns the outer identity of a login's method, if it has a tunnel.
     fn anonymous_identity(&self, start: &LoginStart) -> Option<Arc<[u8]>> {
         match self.setup.methods.get(usize::from(start.method)) {
             Some(LoginMethod::Eap(method)) if method.has_tunnel() => self.setup.anonymous.clone(),
@@ -152,7 +152,7 @@ impl AccessFront {
         }
     }
 
-    /// Calling-Station-Id: a locally administered address for each user, which is said by RADIUS.
+    /// Returns the Calling-Station-Id: a locally administered address for each user, sent over RADIUS only.
     fn calling_station(&self, user: usize) -> Option<[u8; 17]> {
         if self.setup.diameter {
             return None;
@@ -164,7 +164,7 @@ impl AccessFront {
         Some(text)
     }
 
-    /// Asks for a user by its proof.
+    /// Sends the request with a user's proof.
     fn send_request(
         &mut self,
         now: Instant,
@@ -181,7 +181,7 @@ impl AccessFront {
         asked
     }
 
-    /// Asks the first question of a login; `None` where there is no login, but accounting only.
+    /// Sends the first request of a login; `None` for accounting only.
     fn send_first_request(
         &mut self,
         now: Instant,
@@ -279,7 +279,7 @@ impl AccessFront {
                 let Some(LoginMethod::Eap(method)) = self.setup.methods.get(method) else { return };
                 let has_eap = reply.read_eap(&mut self.eap_in);
                 match verdict {
-                    // RFC 3579 §2.6.3: a reject need not hold a packet that the peer takes.
+                    // RFC 3579 §2.6.3: a reject need not contain a packet that the peer accepts.
                     ReplyVerdict::Reject => Ok(LoginSuccess::RejectedAsExpected),
                     _ if !has_eap => Err(LoginFailure::NoEap),
                     ReplyVerdict::Accept => {
@@ -289,7 +289,7 @@ impl AccessFront {
                                 let sent = sent.as_ref().map(|k| (&k.recv[..], &k.send[..]));
                                 eap::check_keys(method, keys.as_ref(), sent).map(|()| LoginSuccess::Accepted)
                             }
-                            // The method was not done, whatever the packet says.
+                            // The method has not ended, whatever the packet contains.
                             Ok(_) | Err(_) => Err(LoginFailure::EarlySuccess),
                         }
                     }
@@ -319,7 +319,7 @@ impl AccessFront {
         self.end_login(now, token, verdict, sink);
     }
 
-    /// Answers a challenge by the packet that waits for that: at once, or later where all identifiers are in use.
+    /// Replies to a challenge with the waiting packet, now or after an identifier becomes free.
     fn respond_to_challenge(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
         let Some(login) = self.logins.get_mut(token) else { return };
         let (start, nas) = (login.start, login.state.0);
@@ -346,7 +346,7 @@ impl AccessFront {
         }
     }
 
-    /// A session's record `next` is due, at once or later; behind the last there is none.
+    /// Schedules record `next` of a session; after the last record the session ends.
     fn schedule_record(&mut self, now: Instant, token: u64, next: u32, began: Instant, sink: &mut LoginSink) {
         let Some(accounting) = self.setup.accounting else { return };
         if next > accounting.interims + 1 {
@@ -372,7 +372,7 @@ impl AccessFront {
         if self.setup.diameter {
             self.end_login(now, token, Err(LoginFailure::Unreachable), sink);
         } else {
-            // All identifiers are in use: some are free again soon.
+            // All identifiers are in use; some become free soon.
             self.timers.insert(now + super::RETRY, token);
         }
     }
@@ -416,7 +416,7 @@ impl AccessFront {
         sent
     }
 
-    /// A login's or session's time has come.
+    /// Handles the due time of a login or session.
     fn handle_timer(&mut self, now: Instant, token: u64, sink: &mut LoginSink) {
         let held = match self.logins.get_mut(token).map(|login| &mut login.state.1) {
             Some(LoginState::Eap(_, _, held)) => held.take(),
@@ -431,7 +431,7 @@ impl AccessFront {
         }
     }
 
-    /// Whether the server can be reached, as far as one can know before asking.
+    /// True if the server seems reachable.
     pub(super) fn is_ready(&self) -> bool {
         self.fleet.iter().all(|nas| nas.up)
     }
@@ -465,17 +465,17 @@ impl AccessFront {
         Ok(())
     }
 
-    /// Logins under way.
+    /// Returns the number of outstanding logins.
     pub(super) fn outstanding_logins(&self) -> usize {
         self.logins.len()
     }
 
-    /// Shows each of them.
+    /// Calls `see` for each outstanding login.
     pub(super) fn for_each_login(&self, see: &mut dyn FnMut(&LoginStart)) {
         self.logins.iter().for_each(|(_, login)| see(&login.start));
     }
 
-    /// Forgets them.
+    /// Drops all outstanding logins.
     pub(super) fn abandon_logins(&mut self, now: Instant) {
         let open: Vec<(u64, usize)> = self.logins.iter().map(|(token, l)| (token, l.state.0)).collect();
         for (token, nas) in open {
@@ -484,7 +484,7 @@ impl AccessFront {
             for command in
                 [AccessClientCommand::Cancel { token }, AccessClientCommand::CancelRecord { token }]
             {
-                // A client knows what it asks.
+                // The client knows its own requests.
                 let _ = self.fleet[nas].access.handle_command(now, command);
             }
             self.mark_busy(nas);
@@ -492,13 +492,13 @@ impl AccessFront {
         self.timers = TimerQueue::new();
     }
 
-    /// Says goodbye to the server, where its protocol has a word for that.
+    /// Disconnects from the server, if the protocol has a message for it.
     pub(super) fn start_leaving(&mut self, now: Instant) {
         if !self.setup.diameter {
             return;
         }
         for nas in 0..self.fleet.len() {
-            // Each has this one peer.
+            // Each node has this one peer.
             let (peer, cause) = (PeerId(0), DisconnectCause::DoNotWantToTalkToYou);
             let command =
                 AccessClientCommand::Diameter(node::DiameterNodeCommand::Disconnect { peer, cause });
@@ -507,7 +507,7 @@ impl AccessFront {
         }
     }
 
-    /// What was counted, by name.
+    /// Returns the counters by name.
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         if self.setup.diameter {
             let mut sum = node::DiameterNodeCounters::default();
@@ -548,7 +548,7 @@ impl AccessFront {
         }
     }
 
-    /// Does what the clients say, and hands on what they want done.
+    /// Handles the clients' events and passes on their outputs.
     pub(super) fn drain_outputs(
         &mut self,
         now: Instant,
@@ -587,7 +587,7 @@ impl AccessFront {
                 self.fleet[nas].up = up;
                 return;
             }
-            // It asks for none and watches none.
+            // It neither requests nor monitors these.
             AccessClientEvent::Dynamic(_) | AccessClientEvent::Server { .. } => return,
         };
         self.handle_reply(now, token, verdict, &reply, sink);
@@ -632,7 +632,7 @@ fn next_timeout(access: &mut AccessClient) -> Instant {
     access.poll_timeout().unwrap_or(Instant::FAR_FUTURE)
 }
 
-/// What an answer to a password says.
+/// Returns the result of a reply to a password.
 const fn password_result(verdict: ReplyVerdict) -> Result<LoginSuccess, LoginFailure> {
     match verdict {
         ReplyVerdict::Accept => Ok(LoginSuccess::Accepted),
@@ -641,13 +641,13 @@ const fn password_result(verdict: ReplyVerdict) -> Result<LoginSuccess, LoginFai
     }
 }
 
-/// Where a login is: at the port of its token's lower half.
+/// Returns the port of a login: the lower half of its token.
 fn nas_port(station: Option<&[u8; 17]>, token: u64) -> NasPort<'_> {
     let calling_station = station.and_then(|station| core::str::from_utf8(station).ok());
     NasPort { number: Some(token as u32), calling_station, ..NasPort::default() }
 }
 
-/// Writes the number's lowest digits, in hexadecimal, over the whole of `out`.
+/// Writes the number's lowest hexadecimal digits over the whole of `out`.
 fn write_hex_digits(out: &mut [u8], mut number: u64) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for place in out.iter_mut().rev() {

@@ -1,5 +1,5 @@
-//! Initiators who log in to an IKEv2 gateway, by a shared key, a certificate or EAP: IKE_SA_INIT and IKE_AUTH each, then the IKE_SA
-//! ends or stays.
+//! Initiators that log in to an IKEv2 gateway by a shared key, a certificate or EAP. Each does IKE_SA_INIT and
+//! IKE_AUTH; then it deletes or keeps the IKE_SA.
 
 use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
 use super::{ConfigError, NotNow, alter_password};
@@ -20,23 +20,23 @@ use usher_ike::machine::{
 };
 use usher_ike::payload::{Identification, Proposal};
 
-/// What the connections are called at which certificates are asked for.
+/// The name of connections for certificates.
 const NAME: &str = "load";
 
-/// How an initiator proves who it is.
+/// The authentication of an initiator.
 #[derive(Clone, Debug)]
 pub enum IkeLogin {
-    /// By the key that all of them and the gateway have. Initiators are numbered.
+    /// By the pre-shared key of the gateway and all initiators. Initiators are numbered.
     Psk,
-    /// By a certificate that bears the user's name: one for each user, by number, or one for all.
+    /// By a certificate with the user's name: one for each user, by number, or one for all.
     Certificate(Arc<[tls::TlsCredentials]>),
     /// By EAP (RFC 7296 §2.16), as a user with a password or a certificate.
     Eap(EapMethod),
 }
 
 impl IkeLogin {
-    /// Whether a login can be wrong, so that it must be turned away: by a wrong key or password, or by the certificate of another
-    /// user.
+    /// True if a login can be wrong, so that the gateway must reject it: by a wrong key or password, or by another
+    /// user's certificate.
     #[must_use]
     pub fn is_deniable(&self) -> bool {
         match self {
@@ -47,72 +47,71 @@ impl IkeLogin {
     }
 }
 
-/// How the gateway proves who it is.
+/// The authentication of the gateway.
 #[derive(Clone, Debug)]
 pub enum IkeGatewayAuth {
-    /// By the key that initiators have too.
+    /// By the initiators' pre-shared key.
     Psk,
-    /// By a certificate below one of these, at this time.
+    /// By a certificate below one of these roots, valid at this time.
     Certificate(TrustRoots, WallTime),
 }
 
-/// What an IKE generator is made of.
+/// The configuration of an IKE generator.
 #[derive(Clone, Debug)]
 pub struct IkeConfig {
-    /// Where the gateway is.
+    /// The gateway's address.
     pub address: SocketAddr,
-    /// From which address of ours.
+    /// The local address.
     pub local: SocketAddr,
-    /// Who the gateway has to be.
+    /// The expected identity of the gateway.
     pub gateway: Identification,
-    /// What the first initiator calls itself; the `n`-th has its number behind the first label.
+    /// The identity of the first initiator; the `n`-th has its number after the first label.
     pub identity: String,
-    /// How many initiators there are, at least one; a login is of each in turn.
+    /// Number of initiators, at least one; they log in by turns.
     pub initiators: usize,
-    /// The number of the first, where other generators have initiators too.
+    /// The number of the first initiator, if other generators have initiators too.
     pub first: usize,
-    /// How they prove who they are; at least one.
+    /// The authentication methods of initiators; at least one.
     pub logins: Vec<IkeLogin>,
-    /// How the gateway does.
+    /// The authentication of the gateway.
     pub gateway_auth: IkeGatewayAuth,
-    /// The key that all of them and the gateway have; empty where there is none.
+    /// The pre-shared key; empty if there is none.
     pub secret: SecretValue,
-    /// What is said in place of a user's name before the tunnel of PEAP and TTLS is there: as IKE's identity, and outside the tunnel.
+    /// The name that replaces a user's before the tunnel of PEAP or TTLS: IKE's identity, and the outer identity.
     pub anonymous: Option<Arc<[u8]>>,
-    /// What is proposed.
+    /// The proposals.
     pub proposals: Vec<Proposal>,
-    /// An IKE_SA stays when it is established; otherwise it is deleted.
+    /// True to keep an established IKE_SA; otherwise it is deleted.
     pub keeps_sa: bool,
-    /// How often an initiator asks whether the gateway lives (RFC 7296 §2.4) before it leaves its IKE_SA or deletes it: messages that have
-    /// nothing else in them.
+    /// Number of liveness checks (RFC 7296 §2.4) before an initiator keeps or deletes its IKE_SA: empty exchanges.
     pub probes: u32,
-    /// How long a response is waited for before a request is sent again; each further wait is 1.8 times as long.
+    /// Timeout of the first transmission; each further timeout is 1.8 times as long.
     pub retransmission: Duration,
-    /// How often it is.
+    /// Number of retransmissions.
     pub retransmissions: u32,
 }
 
-/// The initiators.
+/// The initiators and their endpoint.
 #[derive(Debug)]
 pub(super) struct IkeFront {
     config: IkeConfig,
     users: Arc<LoadUsers>,
     endpoint: IkeEndpoint,
     credentials: IkeCredentials,
-    /// Of those with a shared key, with the right one and with a wrong one.
+    /// Connections by shared key: with the right key and with a wrong one.
     shared: Vec<[Arc<IkeConnection>; 2]>,
-    /// How the users' certificates prove who they are, of each method the first's number in [`Self::certificates`].
+    /// For each method, the index of its first credentials in [`Self::certificates`].
     first_certificate: Vec<usize>,
     certificates: Vec<LocalAuth>,
     next: usize,
-    /// With the IKE_SA, once it has begun.
+    /// Logins with their IKE_SA, once initiated.
     logins: LoginTable<Option<SaId>>,
     by_sa: HashMap<SaId, u64>,
-    /// How often the gateway is still to be asked whether it lives.
+    /// Remaining liveness checks by IKE_SA.
     probing: HashMap<SaId, u32>,
 }
 
-/// What the `n`-th initiator is called, from 0.
+/// Returns the identity of the `n`-th initiator, from 0.
 fn numbered_identity(identity: &str, n: usize) -> String {
     match identity.find(['.', '@']) {
         Some(end) => format!("{}-{}{}", &identity[..end], n + 1, &identity[end..]),
@@ -120,7 +119,7 @@ fn numbered_identity(identity: &str, n: usize) -> String {
     }
 }
 
-/// What a connection is called that signs with the `n`-th certificate.
+/// Returns the name of the connection that signs with the `n`-th certificate.
 fn signing_name(n: usize) -> String {
     format!("{NAME}-{n}")
 }
@@ -190,7 +189,7 @@ impl IkeFront {
             }
             let of = |n: usize, secret: &SecretValue| {
                 let local = numbered_identity(&front.config.identity, front.config.first + n);
-                // Who has a wrong key is to be turned away by the gateway, and not to turn it away.
+                // The gateway must reject an initiator with a wrong key; the initiator must not reject the gateway.
                 Arc::new(front.build_connection(NAME, &local, LocalAuth::Psk(secret.clone()), false))
             };
             front.shared = (0..front.config.initiators).map(|n| [of(n, &right), of(n, &wrong)]).collect();
@@ -198,7 +197,7 @@ impl IkeFront {
         Ok(front)
     }
 
-    /// A connection to the gateway. Messages may be cut into fragments (RFC 7383) where chains of certificates are in them.
+    /// Builds a connection to the gateway. With certificate chains, messages may be fragmented (RFC 7383).
     fn build_connection(
         &self,
         name: &str,
@@ -226,7 +225,7 @@ impl IkeFront {
         matches!(self.config.logins.get(usize::from(start.method)), Some(IkeLogin::Eap(_)))
     }
 
-    /// The connection of a login.
+    /// Returns the connection of a login.
     fn of_login(&mut self, start: &LoginStart) -> Arc<IkeConnection> {
         let method = usize::from(start.method);
         let users = self.users.clone();
@@ -239,7 +238,7 @@ impl IkeFront {
                 connection
             }
             IkeLogin::Certificate(each) => {
-                // Another user's: the next one's.
+                // The next user's certificate.
                 let number = (start.user + usize::from(start.wrong)) % each.len();
                 let number = self.first_certificate[method] + number;
                 let auth = self.certificates[number].clone();
@@ -320,7 +319,7 @@ impl IkeFront {
                 }
                 MachineOutput::Work(work) => outputs.push_work(work),
                 MachineOutput::Job(job) => {
-                    // The IKE_SA that asked may have ended.
+                    // The IKE_SA of the job may have ended.
                     let _ = self.endpoint.handle_command(now, self.credentials.answer_job(&job));
                 }
                 MachineOutput::Event(event) => self.handle_event(now, &event, sink),
@@ -329,10 +328,10 @@ impl IkeFront {
         outputs.recycle_buffer(buf);
     }
 
-    /// An IKE_SA is established: asks whether the gateway lives, as often as it is to, and then leaves it or deletes it.
+    /// Continues with an established IKE_SA: sends the remaining liveness checks, then keeps or deletes it.
     fn go_on(&mut self, now: Instant, sa: SaId) {
         let Some(left) = self.probing.get_mut(&sa) else { return };
-        // It is established; what it is told it does.
+        // It is established, so it accepts the command.
         if *left > 0 {
             *left -= 1;
             let _ = self.endpoint.handle_command(now, IkeCommand::Probe(sa));
@@ -344,7 +343,7 @@ impl IkeFront {
         }
     }
 
-    /// Whether there is something still to be asked of the gateway.
+    /// True if the gateway still has to answer requests.
     pub(super) fn is_leaving(&self) -> bool {
         !self.probing.is_empty()
     }
@@ -378,7 +377,8 @@ impl IkeFront {
                 };
                 let end = match reason {
                     EndReason::Refused if login.start.wrong => Ok(LoginSuccess::RejectedAsExpected),
-                    // Whose TLS has come to its end takes no EAP-Failure any more (RFC 4137, UNCOND_SUCC): IKE breaks off.
+                    // RFC 4137, UNCOND_SUCC: after its TLS has ended, a peer accepts no EAP-Failure. IKE ends with a
+                    // protocol error.
                     EndReason::Protocol if login.start.wrong && self.by_eap(&login.start) => {
                         Ok(LoginSuccess::RejectedAsExpected)
                     }
@@ -418,7 +418,7 @@ mod tests {
         vec![Proposal::parse_ike(words).unwrap()]
     }
 
-    /// A gateway that lets anybody in who has the key, and so many logins at it, four at a time.
+    /// A gateway that accepts any initiator with the key, and this number of logins, four at a time.
     fn test_network(
         count: u64,
         (keep, probes): (bool, u32),
@@ -496,7 +496,7 @@ mod tests {
         for keep in [false, true] {
             let (net, generator, gateway) = test_network(20, (keep, 5), "aes128-sha256-x25519", 0.0);
             let tally = net[generator].login_stats();
-            // Who has logged in has, however much it asks afterwards; what is under way at the end is waited for.
+            // A login has succeeded before its liveness checks; pending checks at the end may finish.
             assert_eq!((tally.succeeded, tally.failed_total(), net[generator].is_finished()), (20, 0, true));
             assert_eq!(crate::tally::quantile(&tally.latency, 0.5).map(|s| (s * 1000.0).round()), Some(4.0));
             assert_eq!(net[gateway].sa_count(), if keep { 20 } else { 0 });

@@ -1,34 +1,34 @@
-//! Logins under way, and where their ends are recorded.
+//! Outstanding logins, and the record of their ends.
 
 use crate::tally::{LoginFailure, LoginStats, MethodStats, record_time};
 use usher_core::{Duration, Instant};
 
-/// How a login begins.
+/// The start of a login.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoginStart {
-    /// When it was meant to.
+    /// The due time.
     pub(crate) intended: Instant,
-    /// Who.
+    /// Index of the user.
     pub(crate) user: usize,
-    /// With a wrong password: it is to be turned away.
+    /// True for a wrong password, which the server must reject.
     pub(crate) wrong: bool,
-    /// The window of measurement it belongs to; 0: none.
+    /// The window of measurement; 0 for none.
     pub(crate) window: u32,
-    /// By which method, of several.
+    /// Index of the method, if there are several.
     pub(crate) method: u16,
 }
 
-/// A login under way, with what its protocol needs to know of it.
+/// An outstanding login with its protocol's state.
 #[derive(Debug)]
 pub(crate) struct PendingLogin<S> {
     pub(crate) start: LoginStart,
-    /// When its current request was first given to the client.
+    /// Time at which the client first got its current request.
     pub(crate) requested_at: Instant,
     pub(crate) rounds: u16,
     pub(crate) state: S,
 }
 
-/// Logins by token. A token is never given twice: its upper half counts.
+/// Logins by token. Tokens are never reused: the upper half counts.
 #[derive(Debug)]
 pub(crate) struct LoginTable<S> {
     slots: Vec<(u32, Option<PendingLogin<S>>)>,
@@ -45,7 +45,7 @@ impl<S> LoginTable<S> {
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
-    /// The token that the next login gets.
+    /// Returns the token of the next login.
     pub(crate) fn next_token(&self) -> u64 {
         match self.free.last() {
             Some(&i) => make_token(self.slots[i as usize].0, i),
@@ -68,7 +68,7 @@ impl<S> LoginTable<S> {
         self.get_mut(token)?;
         let index = token as u32;
         let place = &mut self.slots[index as usize];
-        // The two highest bits of a token are the AAA client's.
+        // The AAA client uses the two highest bits of a token.
         place.0 = place.0.wrapping_add(1) & ((1 << 30) - 1);
         self.free.push(index);
         place.1.take()
@@ -84,26 +84,26 @@ const fn make_token(generation: u32, index: u32) -> u64 {
     (generation as u64) << 32 | index as u64
 }
 
-/// How a login ended well.
+/// The kind of success of a login.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LoginSuccess {
     Accepted,
-    /// Turned away, as a wrong password must be.
+    /// Rejected, as a wrong password must be.
     RejectedAsExpected,
 }
 
-/// Where ends are recorded.
+/// Records the ends of logins.
 #[derive(Debug, Default)]
 pub(crate) struct LoginSink {
     pub(crate) tally: LoginStats,
-    /// The window of measurement; 0 outside of one.
+    /// The current window of measurement; 0 for none.
     pub(crate) window: u32,
-    /// How many methods are told apart; 0 where there is one.
+    /// Number of methods with statistics of their own; 0 if there is only one.
     pub(crate) methods: usize,
-    /// When it began, and when it ends once that is known.
+    /// Start of the window, and its end once known.
     pub(crate) from: Instant,
     pub(crate) to: Option<Instant>,
-    /// The last end recorded.
+    /// Time of the last recorded end.
     pub(crate) last: Instant,
 }
 
@@ -114,14 +114,14 @@ impl LoginSink {
     pub(crate) const fn is_counted(&self, start: &LoginStart) -> bool {
         self.window != 0 && start.window == self.window
     }
-    /// Where a method is counted; `None` where there is one only.
+    /// Returns the statistics of a method; `None` if there is only one.
     pub(crate) fn method_stats(&mut self, start: &LoginStart) -> Option<&mut MethodStats> {
         if self.tally.parts.len() < self.methods {
             self.tally.parts.resize_with(self.methods, MethodStats::default);
         }
         self.tally.parts.get_mut(usize::from(start.method))
     }
-    /// A login began, for which there was room since `room`.
+    /// Records the start of a login, which had capacity since `room`.
     pub(crate) fn record_start(&mut self, now: Instant, room: Instant, start: &LoginStart) {
         if self.is_counted(start) {
             self.tally.started += 1;
@@ -132,7 +132,7 @@ impl LoginSink {
             }
         }
     }
-    /// A login did not end within its window, and is not waited for.
+    /// Records a login that did not end within its window and that the window does not wait for.
     pub(crate) fn record_unfinished(&mut self, start: &LoginStart, failure: Option<LoginFailure>) {
         if !self.is_counted(start) {
             return;
@@ -183,24 +183,24 @@ impl LoginSink {
             Err(failure) => self.tally.count_failures(failure, 1),
         }
     }
-    /// A request was answered.
+    /// Records an answered request.
     pub(crate) fn record_exchange(&mut self, now: Instant, asked: Instant) {
         if self.is_measuring(now) {
             self.tally.exchanges += 1;
             record_time(&mut self.tally.exchange_latency, now.duration_since(asked));
         }
     }
-    /// An accounting record was acknowledged.
+    /// Counts an acknowledged accounting record.
     pub(crate) fn count_record(&mut self, now: Instant) {
         if self.is_measuring(now) {
             self.tally.records += 1;
         }
     }
-    /// An echo was sent.
+    /// Counts an echo that was sent.
     pub(crate) fn count_echo(&mut self) {
         self.tally.echoes += u64::from(self.window != 0);
     }
-    /// One that was sent in this window was answered.
+    /// Records the reply to an echo of this window.
     pub(crate) fn record_echo_reply(&mut self, window: u32, time: Duration) {
         if window != 0 && window == self.window {
             self.tally.echoes_answered += 1;

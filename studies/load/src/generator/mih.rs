@@ -1,4 +1,4 @@
-//! MIH functions that ask another one, each with an identifier, a socket or connection of its own.
+//! MIH functions that send requests to another function, each with its own identifier and its own socket or connection.
 
 use super::NotNow;
 use super::login::{LoginSink, LoginStart, LoginSuccess, LoginTable, PendingLogin};
@@ -13,77 +13,78 @@ use usher_mih::{
     PeerRoute, RegisterCode, ServiceId, Status, Tlv, TransactionTiming, UnansweredPolicy, kind,
 };
 
-/// Transactions that a function has under way: identifiers are of 12 bits, and ended ones are remembered.
+/// Maximum number of outstanding transactions of a function. Identifiers have 12 bits, and functions remember ended
+/// ones.
 const MAX_TRANSACTIONS: usize = 1024;
-/// The token of what is no transaction of the load.
+/// The token of messages outside the load's transactions.
 const UNCOUNTED_TOKEN: u64 = u64::MAX;
-/// How soon discovery that was not answered begins again.
+/// Delay until discovery without a response starts again.
 const DISCOVERY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked.
+/// The message of the load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MihRequest {
     /// MIH_Capability_Discover.
     Discover,
     /// MIH_Register.
     Register,
-    /// MIH_Link_Get_Parameters of all links of the other function.
+    /// MIH_Link_Get_Parameters for all links of the other function.
     Parameters,
-    /// MIH_Link_Up indications; each ends with its acknowledgement, or as soon as it is sent where none is asked for.
+    /// MIH_Link_Up indications. Each ends with its acknowledgement, or with its sending if none is requested.
     Indication,
 }
 
-/// What an MIH generator is made of.
+/// The configuration of an MIH generator.
 #[derive(Clone, Debug)]
 pub struct MihConfig {
-    /// Where the other function is.
+    /// The other function's address.
     pub address: SocketAddr,
     /// UDP or TCP.
     pub transport: TransportProtocol,
-    /// Whether MIH acknowledgements are asked for.
+    /// True to request MIH acknowledgements.
     pub ack: bool,
-    /// What is asked.
+    /// The message to send.
     pub request: MihRequest,
-    /// What the first function calls itself; the `n`-th has its number behind the first label.
+    /// The identifier of the first function; the `n`-th has its number after the first label.
     pub identity: String,
-    /// How many functions ask, at least one.
+    /// Number of sending functions, at least one.
     pub functions: usize,
-    /// The number of the first, where other generators have functions too.
+    /// The number of the first function, if other generators have functions too.
     pub first: usize,
-    /// How long an acknowledgement is waited for before a message is sent again.
+    /// Timeout of an acknowledgement before a retransmission.
     pub retransmission: Duration,
-    /// How often it is.
+    /// Number of retransmissions.
     pub retransmissions: u8,
-    /// How long a response is waited for.
+    /// Timeout of a response.
     pub timeout: Duration,
 }
 
-/// One of the asking functions.
+/// A sending function.
 #[derive(Debug)]
 struct MihRequester {
     mihf: ChildMachine<Mihf>,
     open: usize,
-    /// It is on the list of those that may have something to say.
+    /// True if it is in the list of functions with possible outputs.
     listed: bool,
     due: Instant,
 }
 
-/// The functions that ask.
+/// The sending functions.
 #[derive(Debug)]
 pub(super) struct MihFront {
     config: MihConfig,
     functions: Vec<MihRequester>,
     busy: Vec<usize>,
     next: usize,
-    /// With the number of its function.
+    /// Transactions with the index of their function.
     logins: LoginTable<usize>,
-    /// What the other one is called, and what it is asked, once that is known.
+    /// The other function's identifier, and the message to it, once discovered.
     found: Option<(MihfId, MihfMessage)>,
-    /// When discovery begins, again where it was not answered.
+    /// Time of the next discovery, until a response comes.
     discover_at: Option<Instant>,
 }
 
-/// What the `n`-th function is called, from 0.
+/// Returns the identifier of the `n`-th function, from 0.
 fn numbered_identity(identity: &str, n: usize) -> String {
     match (n, identity.find(['.', '@'])) {
         (0, _) => identity.to_owned(),
@@ -113,7 +114,7 @@ impl MihFront {
                 .map_err(|_| super::ConfigError::Invalid("the MIHF identifier is too long"))?;
             let mut settings = mih::MihfConfig::new(id);
             settings.timing = timing;
-            // Whoever discovers asks again: what goes to all is not acknowledged.
+            // Multicast discovery has no acknowledgement; the generator itself repeats it.
             let discovery = TransactionTiming {
                 response: Some(config.retransmission),
                 unanswered: UnansweredPolicy::Retransmit,
@@ -123,7 +124,7 @@ impl MihFront {
             if config.request != MihRequest::Discover {
                 settings.by_message.insert((ServiceId::Management, request.action), discovery);
             }
-            // Identifiers come round within seconds: what has ended is not to hide what is new.
+            // Identifiers wrap around within seconds: ended transactions must not hide new ones.
             settings.lifetime = Duration::ZERO;
             settings.transaction = Some(config.timeout + config.timeout);
             settings.port = 0;
@@ -154,7 +155,7 @@ impl MihFront {
         MihfPeer { id, route, ack: config.ack }
     }
 
-    /// Asks who is there.
+    /// Sends a discovery request.
     fn send_discovery(&mut self, now: Instant) {
         self.discover_at = None;
         let all = self.make_peer(MihfId::multicast());
@@ -170,7 +171,7 @@ impl MihFront {
         self.mark_busy(0);
     }
 
-    /// Who was found, and what is asked of it.
+    /// Handles the response to discovery, and prepares the message to that function.
     fn handle_discovery(&mut self, now: Instant, peer: &MihfId, answer: &MihfMessage) {
         let of = |of: &NetTypeAddr| {
             Some(LinkId { technology: of.network.technology?, address: of.address.clone() })
@@ -203,7 +204,7 @@ impl MihFront {
         };
         let named = self.make_peer(peer.clone());
         for n in 0..self.functions.len() {
-            // Naming a peer is never refused.
+            // The function accepts any peer.
             let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Peer(named.clone()));
             self.mark_busy(n);
         }
@@ -243,7 +244,7 @@ impl MihFront {
         for (token, n) in open {
             self.logins.remove(token);
             self.functions[n].open -= 1;
-            // A function knows what it asks.
+            // The function knows its own transactions.
             let _ = self.functions[n].mihf.handle_command(now, MihfCommand::Abandon { token });
             self.mark_busy(n);
         }
@@ -296,7 +297,7 @@ impl MihFront {
                         _ => self.discover_at = Some(now + DISCOVERY_RETRY_INTERVAL),
                     },
                     MihfEvent::Done { token, result } => self.finish_transaction(now, token, result, sink),
-                    // Nobody is answered, told or registered here.
+                    // The generator expects no other events.
                     _ => {}
                 }
             }

@@ -1,5 +1,7 @@
-//! Subscribers of a PPPoE access concentrator, each a host of its own behind one interface: discovery, LCP, authentication and
-//! IPCP each; then the session ends, stays for a while, or stays to the end, and may carry echoes meanwhile.
+//! Subscribers of a PPPoE access concentrator, each a host of its own behind one interface.
+//!
+//! Each does discovery, LCP, authentication and IPCP. Then the session ends at once, stays for a while, or stays to the
+//! end of the run. It may carry echoes meanwhile.
 
 mod echo;
 
@@ -27,12 +29,12 @@ use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
 
 /// The port of all stations: one interface.
 pub(crate) const PORT: PortId = PortId(0);
-/// Sessions that are ended at a time at the end of a run: a concentrator hears of all of them.
+/// Number of sessions that end at a time at the end of a run, so that the concentrator receives every end.
 const CLOSING: usize = 256;
-/// How long before the end of a session no echo is sent any more, so that the last ones are answered.
+/// Time before the end of a session without new echoes, so that the last ones get replies.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// How a subscriber shows who it is.
+/// The authentication of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PppoeLogin {
     /// PAP.
@@ -70,49 +72,49 @@ impl PppoeLogin {
     }
 }
 
-/// What becomes of a session that is set up.
+/// The duration of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionHold {
-    /// It is ended so long after it was set up.
+    /// It ends this long after its setup.
     For(Duration),
-    /// It stays to the end of the run, and so long after the last one was set up.
+    /// It stays to the end of the run, and this long after the last setup.
     UntilRunEnd(Duration),
 }
 
-/// What a PPPoE generator is made of.
+/// The configuration of a PPPoE generator.
 #[derive(Clone, Debug)]
 pub struct PppoeConfig {
-    /// How many stations there are: sessions at a time, at least one.
+    /// Number of stations, and so of concurrent sessions, at least one.
     pub stations: usize,
-    /// The number of the first, where other generators have stations too.
+    /// The number of the first station, if other generators have stations too.
     pub first: usize,
-    /// The address of Ethernet of station 0; each further one is one more.
+    /// The Ethernet address of station 0; each further address is one more.
     pub address: MacAddress,
-    /// Octets of the longest payload of a frame.
+    /// Longest payload of a frame, in octets.
     pub mtu: u16,
-    /// How subscribers show who they are.
+    /// The authentication methods.
     pub logins: Vec<PppoeLogin>,
-    /// The service that is asked for; empty: any.
+    /// The requested Service-Name; empty for any.
     pub service: String,
-    /// The concentrator by its AC-Name; empty: any.
+    /// The requested AC-Name; empty for any.
     pub concentrator: String,
-    /// The first wait for an answer of discovery; each further one is twice as long.
+    /// The first timeout of discovery; each further one is twice as long.
     pub discovery: Duration,
-    /// PADI that are sent for a session.
+    /// Number of PADI for a session.
     pub attempts: u32,
-    /// How often a station asks whether the concentrator lives; zero: never.
+    /// Interval of liveness checks (LCP Echo) of a station; zero for none.
     pub keepalive: Duration,
-    /// How long it may take from PADS until packets may pass.
+    /// Time limit from PADS until packets may pass.
     pub setup: Duration,
-    /// What becomes of sessions.
+    /// The duration of sessions.
     pub session_hold: SessionHold,
-    /// At the end sessions stop without a word, as when the power is cut.
+    /// True if sessions end silently, as in a power failure.
     pub power_cut: bool,
-    /// What sessions carry.
+    /// The packets of sessions.
     pub echo: Option<EchoConfig>,
 }
 
-/// The address of the `n`-th station.
+/// Returns the address of the `n`-th station.
 fn station_address(first: MacAddress, n: usize) -> MacAddress {
     let [_, _, octets @ ..] = (address_number(first).wrapping_add(n as u64)).to_be_bytes();
     MacAddress(octets)
@@ -123,7 +125,7 @@ fn address_number(address: MacAddress) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
-/// Which station of those from `first` on a frame is for, by its first octets.
+/// Returns the station, of those from `first` on, that a frame is for, by its first octets.
 #[must_use]
 pub(crate) fn station_of(first: MacAddress, frame: &[u8]) -> Option<usize> {
     let destination = MacAddress(*frame.first_chunk()?);
@@ -145,15 +147,15 @@ usher_core::counters! {
 #[derive(Debug, Default)]
 struct PppoeStation {
     client: Option<PppoeClient>,
-    /// The login that it is about, until it is let in.
+    /// The current login, until it succeeds.
     login: Option<u64>,
-    /// It has a session in which packets may pass.
+    /// The established session, if any.
     up: Option<StationSession>,
-    /// It was told to end its session.
+    /// True if the client is closing its session.
     closing: bool,
-    /// It is on the list of those that may have something to say.
+    /// True if it is in the list of stations with possible outputs.
     listed: bool,
-    /// What is armed for it.
+    /// Its armed timer.
     due: Option<Instant>,
 }
 
@@ -166,14 +168,14 @@ struct StationSession {
 }
 
 impl StationSession {
-    /// When the next echo is to be sent; none in time before the session's end.
+    /// Returns the time of the next echo; `None` if it would be too close to the session's end.
     fn echoes_at(&self, closing: bool) -> Option<Instant> {
         let due = self.echo.as_ref().filter(|_| !closing)?.due_time();
         self.until.is_none_or(|until| due + QUIET <= until).then_some(due)
     }
 }
 
-/// The subscribers.
+/// The subscribers and their stations.
 #[derive(Debug)]
 pub(super) struct PppoeFront {
     config: PppoeConfig,
@@ -184,9 +186,9 @@ pub(super) struct PppoeFront {
     free: VecDeque<usize>,
     busy: Vec<usize>,
     timers: TimerQueue<usize>,
-    /// With the number of its station.
+    /// Logins with the index of their station.
     logins: LoginTable<usize>,
-    /// Sessions that are still to be ended, once that has begun; and when it begins.
+    /// When leaving begins, and the sessions that remain to be ended.
     leaving: Option<(Instant, VecDeque<usize>)>,
     closing: usize,
     clients: ClientCounters,
@@ -267,7 +269,7 @@ impl PppoeFront {
         if let Some((at, epoch)) = self.epoch {
             client.set_epoch(at, epoch);
         }
-        // It has no session yet, and so does not refuse.
+        // There is no session yet, so the client accepts.
         let _ = client.handle_command(now, ClientCommand::Connect);
         let token = self.logins.insert(PendingLogin { start, requested_at: now, rounds: 0, state: n });
         let station = &mut self.stations[n];
@@ -276,7 +278,7 @@ impl PppoeFront {
         Ok(())
     }
 
-    /// Whether a station is free.
+    /// True if a station is free.
     pub(super) fn has_room(&self) -> bool {
         self.leaving.is_none() && !self.free.is_empty()
     }
@@ -301,20 +303,20 @@ impl PppoeFront {
         }
     }
 
-    /// Tells a station to end its session.
+    /// Closes a station's session.
     fn close_session(&mut self, now: Instant, n: usize) {
         let station = &mut self.stations[n];
         if let Some(client) = station.client.as_mut()
             && !core::mem::replace(&mut station.closing, true)
         {
             self.closing += 1;
-            // What has just ended by itself says so.
+            // A session that has just ended emits its own event.
             let _ = client.handle_command(now, ClientCommand::Disconnect);
             self.mark_busy(n);
         }
     }
 
-    /// All sessions are to end.
+    /// Begins to end all sessions.
     pub(super) fn start_leaving(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -341,7 +343,7 @@ impl PppoeFront {
         self.leaving = Some((at, all));
     }
 
-    /// Whether sessions are still to be ended.
+    /// True if sessions remain to be ended.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.as_ref().is_some_and(|(_, left)| !left.is_empty() || self.closing > 0)
     }
@@ -375,7 +377,7 @@ impl PppoeFront {
                 }
                 self.go_on_leaving(now);
             }
-            // There are no sockets.
+            // PPPoE uses no sockets.
             _ => {}
         }
     }
@@ -394,7 +396,7 @@ impl PppoeFront {
             && frame.stage == PppoeStage::Session
             && let Some(packet) = frame.payload.strip_prefix(&[0x00, 0x21])
         {
-            // The data plane's part: what is here is small enough to be done at once.
+            // The generator acts as data plane: its work is small enough to be done at once.
             let ours = frame.source == up.concentrator && frame.session == up.number;
             match up.echo.as_mut().filter(|_| ours).and_then(|echo| echo.parse_reply(now, packet)) {
                 Some(answered) => sink.record_echo_reply(answered.window, answered.time),
@@ -559,7 +561,7 @@ impl PppoeFront {
         self.free_station(n);
     }
 
-    /// The station has no session any more, and another login can have it.
+    /// Frees a station without a session for another login.
     fn free_station(&mut self, n: usize) {
         let station = &mut self.stations[n];
         let Some(client) = station.client.take() else { return };

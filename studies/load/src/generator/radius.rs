@@ -17,36 +17,36 @@ pub enum RadiusLogin {
     Pap,
     /// CHAP-Password (RFC 2865 §5.3).
     Chap,
-    /// MS-CHAPv2 (RFC 2548 §2.3, RFC 2759); the server's proof is checked, and its keys.
+    /// MS-CHAPv2 (RFC 2548 §2.3, RFC 2759), with checks of the server's proof and keys.
     MsChapV2,
     /// EAP (RFC 3579).
     Eap(EapMethod),
 }
 
-/// The accounting session that follows a login, or stands alone (RFC 2866).
+/// The accounting session after a login, or alone (RFC 2866).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoginAccounting {
-    /// Interim records between start and stop.
+    /// Number of interim records between start and stop.
     pub interims: u32,
-    /// From the acknowledgement of one record to the next.
+    /// Time from the acknowledgement of a record to the next record.
     pub every: Duration,
 }
 
-/// Access servers that each have one socket, and so at most 256 requests under way.
+/// Access servers with one socket each, and so at most 256 outstanding requests each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NasFleet {
-    /// How many, at least one.
+    /// Number of access servers, at least one.
     pub count: usize,
-    /// The number of the first, where other generators have some too.
+    /// The number of the first, if other generators have access servers too.
     pub first: usize,
-    /// The NAS-Identifier; each has its number, from 1, behind it.
+    /// The NAS-Identifier, to which each appends its number, from 1.
     pub identifier: String,
-    /// The first one's address; each has the address so many further. `None`: the system's choice for all.
+    /// The first one's address; each further address is one more. `None` lets the system choose for all.
     pub address: Option<IpAddr>,
 }
 
 impl NasFleet {
-    /// The address of the `i`-th, from 0; `None`: the system's choice.
+    /// Returns the address of the `i`-th, from 0; `None` lets the system choose.
     #[must_use]
     pub fn nas_address(&self, i: usize) -> Option<IpAddr> {
         Some(match self.address? {
@@ -56,20 +56,20 @@ impl NasFleet {
     }
 }
 
-/// What a RADIUS generator is made of.
+/// The configuration of a RADIUS generator.
 #[derive(Clone, Debug)]
 pub struct RadiusConfig {
-    /// The client: its first server takes logins, its second, where there is one, accounting.
+    /// The client: its first server handles logins, and its second, if any, accounting.
     pub client: client::RadiusClientConfig,
-    /// The access servers; `None`: one, whose client has as many sockets as it needs.
+    /// The access servers; `None` for one whose client opens as many sockets as it needs.
     pub fleet: Option<NasFleet>,
-    /// How users log in; empty: they do not, there is accounting only.
+    /// The login methods; empty for accounting only.
     pub logins: Vec<RadiusLogin>,
-    /// Accounting after each login that was let in.
+    /// Accounting after each accepted login.
     pub accounting: Option<LoginAccounting>,
     /// The identity outside an EAP tunnel; `None`: the user's name.
     pub anonymous: Option<Arc<[u8]>>,
-    /// What every request has besides: NAS-Identifier, where there is no fleet, and the like.
+    /// Further attributes of every request, such as NAS-Identifier without a fleet.
     pub common: AttributeList,
 }
 
@@ -85,7 +85,7 @@ impl RadiusLogin {
 }
 
 impl RadiusConfig {
-    /// Its access servers and their clients.
+    /// Builds its access servers and their clients.
     pub(super) fn build_setup(&self, rng: &mut SecureRng) -> Result<FrontSetup, ConfigError> {
         if self.logins.is_empty() && self.accounting.is_none() {
             return Err(ConfigError::Invalid("neither a login nor accounting is asked for"));
@@ -107,7 +107,7 @@ impl RadiusConfig {
                 }
             }
             nas.attributes.clone_from(&self.common);
-            // The second server, where there is one, takes accounting.
+            // The second server, if any, handles accounting.
             let accounting = RequestTarget::Server(u16::from(client.servers.len() > 1));
             let radius = usher_access::RadiusConfig { accounting, ..usher_access::RadiusConfig::new(client) };
             Ok(AccessClient::new(nas, AaaConfig::Radius(radius), SecureRng::from_seed(rng.random_array()))?)
@@ -117,7 +117,7 @@ impl RadiusConfig {
             clients: (0..count).map(client).collect::<Result<_, ConfigError>>()?,
             diameter: false,
             login_capacity: sockets.saturating_mul(256),
-            // Where sockets are few, identifiers of requests that were sent again rest for a while: one is free soon.
+            // With few sockets, identifiers of retransmitted requests stay reserved for a while; one becomes free soon.
             scarce: self.fleet.is_some(),
             methods: self.logins.iter().map(RadiusLogin::login_method).collect(),
             accounting: self.accounting,

@@ -24,21 +24,21 @@ use usher_radius::server::{self, ClientConfig, RadiusServer};
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 2, 0, 1)), 1812);
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 1));
-/// One way.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// What makes a server slow.
+/// Delays of a server.
 #[derive(Clone, Copy, Default)]
 struct ServerDelay {
-    /// It takes nothing within these times; what comes meanwhile waits.
+    /// The server receives nothing within these times; messages wait.
     stall: Option<(Instant, Instant)>,
-    /// It takes a datagram so long after the one before at the soonest, and when it is free again.
+    /// Minimum time between two datagrams, and when the server is free again.
     service: Duration,
     free: Instant,
 }
 
 impl ServerDelay {
-    /// How much later than it arrives it takes what is sent now.
+    /// Returns the additional delay of a datagram sent now.
     fn next_delay(&mut self, now: Instant) -> Duration {
         let arrives = now + DELAY;
         let mut at = arrives;
@@ -59,9 +59,9 @@ struct GeneratorTestNetwork {
     net: MachineNetwork,
     generator: HostHandle<LoadGenerator>,
     slow: Rc<Cell<ServerDelay>>,
-    /// The generator needs so long for each thing that it hears.
+    /// Time that the generator needs for each input.
     toil: Duration,
-    /// How long it was busy.
+    /// Total busy time.
     busy: Duration,
 }
 
@@ -101,11 +101,11 @@ impl GeneratorTestNetwork {
     fn send_command(&mut self, command: GeneratorCommand) {
         self.net.send_command(self.generator, command).unwrap();
     }
-    /// What the generator sent.
+    /// Returns the generator's transmissions.
     fn sent_transmits(&self) -> impl Iterator<Item = &SentTransmit> {
         self.net.sent_transmits().iter().filter(|sent| sent.from == self.generator.number)
     }
-    /// The sockets that datagrams came from, with their addresses.
+    /// Returns the sockets of sent datagrams, with their addresses.
     fn source_addresses(&self) -> BTreeMap<SocketId, IpAddr> {
         let source = |sent: &SentTransmit| match sent.transmit {
             Transmit::Datagram { path } => Some((path.socket, path.local.ip())),
@@ -114,7 +114,7 @@ impl GeneratorTestNetwork {
         self.sent_transmits().filter_map(source).collect()
     }
 
-    /// Until the generator says that it has finished, or that time.
+    /// Runs until the generator has finished, or until that time.
     fn run_until(&mut self, until: f64) -> &LoginStats {
         let until = Instant::ZERO + Duration::from_secs_f64(until);
         self.net.drain_hosts();
@@ -193,7 +193,7 @@ fn aaa_server(
     })
 }
 
-/// Adds a server that answers each request as the function says.
+/// Adds a server that answers each request by the function.
 fn scripted_server(
     answer: fn(&server::RadiusRequest) -> (PacketCode, AttributeList),
 ) -> impl FnOnce(&mut MachineNetwork) {
@@ -246,7 +246,8 @@ fn an_open_loop_measures_from_the_intended_start_of_a_login() {
     let tally = w.run_until(60.0).clone();
     assert_eq!(tally.started, 2000, "the warm-up is not counted, all that was due is");
     assert_eq!((tally.succeeded, tally.failed_total()), (2000, 0));
-    // A hundred were under way when the server stood still; the 400 behind them waited here, and their wait counts.
+    // A hundred logins were outstanding when the server stalled. The 400 behind them waited in the generator, and their
+    // wait counts.
     assert!(quantile(&tally.latency, 0.99).unwrap() > 0.45, "{:?}", quantile(&tally.latency, 0.99));
     assert!(is_near(quantile(&tally.latency, 0.5), 0.002));
     assert!(quantile(&tally.lag, 0.85).unwrap() > 0.1, "how late they began is told");
@@ -272,7 +273,7 @@ fn a_wrong_password_must_be_turned_away() {
 
 #[test]
 fn what_is_not_verified_does_not_count() {
-    // Another secret: the server is silent, and each login is given up after three transmissions.
+    // With another secret the server is silent, and each login fails after three transmissions.
     let mut front = radius_config(Some(RadiusLogin::Pap));
     front.client.servers[0].secret = SharedSecret::new(b"another");
     let mut c = test_config(FrontConfig::Radius(front), CLOSED);
@@ -391,7 +392,7 @@ fn a_window_can_be_begun_and_ended_by_command() {
     }));
     w.send_command(GeneratorCommand::Measure);
     assert_eq!(w.run_until(2.0).started, 1000);
-    // A server that stands still: what is under way for longer than the limit is overdue, the rest is cut off.
+    // A server that stalls: logins outstanding for longer than the limit are overdue, the others are cut off.
     w.send_command(GeneratorCommand::Measure);
     w.net[w.generator].take_tally();
     w.stall_server(w.now(), w.now() + Duration::from_secs(5));
@@ -466,7 +467,7 @@ fn diameter_logs_in_over_several_connections() {
             matches!(sent.transmit, Transmit::Stream { op: StreamOp::Connect { .. }, .. })
         };
         assert_eq!(w.sent_transmits().filter(connects).count(), 3);
-        // Each connection's goodbye is on its way (RFC 6733 §5.4).
+        // Each connection sends its disconnect (RFC 6733 §5.4).
         let goodbye = |sent: &&SentTransmit| {
             sent.sent_at + DELAY > w.now()
                 && MessageView::parse(&sent.bytes).is_ok_and(|m| m.header().command == DISCONNECT_PEER)

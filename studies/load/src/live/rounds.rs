@@ -1,47 +1,47 @@
-//! Rounds: all stations set their sessions up, and when all are there they end; again and again. How fast sessions come is told in the
-//! words of testers of access networks: calls a second, the least, mean and most of all rounds.
+//! Rounds: all stations set up their sessions and then end them, repeatedly. The set-up rate uses the terms of
+//! access-network testers: calls per second, with the minimum, mean and maximum over all rounds.
 
 use super::{LoadInterval, LoadObserver, LoadOutcome, LoadPlan, RunError, run_window};
 use crate::generator::FrontConfig;
 use crate::limit::GeneratorLimit;
 
-/// A round.
+/// One round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SetupRound {
     /// Sessions that were set up.
     pub sessions: u64,
-    /// From the first PADI to the last session, seconds.
+    /// Seconds from the first PADI to the last session.
     pub setup_s: f64,
 }
 
 impl SetupRound {
-    /// Sessions set up a second.
+    /// Returns the sessions set up per second.
     #[must_use]
     pub fn setup_rate(&self) -> f64 {
         if self.setup_s > 0.0 { self.sessions as f64 / self.setup_s } else { 0.0 }
     }
 }
 
-/// How fast sessions were set up: calls a second (CPS).
+/// The set-up rate of sessions: calls per second (CPS).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SetupRates {
-    /// In the last round, or over the whole window.
+    /// The rate of the last round, or over the whole window.
     pub cps: f64,
-    /// The least of a round; without rounds, of an interval of the course.
+    /// The minimum of a round or, without rounds, of an interval of the timeline.
     pub min: f64,
     /// The mean.
     pub avg: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
-    /// How long the longest round took until its last session was there, seconds; without rounds none.
+    /// Seconds until the last session of the longest round; `None` without rounds.
     pub time_s: Option<f64>,
 }
 
 impl LoadOutcome {
-    /// How fast sessions were set up; none where none was.
+    /// Returns the set-up rates of sessions; `None` without sessions.
     #[must_use]
     pub fn setup_rates(&self) -> Option<SetupRates> {
-        // The first and last interval of a course are not whole.
+        // The first and last interval of a timeline are incomplete.
         let inner = self.timeline.iter().filter(|i| !i.warming && i.length_s > 0.0).collect::<Vec<_>>();
         let inner = if inner.len() > 3 { &inner[1..inner.len() - 1] } else { &inner[..] };
         let rates: Vec<f64> = match self.rounds.is_empty() {
@@ -72,7 +72,7 @@ pub(super) fn run_rounds(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Resul
         if let FrontConfig::Pppoe(of) = &mut this.load.front
             && round + 1 == plan.rounds
         {
-            // After the last one the power stays.
+            // After the last round, sessions end normally or stay as configured.
             of.power_cut = false;
         }
         let mut next = run_window(&this, watch)?;
@@ -89,7 +89,7 @@ pub(super) fn run_rounds(plan: &LoadPlan, watch: &mut dyn LoadObserver) -> Resul
     whole.ok_or(crate::generator::ConfigError::Invalid("there is no round; at least one").into())
 }
 
-/// Two rounds as one outcome.
+/// Merges two rounds into one outcome.
 fn merge_rounds(mut all: LoadOutcome, next: LoadOutcome) -> LoadOutcome {
     let begun = all.timeline.last().map_or(0.0, |i| i.at_s);
     all.tally.add(&next.tally);

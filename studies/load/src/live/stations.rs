@@ -1,5 +1,5 @@
-//! The interface behind which stations of Ethernet are: frames go by it from all threads, and a thread of its own leads what comes to
-//! the one whose stations it is for.
+//! The interface of Ethernet stations. All threads send frames by it, and a receiving thread passes incoming frames to
+//! the thread of their station.
 
 use super::{RunError, ThreadMessage, part_of};
 use crate::generator::{PppoeConfig, station_of};
@@ -11,19 +11,19 @@ use usher_live::Mailbox;
 use usher_ppp::pppoe::MacAddress;
 use usher_pppoe::{StationInterface, StationReceiver};
 
-/// How long the thread waits at a time: after that it looks whether it is to end.
+/// Maximum wait of the receiving thread before it checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
-/// Frames that have come and wait for a generating thread, at most.
+/// Maximum number of received frames that wait for a generating thread.
 const WAITING: usize = 65_536;
 
-/// What went wrong, for all threads.
+/// Errors of all threads.
 #[derive(Debug, Default)]
 struct FrameErrorCounts {
     not_sent: AtomicU64,
     not_taken: AtomicU64,
 }
 
-/// A thread's way to the interface.
+/// A thread's link to the interface.
 pub(super) struct StationLink {
     stations: Arc<StationInterface>,
     counts: Arc<FrameErrorCounts>,
@@ -37,7 +37,7 @@ impl StationLink {
         }
         true
     }
-    /// So many frames of those that waited were taken.
+    /// Releases this number of waiting frames.
     pub(super) fn release_frames(&self, count: usize) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
     }
@@ -46,14 +46,14 @@ impl StationLink {
     }
 }
 
-/// Where frames are led to.
+/// The destination of frames.
 struct FrameInbox {
     to: Mailbox<ThreadMessage>,
     waiting: Arc<AtomicUsize>,
     frames: Vec<Vec<u8>>,
 }
 
-/// The interface, open.
+/// The open interface.
 pub(super) struct FrameRouter {
     stations: Arc<StationInterface>,
     counts: Arc<FrameErrorCounts>,
@@ -74,17 +74,17 @@ impl FrameRouter {
         })
     }
 
-    /// A generating thread's way to it.
+    /// Returns a generating thread's link to the interface.
     pub(super) fn new_link(&self) -> StationLink {
         StationLink { stations: self.stations.clone(), counts: self.counts.clone(), waiting: Arc::default() }
     }
 
-    /// Has frames for the next thread's stations come to this mailbox.
+    /// Adds the mailbox for frames of the next thread's stations.
     pub(super) fn add_inbox(&mut self, to: Mailbox<ThreadMessage>, waiting: Arc<AtomicUsize>) {
         self.readers.push(FrameInbox { to, waiting, frames: Vec::new() });
     }
 
-    /// Begins to listen, for so many threads' stations.
+    /// Starts receiving for the stations of this number of threads.
     pub(super) fn start_listening(&mut self, of: &PppoeConfig, threads: usize) -> Result<(), RunError> {
         let (stations, counts, over) = (self.stations.clone(), self.counts.clone(), self.is_stopped.clone());
         let (first, whole) = (of.address, of.stations);
@@ -93,7 +93,7 @@ impl FrameRouter {
         let body = move || {
             while !over.load(Ordering::Relaxed) {
                 let lead = |frame: &[u8]| route_frame(&mut readers, (first, whole, threads), frame);
-                // An interface that is gone brings nothing: logins fail, and say so.
+                // If the interface is gone, logins fail and report it.
                 if receiver.receive_frames(&stations, LOOK, lead).is_err() {
                     std::thread::sleep(LOOK);
                 }
@@ -105,7 +105,7 @@ impl FrameRouter {
         Ok(())
     }
 
-    /// Listens no more; what went wrong, by name.
+    /// Stops receiving and returns the errors by name.
     pub(super) fn stop_and_count(mut self) -> [(&'static str, u64); 2] {
         self.stop_thread();
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl FrameRouter {
     fn stop_thread(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Had it panicked, the program would have said so.
+            // A panic of the thread has been printed already.
             let _ = thread.join();
         }
     }
@@ -150,7 +150,7 @@ impl FrameInbox {
         }
         let frames = std::mem::take(&mut self.frames);
         let full = self.waiting.fetch_add(count, Ordering::Relaxed) >= WAITING;
-        // A thread that has ended takes nothing.
+        // A thread that has ended takes no frames.
         if full || !self.to.send(ThreadMessage::Frames(frames)) {
             self.waiting.fetch_sub(count, Ordering::Relaxed);
             counts.not_taken.fetch_add(count as u64, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A ramp on live drivers: its steps, and the rest that a server is given after one that it did not keep up with.
+//! A ramp on live drivers: its steps, and the server's recovery after a step that it did not sustain.
 
 use super::{
     LoadConductor, LoadObserver, LoadOutcome, LoadPlan, RampPlan, RunError, ServerUse, UNLIMITED_WARM_UP,
@@ -13,11 +13,11 @@ use crate::tally::{LoginStats, quantile};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 use usher_core::Duration;
 
-/// Logins a second while there are to be none.
+/// Logins per second during a pause.
 const PAUSE: f64 = 1e-6;
-/// How long a server may take to do what a step that failed has left it.
+/// Time limit for a server's recovery after a failed step.
 const RECOVERY: StdDuration = StdDuration::from_secs(60);
-/// How long it is looked at a time whether it has.
+/// Interval of recovery checks.
 const LOOK: StdDuration = StdDuration::from_millis(250);
 
 /// The live stage of a ramp.
@@ -26,7 +26,7 @@ struct LiveStage<'a, 'b> {
     ramp: RampPlan,
     /// Successes of all steps.
     completed: u64,
-    /// How long half of the logins took at most when there was one at a time, seconds.
+    /// Median latency in seconds with one login at a time.
     unloaded_median: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ impl RampStage for LiveStage<'_, '_> {
         let c = &mut *self.conductor;
         c.watch.on_step(step);
         if !step.is_sustained && !step.interrupted {
-            // What was too much for the server is not to burden the next step: nobody logs in for a while.
+            // The backlog of a failed step must not affect the next one, so logins pause.
             c.send_commands(|_| GeneratorCommand::Abandon);
             c.send_commands(|_| {
                 GeneratorCommand::Pace(LoginPace::Open { rate: PAUSE, arrivals: LoginArrivals::Regular })
@@ -79,8 +79,8 @@ impl RampStage for LiveStage<'_, '_> {
 }
 
 impl LiveStage<'_, '_> {
-    /// Waits until a login by itself takes about as long again as before the first step, or for [`RECOVERY`]. A step far beyond what a
-    /// server can do leaves it more work than a pause is long, such as look-ups in a store: the next one would be judged by that.
+    /// Waits until a single login takes about as long as before the first step, at most [`RECOVERY`]. A step far beyond
+    /// capacity leaves more work than a pause can absorb, such as lookups in a store. It would distort the next step.
     fn wait_for_recovery(&mut self) -> Result<(), RunError> {
         let Some(before) = self.unloaded_median else { return Ok(()) };
         let end = StdInstant::now() + RECOVERY;
@@ -92,8 +92,7 @@ impl LiveStage<'_, '_> {
         Ok(())
     }
 
-    /// Has one user after the other log in for a while, outside of any step: how long half of them took at most; none where nobody
-    /// was let in.
+    /// Logs users in one after the other outside of any step, and returns the median latency; `None` without successes.
     fn measure_unloaded(&mut self) -> Result<Option<f64>, RunError> {
         let c = &mut *self.conductor;
         c.total = LoginStats::default();
@@ -119,7 +118,7 @@ pub(super) fn run_ramp(
 ) -> Result<LoadOutcome, RunError> {
     let mut search = RampSearch::new(ramp.search);
     let mut plan = plan.clone();
-    // What logs in before the first step would be in the way of how long a login takes by itself.
+    // Logins before the first step would disturb the latency of a single login.
     plan.load.pace = LoginPace::Open { rate: PAUSE, arrivals: LoginArrivals::Regular };
     plan.load.count = None;
     let before = read_cpu_times(&plan)?;

@@ -1,10 +1,10 @@
-//! The search against servers whose capacity is known.
+//! The search against servers of known capacity.
 
 use super::*;
 use crate::tally::{LoginFailure, record_time};
 use usher_core::{Duration, ModelRng, Seed};
 
-/// A tally of a hundred logins of this latency, some of which timed out.
+/// Statistics of a hundred logins of this latency, some of them timed out.
 fn latency_stats(latency: Duration, failed: u64) -> LoginStats {
     let mut tally = LoginStats::default();
     for _ in failed..100 {
@@ -15,7 +15,7 @@ fn latency_stats(latency: Duration, failed: u64) -> LoginStats {
     tally
 }
 
-/// A server that keeps up with so many a second, more or less: each step's own capacity varies by this share.
+/// A server with about this capacity; each step's own capacity varies by this share.
 struct TestRampServer {
     capacity: f64,
     noise: f64,
@@ -142,7 +142,7 @@ fn one_accident_does_not_end_the_search() {
 
 #[test]
 fn a_search_that_began_with_accidents_begins_again() {
-    // Two accidents in a row at the second rate: the search ends far below the knee, or above it.
+    // Two accidents in a row at the second rate: the search ends far below the knee or above it.
     struct AccidentStage(u32, bool);
     impl RampStage for AccidentStage {
         type Error = ();
@@ -171,7 +171,7 @@ fn a_search_that_began_with_accidents_begins_again() {
 
 #[test]
 fn the_headline_has_the_failures_of_its_steps() {
-    // At the knee one login of 2000 fails: that is allowed, and it is told.
+    // At the knee one login in 2000 fails: the limits allow it, and the report mentions it.
     struct RareFailureStage;
     impl RampStage for RareFailureStage {
         type Error = ();

@@ -1,4 +1,4 @@
-//! How fast sessions were set up, and what they carried: what is told of PPPoE subscribers alone.
+//! The set-up rates of sessions and their echoes: the results of PPPoE subscribers alone.
 
 use super::{RunDescription, latency_json};
 use crate::live::{LoadOutcome, SetupRates};
@@ -9,7 +9,7 @@ fn pppoe_setup_rates(about: &RunDescription, outcome: &LoadOutcome) -> Option<Se
     if about.command == "pppoe" && outcome.ramp.is_none() { outcome.setup_rates() } else { None }
 }
 
-/// As one object; null of what sets up no sessions.
+/// Returns the results as one object; null without session setup.
 pub(super) fn setup_json(about: &RunDescription, outcome: &LoadOutcome) -> Value {
     let Some(s) = pppoe_setup_rates(about, outcome) else { return Value::Null };
     let rounds = outcome
@@ -38,7 +38,7 @@ pub(super) fn echoes_json(t: &LoginStats) -> Value {
     })
 }
 
-/// As metrics of the whole run.
+/// Returns the metrics of the whole run.
 pub(super) fn setup_metrics(about: &RunDescription, outcome: &LoadOutcome) -> Vec<(String, f64)> {
     let Some(s) = pppoe_setup_rates(about, outcome) else { return Vec::new() };
     let all = [
@@ -51,7 +51,7 @@ pub(super) fn setup_metrics(about: &RunDescription, outcome: &LoadOutcome) -> Ve
     all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// As sentences.
+/// Describes the results in sentences.
 pub(super) fn describe_setup(about: &RunDescription, outcome: &LoadOutcome) -> Vec<String> {
     let t = &outcome.tally;
     let mut all = Vec::new();

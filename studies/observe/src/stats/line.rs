@@ -1,20 +1,20 @@
-//! A line through points.
+//! Least-squares lines.
 
 use super::{MeanEstimate, half_width};
 
 /// The least-squares line of points `(x, y)`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RegressionLine {
-    /// What y grows by for each x, with its interval by Student's t: points scatter about the line independently and alike.
+    /// The slope with its interval by Student's t, for points that scatter about the line independently and alike.
     pub slope: MeanEstimate,
-    /// y where x is zero.
+    /// The intercept: y at x = 0.
     pub at_zero: f64,
     /// Share of the variance of y that the line explains.
     pub explained: f64,
 }
 
 impl RegressionLine {
-    /// The line; nothing of fewer than two places x. The interval is unknown of two points.
+    /// Fits the line; `None` with fewer than two distinct x. With two points the interval is unknown.
     pub fn from_points(points: &[(f64, f64)], level: f64) -> Option<Self> {
         let n = points.len() as f64;
         let sum = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
@@ -43,7 +43,7 @@ impl RegressionLine {
             explained,
         })
     }
-    /// y at a place.
+    /// Returns y at `x`.
     pub fn value_at(&self, x: f64) -> f64 {
         self.at_zero + self.slope.mean * x
     }

@@ -1,34 +1,34 @@
-//! What a mean hides: the median of replications with an interval that asks nothing of their distribution, and
-//! whether one replication alone moves the mean.
+//! Robust statistics: the median of replications with a distribution-free interval, and the replication that alone
+//! moves the mean.
 
-/// From this share of the mean on, a replication that leaves it elsewhere moves it.
+/// A replication is influential if the mean without it differs by at least this share.
 pub const MOVES: f64 = 0.05;
-/// From this modified z-score on, a value lies apart from the others: Iglewicz and Hoaglin, "How to Detect and
-/// Handle Outliers" (1993).
+/// A value is an outlier from this modified z-score on: Iglewicz and Hoaglin, "How to Detect and Handle Outliers"
+/// (1993).
 const OUTLIER_THRESHOLD: f64 = 3.5;
 /// The median absolute deviation of a normal distribution, in standard deviations.
 const NORMAL_MAD: f64 = 0.6745;
 
-/// A median and how far off it may be.
+/// A median with its uncertainty.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MedianEstimate {
-    /// The sample's median; of an even number, the middle of the two middle values.
+    /// The sample's median; for an even number, the mean of the two middle values.
     pub median: f64,
-    /// The interval's lower end, one of the values; minus infinity, for unknown, with too few values.
+    /// The interval's lower end, one of the values; minus infinity (unknown) with too few values.
     pub low: f64,
-    /// The interval's upper end, one of the values; infinite, for unknown, with too few values.
+    /// The interval's upper end, one of the values; infinite (unknown) with too few values.
     pub high: f64,
-    /// How many values it rests on.
+    /// Number of values.
     pub n: u32,
 }
 
 impl MedianEstimate {
-    /// The median of these values with the interval of its order statistics at this level (0.95: 95 %).
+    /// Returns the median of these values with the interval of its order statistics at this level (0.95: 95 %).
     ///
-    /// The interval goes from the k-th smallest value to the k-th largest, k being the largest number for which
-    /// it holds the distribution's median with at least this confidence: the number of values below that is
-    /// binomial with chance 1/2, whatever the distribution (David and Nagaraja, "Order Statistics", 7.1). At
-    /// 95 % it takes six values.
+    /// The interval goes from the k-th smallest to the k-th largest value. k is the largest number for which the
+    /// interval contains the distribution's median with at least this confidence. The number of values below the median
+    /// is binomial with probability 1/2 for any distribution (David and Nagaraja, "Order Statistics", 7.1). At 95 % at
+    /// least six values are needed.
     pub fn from_values(values: &[f64], level: f64) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -40,15 +40,15 @@ impl MedianEstimate {
         Self { median, low, high, n: sorted.len() as u32 }
     }
 
-    /// The interval's ends, where it is known.
+    /// Returns the interval's ends, if known.
     pub fn interval(&self) -> Option<(f64, f64)> {
         (self.low.is_finite() && self.high.is_finite()).then_some((self.low, self.high))
     }
 }
 
-/// The largest k with 2 P(B <= k - 1) <= 1 - level, B being binomial of n and 1/2; 0 where there is none.
+/// Returns the largest k with 2 P(B <= k - 1) <= 1 - level, where B is binomial of n and 1/2; 0 if there is none.
 fn interval_rank(n: usize, level: f64) -> usize {
-    // By logarithms: 2^-n is no number for large n.
+    // By logarithms: 2^-n underflows for large n.
     let mut term = -(n as f64) * core::f64::consts::LN_2;
     let mut below = 0.0;
     for k in 0..=n / 2 {
@@ -61,21 +61,22 @@ fn interval_rank(n: usize, level: f64) -> usize {
     n / 2
 }
 
-/// A replication without which the mean would be elsewhere.
+/// A replication that alone moves the mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct InfluentialReplication {
-    /// Its number.
+    /// Its index.
     pub replication: u32,
     /// The mean of the others.
     pub mean_without: f64,
-    /// By how much they differ, as a share of the mean of all.
+    /// The difference of both means as a share of the mean of all.
     pub share: f64,
 }
 
-/// The replication that moves the mean of these (replication, value) pairs: of those, the one farthest from it,
-/// where the mean without it is more than [`MOVES`] elsewhere *and* it lies apart from the others, with a modified
-/// z-score, 0.6745 |x - median| / MAD, above 3.5. The first alone would be true of any few values that scatter, the
-/// second of any that hardly do. Fewer than three values say nothing; nor do values of which the mean is zero.
+/// Returns the replication farthest from the mean of these (replication, value) pairs, if it moves the mean.
+///
+/// It does if the mean without it differs by more than [`MOVES`] *and* its modified z-score,
+/// 0.6745 |x - median| / MAD, exceeds 3.5. The first condition alone would hold for any few values that scatter, the
+/// second for values that hardly do. `None` for fewer than three values or a mean of zero.
 pub fn find_influential(values: &[(u32, f64)]) -> Option<InfluentialReplication> {
     if values.len() < 3 {
         return None;
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_tables_of_the_sign_test() {
-        // Confidence intervals of a median at 95 %, the ranks of any table of the sign test.
+        // Ranks of 95 % confidence intervals of a median, from tables of the sign test.
         for (n, k) in [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (10, 2), (15, 4), (20, 6), (25, 8), (30, 10)] {
             assert_eq!(interval_rank(n, 0.95), k, "of {n}");
         }
@@ -157,12 +158,12 @@ mod tests {
         let got = find_influential(&number_values(&[1.2, 1.3, 1.1, 9.0, 1.2])).unwrap();
         assert_eq!(got.replication, 3);
         assert!((got.mean_without - 1.2).abs() < 1e-12 && (got.share - 1.56 / 2.76).abs() < 1e-12);
-        // Two of them do not hide each other.
+        // Two outliers do not hide each other.
         assert_eq!(
             find_influential(&number_values(&[1.2, 1.3, 1.1, 9.0, 8.0])).map(|m| m.replication),
             Some(3)
         );
-        // One far below moves it as well.
+        // One outlier far below moves it as well.
         assert_eq!(
             find_influential(&number_values(&[9.0, 9.1, 9.2, 0.1, 9.0])).map(|m| m.replication),
             Some(3)
@@ -171,9 +172,9 @@ mod tests {
 
     #[test]
     fn scatter_and_trifles_move_nothing() {
-        // Wide, yet none apart from the others.
+        // Wide, yet none is an outlier.
         assert_eq!(find_influential(&number_values(&[1.0, 2.0, 3.0, 4.0, 5.0])), None);
-        // Apart from the others by a trifle.
+        // An outlier, but too close to move the mean.
         assert_eq!(find_influential(&number_values(&[1.0, 1.0, 1.0, 1.0, 1.01])), None);
         assert_eq!(find_influential(&number_values(&[1.0, 50.0])), None);
         assert_eq!(find_influential(&number_values(&[0.0; 9])), None);

@@ -1,6 +1,6 @@
-//! Student's t distribution, through the regularised incomplete beta function.
+//! Student's t distribution, by the regularised incomplete beta function.
 
-/// The chance that |T| exceeds `t` with this many degrees of freedom: the two-sided p-value.
+/// Returns the probability that |T| exceeds `t` with this many degrees of freedom: the two-sided p-value.
 pub fn two_sided(t: f64, freedom: f64) -> f64 {
     let square = t * t;
     if square.is_infinite() {
@@ -9,8 +9,8 @@ pub fn two_sided(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + square))
 }
 
-/// The t that |T| stays below with probability `level`: 2.571 for 0.95 and 5 degrees of freedom. By
-/// bisection to the last bit, so that it is the same everywhere; infinite for a level of one or more.
+/// Returns the t that |T| stays below with probability `level`: 2.571 for 0.95 and 5 degrees of freedom. It bisects to
+/// the last bit, so the result is the same on every machine. Infinite for a level of one or more.
 pub fn t_quantile(level: f64, freedom: f64) -> f64 {
     let tail = 1.0 - level;
     if tail <= 0.0 {
@@ -34,7 +34,7 @@ pub fn t_quantile(level: f64, freedom: f64) -> f64 {
     }
 }
 
-/// I_x(a, b), by its continued fraction evaluated after Lentz (DLMF 8.17.22).
+/// Returns I_x(a, b) by its continued fraction with Lentz's method (DLMF 8.17.22).
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// The bits are part of the results: other machines and later versions must give the same.
+    /// The bits are part of the results: other machines and later versions must reproduce them.
     #[test]
     fn bits_are_frozen() {
         let bits = [(0.95, 4.0), (0.95, 29.0), (0.99, 13.0909)].map(|(l, f)| t_quantile(l, f).to_bits());

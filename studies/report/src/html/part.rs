@@ -10,14 +10,14 @@ use std::fmt::Write as _;
 use usher_observe::MeanEstimate;
 use usher_observe::row::format_number;
 
-/// A text of more characters is a sentence, and gets room.
+/// A text with more characters counts as a sentence and gets more room.
 const LONG: usize = 60;
-/// A table of more columns takes the window's width, and not the text's.
+/// A table with more columns uses the window's width instead of the text's.
 const NARROW: usize = 4;
-/// One of more columns yet is scrolled on a telephone, and not stacked.
+/// A table with even more columns scrolls on a telephone instead of being stacked.
 const STACKED: usize = 8;
 
-/// What the style knows a table by that has so many columns.
+/// Returns the style class of a table with this number of columns.
 const fn width_class(columns: usize) -> &'static str {
     if columns <= NARROW {
         ""
@@ -28,7 +28,7 @@ const fn width_class(columns: usize) -> &'static str {
     }
 }
 
-/// Names of figures already on the page: two of one name must not share identifiers.
+/// Names of figures on the page, so that identifiers are unique.
 #[derive(Default)]
 pub(super) struct ElementIds(HashSet<String>);
 
@@ -44,7 +44,7 @@ impl ElementIds {
     }
 }
 
-/// A figure with its controls and its data.
+/// Renders a figure with its controls and its data.
 pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut ElementIds) {
     let name = ids.make_unique(figure.file_stem());
     let figure = &ReportFigure { name: name.clone(), ..figure.clone() };
@@ -79,7 +79,7 @@ pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut E
                 let hidden = if variant == shown { "" } else { " hidden" };
                 let _ = writeln!(out, "<div class=\"plot\" data-x=\"{log_x}\" data-y=\"{log_y}\"{hidden}>");
                 out.push_str(&svg::draw_figure(figure, variant, DrawingSize::Wide));
-                // On a telephone the scales are those that the figure asks for.
+                // On a telephone the scales are the figure's own.
                 if variant == shown {
                     out.push_str(&svg::draw_figure(figure, variant, DrawingSize::Narrow));
                 }
@@ -91,7 +91,7 @@ pub(super) fn render_figure(out: &mut String, figure: &ReportFigure, ids: &mut E
     out.push_str("</figure>\n");
 }
 
-/// A message-flow figure, and the same in letters.
+/// Renders a message-flow figure, also as text.
 pub(super) fn render_message_flow(out: &mut String, ladder: &MessageFlow, open: bool, ids: &mut ElementIds) {
     let name = ids.make_unique(ladder.file_stem());
     let ladder = &MessageFlow { name: name.clone(), ..ladder.clone() };
@@ -106,7 +106,7 @@ pub(super) fn render_message_flow(out: &mut String, ladder: &MessageFlow, open: 
     );
 }
 
-/// What a figure shows, as a table: a row for each x that has a marker, a column for each series.
+/// Renders a figure's data as a table: a row for each x with a marker, a column for each series.
 fn render_data(out: &mut String, figure: &ReportFigure) {
     let mut xs: Vec<f64> =
         figure.finite_points().filter(|(s, _)| s.kind.has_markers()).map(|(_, p)| p.x).collect();
@@ -146,7 +146,7 @@ fn render_data(out: &mut String, figure: &ReportFigure) {
                     TableCell::Number(p.mean)
                 }
                 SeriesKind::Measured => {
-                    // Where one end is at what the metric cannot pass, the other tells.
+                    // If one end is clipped at the metric's bound, the other determines it.
                     let half_width =
                         p.interval().map_or(f64::INFINITY, |(low, high)| (high - p.mean).max(p.mean - low));
                     let estimate = MeanEstimate { mean: p.mean, half_width, n: p.n };
@@ -163,8 +163,8 @@ fn render_data(out: &mut String, figure: &ReportFigure) {
     out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
 }
 
-/// A table whose columns sort at a click on their heading. One with sentences in it or with more than a few columns is
-/// stacked on a telephone: each cell with its heading.
+/// Renders a table whose columns sort at a click on their heading. On a telephone, a table with sentences or many
+/// columns is stacked: each cell has its heading.
 pub(super) fn render_table(out: &mut String, table: &ReportTable) {
     if table.folded {
         let title = if table.title.is_empty() { "Table" } else { &table.title };
@@ -225,7 +225,7 @@ fn render_heading(out: &mut String, title: &str, unit: &str, numeric: bool) {
     );
 }
 
-/// A cell, with its column's heading where it may stand without it.
+/// Renders a cell, with its column's heading if the table may be stacked.
 fn render_cell(out: &mut String, cell: &TableCell, heading: &str) {
     let heading = match heading {
         "" => String::new(),
@@ -264,7 +264,7 @@ fn render_cell(out: &mut String, cell: &TableCell, heading: &str) {
             with_ends(median.median, median.interval())
         ),
         TableCell::Link { text, to } => {
-            // A path that begins like an address would lead out of the folder.
+            // A path that looks like a URL would lead out of the folder.
             let within = !to.contains(':') && !to.starts_with('/');
             match within {
                 true => write!(
@@ -281,7 +281,7 @@ fn render_cell(out: &mut String, cell: &TableCell, heading: &str) {
 }
 
 fn estimate_text(e: &MeanEstimate) -> String {
-    // Equal values have an interval without width; a single value has none to show.
+    // Equal values have an interval of width zero; a single value has none.
     if e.half_width == 0.0 && e.n > 1 && e.mean.is_finite() {
         return format!("{} ± 0", format_significant(e.mean, 5));
     }

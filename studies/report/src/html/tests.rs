@@ -83,7 +83,7 @@ fn what_a_live_report_carries_stays_data() {
     let data = "{\"text\":\"</script><script>alert(1)</script>\"}".to_owned();
     let live = Some(LiveStudy { data, module: vec![0xfb, 0xff, 0x1f, 0x8b] });
     let page = HtmlReport { live, ..sample_report("a") }.to_html();
-    // The style of figures, the page's script, data, module, worker, and what runs them.
+    // The style of figures; the page's script, data, module, worker and their starter.
     assert_eq!((page.matches("<script").count(), page.matches("</script").count()), (6, 6));
     assert!(page.contains(r#"{"text":"\u003c/script>\u003cscript>alert(1)\u003c/script>"}"#));
     assert!(page.contains("id=\"live-module\">+/8fiw==</script>"));
@@ -96,7 +96,7 @@ fn what_a_live_report_carries_stays_data() {
 #[test]
 fn nothing_is_fetched() {
     let page = sample_report("plain").to_html();
-    // The only addresses are names of XML vocabularies, which nothing fetches.
+    // The only addresses are XML namespaces, which are not fetched.
     let namespace = "http://www.w3.org/2000/svg";
     assert_eq!(page.matches("http://").count(), page.matches(namespace).count());
     for fetching in [

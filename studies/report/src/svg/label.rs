@@ -2,12 +2,12 @@
 
 use crate::figure::FigureSeries;
 
-/// The distance of two lines of a label.
+/// The line spacing of a label.
 pub(super) const LINE: f64 = 15.0;
 const GAP: f64 = 7.0;
 const LONGEST: f64 = 170.0;
 
-/// One series' name and its place.
+/// A series' name and its position.
 #[derive(Debug)]
 pub(super) struct SeriesLabel {
     pub(super) lines: Vec<String>,
@@ -26,12 +26,12 @@ impl SeriesLabel {
     }
 }
 
-/// Labels broken into lines of bearable length: at spaces, and in a word that is longer behind a mark. What is longer even so is cut.
+/// Breaks labels into lines at spaces, and long words after a punctuation mark. Still longer ones are truncated.
 pub(super) fn wrap_labels(series: &[FigureSeries]) -> Vec<SeriesLabel> {
     series.iter().map(|s| SeriesLabel { lines: wrap_lines(&s.name, LONGEST), anchor: None, y: 0.0 }).collect()
 }
 
-/// A name in lines that are no longer than this.
+/// Breaks a name into lines up to this length.
 pub(super) fn wrap_lines(name: &str, longest: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in name.split_whitespace() {
@@ -61,8 +61,8 @@ pub(super) fn wrap_lines(name: &str, longest: f64) -> Vec<String> {
     lines
 }
 
-/// Places the labels at their curves' ends, moved apart until none lies on another, and within
-/// `top..=bottom` where they fit. Gives the lower edge of the lowest.
+/// Places the labels at their curves' ends without overlaps, within `top..=bottom` if they fit. Returns the lower edge
+/// of the lowest.
 pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -> f64 {
     let wish = |l: &SeriesLabel| l.anchor.map_or(bottom, |(_, y)| y);
     let mut order: Vec<usize> = (0..labels.len()).collect();
@@ -77,7 +77,7 @@ pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -
         labels[i].y = labels[i].y.min(limit - labels[i].height());
         limit = labels[i].y - GAP;
     }
-    // More than fit: from the top down, the figure grows.
+    // Too many to fit: place them from the top down, and let the figure grow.
     let mut free = top - 6.0;
     for &i in &order {
         labels[i].y = labels[i].y.max(free);
@@ -86,7 +86,7 @@ pub(super) fn spread_labels(labels: &mut [SeriesLabel], top: f64, bottom: f64) -
     free - GAP
 }
 
-/// About how wide a text is in a common sans-serif face of this size; never far too small.
+/// Returns the approximate width of a text in a common sans-serif font of this size; never far too small.
 pub(crate) fn text_width(text: &str, size: f64) -> f64 {
     let ems = |c: char| match c {
         'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.32,

@@ -1,6 +1,6 @@
-//! Markers: one shape for each series, so that colour is never needed to tell them apart.
+//! Markers: one shape for each series, so that series are distinguishable without colour.
 
-/// A point that is not drawn and that a pointer finds.
+/// An invisible point as a target for the pointer.
 pub(super) const HIT: &str = "M-2 0a2 2 0 1 0 4 0a2 2 0 1 0 -4 0z";
 
 const SHAPES: [&str; 6] = [
@@ -12,8 +12,8 @@ const SHAPES: [&str; 6] = [
     "M-1.7 -4.6h3.4v2.9h2.9v3.4h-2.9v2.9h-3.4v-2.9h-2.9v-3.4h2.9z",
 ];
 
-/// The outline of the marker of this series, about (0, 0). With seven colours and six shapes, 42 series
-/// pass before a pair comes again.
+/// Returns the outline of this series' marker, around (0, 0). With seven colours and six shapes, pairs repeat after 42
+/// series.
 pub(super) fn marker_path(series: usize) -> &'static str {
     SHAPES[series % SHAPES.len()]
 }

@@ -30,7 +30,7 @@ fn small_figure() -> ReportFigure {
     }
 }
 
-/// Well-formed enough for an XML parser: tags nest, attributes are quoted.
+/// Asserts that an XML parser would accept it: tags nest, attributes are quoted.
 fn assert_nested(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -197,7 +197,7 @@ fn a_logarithm_is_offered_where_it_means_something() {
     assert!(!FigureVariant::for_figure(&figure).log_y);
 }
 
-/// Two things compared in three panels each.
+/// Two series compared in three panels each.
 fn in_panels() -> ReportFigure {
     let mut figure = small_figure();
     let own = figure.series[0].clone();
@@ -221,7 +221,7 @@ fn panels_have_one_colour_for_each_thing_compared() {
         assert_eq!(svg.matches(&format!("class=\"label {colour}\"")).count(), 1, "one legend");
     }
     assert!(svg.contains(">tcp</text>") && !svg.contains("class=\"series measured c2\""));
-    // What is hidden by its name is hidden in every panel.
+    // A click on a name hides the series in every panel.
     assert_eq!(svg.matches("data-series=\"1\"").count(), 4);
 }
 
@@ -267,7 +267,7 @@ fn no_name_of_an_axis_is_cut() {
                 let centred = line.contains("text-anchor=\"middle\"");
                 let (x, wide) = (number(line, "x"), text_width(text, 12.5));
                 let (from, to) = if centred { (x - wide / 2.0, x + wide / 2.0) } else { (x, x + wide) };
-                // A panel stands where its group does.
+                // A panel is as wide as its group allows.
                 let room = if !figure.panels.is_empty() && centred { width.min(400.0) } else { width };
                 assert!(from >= 0.0 && to <= room, "{text}: {from} to {to} of {room}");
                 said[usize::from(centred)].push_str(&format!("{text} "));

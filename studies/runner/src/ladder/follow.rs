@@ -1,23 +1,23 @@
-//! Whose a message is, where many users' share a way.
+//! Selects the messages of one user where many users share a link.
 
 use super::PacketFlight;
 use super::name::{MessageLabel, MessageOwner};
 use std::collections::HashSet;
 
-/// The user whose messages are followed, and what leads to them.
+/// The followed user, and the identifiers that lead to the user's messages.
 #[derive(Debug, Default)]
 pub(super) struct FollowedUser {
     user: Option<Vec<u8>>,
-    /// RADIUS requests of the user that wait for an answer: from, to, identifier.
+    /// The user's RADIUS requests without a reply: from, to, identifier.
     requests: HashSet<(usize, usize, u8)>,
-    /// Diameter sessions of the user.
+    /// The user's Diameter sessions.
     sessions: HashSet<Vec<u8>>,
-    /// Diameter requests of the user: from, to, hop-by-hop identifier.
+    /// The user's Diameter requests: from, to, hop-by-hop identifier.
     hops: HashSet<(usize, usize, u32)>,
 }
 
 impl FollowedUser {
-    /// Whether a message is the followed user's, or of nobody in particular. The first user that is named is followed.
+    /// True if a message belongs to the followed user or to no particular user. The first named user is followed.
     pub(super) fn accepts_message(&mut self, named: &MessageLabel, flight: &PacketFlight) -> bool {
         match &named.owner {
             MessageOwner::Data | MessageOwner::Peers => true,
@@ -25,7 +25,7 @@ impl FollowedUser {
             MessageOwner::Radius { request: true, identifier, user } => {
                 let ours = user.as_deref().is_none_or(|user| self.is_followed(user));
                 let key = (flight.from, flight.to, *identifier);
-                // An identifier may be another user's next.
+                // The next request with this identifier may be another user's.
                 if ours {
                     self.requests.insert(key)
                 } else {

@@ -1,4 +1,4 @@
-//! Messages by the names that their standards give them.
+//! Names messages as their standards do.
 
 use super::packet::{SctpChunk, TcpSegment};
 use std::sync::LazyLock;
@@ -13,28 +13,26 @@ use usher_ppp::packet::{ControlPacket, PppProtocol};
 use usher_ppp::pppoe;
 use usher_radius::attribute::kind;
 
-/// What a message is called, and whose it is.
+/// The name of a message and its owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct MessageLabel {
-    /// The protocol's name.
     pub(super) protocol: &'static str,
-    /// The message's name.
     pub(super) name: String,
     pub(super) owner: MessageOwner,
 }
 
-/// Whose a message is.
+/// The owner of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum MessageOwner {
-    /// Data of whoever it may be: it has no name of its own.
+    /// Data without a name of its own, of any user.
     Data,
-    /// Of the two that speak.
+    /// The two peers themselves.
     Peers,
-    /// Of this user, whose access network it comes from.
+    /// This user; the message comes from the user's access network.
     User(Vec<u8>),
-    /// Of the user of a RADIUS request, or of what it answers.
+    /// The user of a RADIUS request or of the request that this reply answers.
     Radius { request: bool, identifier: u8, user: Option<Vec<u8>> },
-    /// Of the user of a Diameter request's session, or of what it answers.
+    /// The user of the session of a Diameter request, or of the request that this answer belongs to.
     Diameter { request: bool, hop: u32, session: Option<Vec<u8>>, user: Option<Vec<u8>> },
 }
 
@@ -47,7 +45,7 @@ impl MessageLabel {
     }
 }
 
-/// A protocol that streams and datagrams carry.
+/// A protocol over streams and datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ApplicationProtocol {
     Radius,
@@ -60,7 +58,7 @@ pub(super) enum ApplicationProtocol {
 }
 
 impl ApplicationProtocol {
-    /// By the port of either side.
+    /// Returns the protocol by the port of either side.
     pub(super) fn from_ports(ports: [u16; 2]) -> Option<Self> {
         let known = |port| {
             Some(match port {
@@ -78,7 +76,7 @@ impl ApplicationProtocol {
         known(destination).or_else(|| known(source))
     }
 
-    /// How many octets of a stream the message at its beginning takes; nothing where that cannot be said yet.
+    /// Returns the length of the message at the beginning of a stream, in octets; `None` if it is not known yet.
     pub(super) fn message_length(self, octets: &[u8]) -> Option<usize> {
         match self {
             Self::Diameter => match octets {
@@ -95,7 +93,7 @@ impl ApplicationProtocol {
         }
     }
 
-    /// The name of a message, or of the part of one that is there; nothing where it is none of this protocol.
+    /// Returns the name of a message or of its available part; `None` if it is not of this protocol.
     pub(super) fn name_message(self, ports: [u16; 2], octets: &[u8]) -> Option<MessageLabel> {
         match self {
             Self::Radius => name_radius(octets),
@@ -112,14 +110,14 @@ impl ApplicationProtocol {
     }
 }
 
-/// A datagram of UDP.
+/// Names a UDP datagram.
 pub(super) fn name_datagram(ports: [u16; 2], payload: &[u8]) -> MessageLabel {
     ApplicationProtocol::from_ports(ports)
         .and_then(|carried| carried.name_message(ports, payload))
         .unwrap_or_else(|| MessageLabel::for_data("UDP"))
 }
 
-/// What a segment of TCP does for its connection; nothing where it only acknowledges.
+/// Names a TCP control segment; `None` for a pure acknowledgement.
 pub(super) fn name_tcp_control(segment: &TcpSegment<'_>) -> Option<MessageLabel> {
     let of = |flag| segment.flags & flag != 0;
     let name = match () {
@@ -132,7 +130,7 @@ pub(super) fn name_tcp_control(segment: &TcpSegment<'_>) -> Option<MessageLabel>
     Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("TCP") })
 }
 
-/// What a chunk of SCTP does for its association; nothing where it carries data or only acknowledges.
+/// Names an SCTP control chunk; `None` if it carries data or only acknowledges.
 pub(super) fn name_sctp_control(chunk: &SctpChunk<'_>) -> Option<MessageLabel> {
     let name = match chunk.kind {
         1 => "INIT",
@@ -148,7 +146,7 @@ pub(super) fn name_sctp_control(chunk: &SctpChunk<'_>) -> Option<MessageLabel> {
     Some(MessageLabel { name: name.to_owned(), ..MessageLabel::for_data("SCTP") })
 }
 
-/// A frame of another EtherType than those of IP and PPPoE.
+/// Names a frame whose EtherType is neither IP nor PPPoE.
 pub(super) fn name_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel> {
     match ethertype {
         eapol::ETHERTYPE => {
@@ -170,7 +168,7 @@ pub(super) fn name_frame(ethertype: u16, payload: &[u8]) -> Option<MessageLabel>
     }
 }
 
-/// An EAP packet of the access network, within a message of this name.
+/// Names an EAP packet of the access network within a message of this name.
 fn in_access(protocol: &'static str, within: Option<String>, packet: &[u8]) -> MessageLabel {
     let (said, user) = match eap::EapPacket::parse(packet) {
         Ok(said) => (eap_name(&said), eap_identity(&said)),
@@ -192,7 +190,7 @@ fn eap_name(packet: &eap::EapPacket<'_>) -> String {
     }
 }
 
-/// The name of an EAP packet in parentheses behind another; nothing where it is none.
+/// Returns the name of an EAP packet in parentheses, to append to another name; empty if it is not EAP.
 fn with_eap(packet: &[u8]) -> String {
     eap::EapPacket::parse(packet).map_or_else(|_| String::new(), |packet| format!(" ({})", eap_name(&packet)))
 }
@@ -221,7 +219,7 @@ fn name_radius(octets: &[u8]) -> Option<MessageLabel> {
     })
 }
 
-/// What a record of accounting is of, by the protocol's numbers of the beginning, of one between, and of the end.
+/// Returns the kind of an accounting record by the protocol's numbers for start, interim and stop.
 fn accounting_record_suffix(number: u32, [start, interim, stop]: [u32; 3]) -> &'static str {
     match number {
         n if n == start => " (Start)",
@@ -295,7 +293,7 @@ fn name_ike(ports: [u16; 2], octets: &[u8]) -> Option<MessageLabel> {
     Some(MessageLabel::for_peers("IKEv2", format!("{header}{fragment}")))
 }
 
-/// A record of TLS, by its content type (RFC 8446 §5.1).
+/// Names a TLS record by its content type (RFC 8446 §5.1).
 fn name_tls_record(octets: &[u8]) -> MessageLabel {
     let name = match octets {
         [22, _, _, _, _, 1, ..] => "ClientHello",
@@ -308,7 +306,7 @@ fn name_tls_record(octets: &[u8]) -> MessageLabel {
     MessageLabel::for_peers("TLS", name)
 }
 
-/// A frame of PPPoE that carries no packet of IP.
+/// Names a PPPoE frame that carries no IP packet.
 pub(super) fn name_pppoe(frame: &pppoe::PppoeFrame<'_>) -> MessageLabel {
     if frame.code != pppoe::PppoeCode::SESSION {
         return MessageLabel::for_peers("PPPoE", frame.code.to_string());
@@ -326,7 +324,7 @@ pub(super) fn name_pppoe(frame: &pppoe::PppoeFrame<'_>) -> MessageLabel {
     }
 }
 
-/// PAP (RFC 1334 §2) and CHAP (RFC 1994 §4), whose codes are of their own.
+/// Names PAP (RFC 1334 §2) and CHAP (RFC 1994 §4) packets, which have codes of their own.
 fn name_ppp_authentication(protocol: PppProtocol, packet: &[u8]) -> MessageLabel {
     let Ok(said) = ControlPacket::parse(packet) else { return MessageLabel::for_data("PPP") };
     let names: [&str; 4] = match protocol {

@@ -1,38 +1,38 @@
-//! What packets carry, as far down as what transports carry. Whatever their octets are, reading them ends.
+//! Parses packets down to the transport payload. Any octets are safe to parse.
 
 use super::name::{self, MessageLabel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use usher_core::OctetReader;
 use usher_ppp::pppoe;
 
-/// A packet, or a frame that is of one link alone.
+/// A packet, or a frame of a single link.
 #[derive(Debug)]
 pub(super) struct ParsedPacket<'a> {
-    /// Who sent it to whom, where it is a packet.
+    /// Source and destination of an IP packet.
     pub(super) between: Option<(IpAddr, IpAddr)>,
     /// The octets that are the same on every link.
     pub(super) octets: &'a [u8],
     pub(super) transport: TransportPayload<'a>,
 }
 
-/// What it carries.
+/// The content of a packet.
 #[derive(Debug)]
 pub(super) enum TransportPayload<'a> {
-    /// A frame that says this.
+    /// A frame with this label.
     Frame(MessageLabel),
-    /// A datagram, or the first piece of one: ports, and what is there of its payload.
+    /// A UDP datagram or its first fragment: ports and the available payload.
     Datagram { ports: [u16; 2], payload: &'a [u8] },
-    /// A segment of TCP.
+    /// A TCP segment.
     Segment(TcpSegment<'a>),
-    /// Chunks of SCTP.
+    /// SCTP chunks.
     Chunks { ports: [u16; 2], chunks: Vec<SctpChunk<'a>> },
-    /// Something else, of this protocol.
+    /// Another protocol, by name.
     Other(&'static str),
-    /// Nothing that is said to anybody: a later piece of a datagram.
+    /// A later fragment of a datagram.
     LaterFragment,
 }
 
-/// A segment of TCP (RFC 9293 §3.1).
+/// A TCP segment (RFC 9293 §3.1).
 #[derive(Debug)]
 pub(super) struct TcpSegment<'a> {
     pub(super) ports: [u16; 2],
@@ -48,7 +48,7 @@ impl TcpSegment<'_> {
     pub(super) const ACK: u8 = 16;
 }
 
-/// A chunk of SCTP (RFC 9260 §3.2).
+/// An SCTP chunk (RFC 9260 §3.2).
 #[derive(Debug)]
 pub(super) struct SctpChunk<'a> {
     pub(super) kind: u8,
@@ -57,7 +57,7 @@ pub(super) struct SctpChunk<'a> {
 }
 
 impl<'a> ParsedPacket<'a> {
-    /// Reads a packet of a link; nothing where its octets are none that are known here.
+    /// Parses a packet of a link; `None` if its protocol is unknown here.
     pub(super) fn parse(octets: &'a [u8], ethernet: bool) -> Option<Self> {
         if !ethernet {
             return Self::parse_ip(octets);
@@ -83,7 +83,7 @@ impl<'a> ParsedPacket<'a> {
         Self { between: None, octets, transport: TransportPayload::Frame(named) }
     }
 
-    /// Reads a packet of IP (RFC 791, RFC 8200) without extension headers but that of fragments.
+    /// Parses an IP packet (RFC 791, RFC 8200); the fragment header is the only extension header that it knows.
     fn parse_ip(octets: &'a [u8]) -> Option<Self> {
         let mut r = OctetReader::new(octets);
         let first = r.read_u8().ok()?;

@@ -1,4 +1,4 @@
-//! Messages in what TCP and SCTP carry.
+//! Finds messages in TCP streams and SCTP associations.
 
 use super::name::{self, ApplicationProtocol, MessageLabel};
 use super::packet::{SctpChunk, TcpSegment};
@@ -8,29 +8,29 @@ use std::net::IpAddr;
 /// One direction of a connection.
 type StreamDirection = (Option<(IpAddr, IpAddr)>, [u16; 2]);
 
-/// The most octets of a message that are waited for.
+/// Longest message that is reassembled, in octets.
 const MOST: usize = 1 << 20;
 
-/// What is known of connections and associations.
+/// The state of connections and associations.
 #[derive(Debug, Default)]
 pub(super) struct StreamTable {
     tcp: BTreeMap<StreamDirection, StreamState>,
-    /// What the chunks with these numbers were called.
+    /// The labels of DATA chunks, by TSN.
     sctp: BTreeMap<StreamDirection, BTreeMap<u32, MessageLabel>>,
 }
 
 #[derive(Debug, Default)]
 struct StreamState {
-    /// The number of the next octet, once one was seen.
+    /// The sequence number of the next octet, after the first segment.
     next: Option<u32>,
-    /// A message that has begun.
+    /// The octets of an incomplete message.
     partial_message: Vec<u8>,
-    /// What segments from these numbers on were called.
+    /// The labels of segments, by their first sequence number.
     segment_labels: BTreeMap<u32, Vec<MessageLabel>>,
 }
 
 impl StreamTable {
-    /// What a segment says, as its sender sends it, and whether it said so before.
+    /// Returns the labels of a segment, and whether it is a retransmission.
     pub(super) fn name_segment(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
@@ -53,7 +53,7 @@ impl StreamTable {
             return (known.unwrap_or_else(|| vec![MessageLabel::for_data("TCP")]), true);
         }
         if ahead > 0 {
-            // What was sent between was not seen: a message may begin here.
+            // Segments are missing: a message may begin here.
             stream.partial_message.clear();
         }
         let named = stream.append_segment(segment);
@@ -61,14 +61,14 @@ impl StreamTable {
         (named, false)
     }
 
-    /// What a packet's chunks say, and whether all that they carry was sent before.
+    /// Returns the labels of a packet's chunks, and whether all of them are retransmissions.
     pub(super) fn name_chunks(
         &mut self,
         between: Option<(IpAddr, IpAddr)>,
         ports: [u16; 2],
         chunks: &[SctpChunk<'_>],
     ) -> (Vec<MessageLabel>, bool) {
-        /// A chunk of data, and the flag of the first of a message.
+        /// The type of a DATA chunk, and the flag of a message's first chunk.
         const DATA: u8 = 0;
         const BEGINNING: u8 = 2;
         let known = self.sctp.entry((between, ports)).or_default();
@@ -96,7 +96,7 @@ impl StreamTable {
 }
 
 impl StreamState {
-    /// Takes new data in, and names the messages that end in it.
+    /// Adds new data and names the messages that end in it.
     fn append_segment(&mut self, segment: &TcpSegment<'_>) -> Vec<MessageLabel> {
         self.next = Some(segment.sequence.wrapping_add(segment.payload.len() as u32));
         let Some(carried) = ApplicationProtocol::from_ports(segment.ports) else {
@@ -117,7 +117,7 @@ impl StreamState {
             self.partial_message.clear();
         }
         if named.is_empty() {
-            // The beginning of a message has its name as well.
+            // The first segment of a message has its name as well.
             let first = carried
                 .name_message(segment.ports, &self.partial_message)
                 .filter(|_| self.partial_message.len() == segment.payload.len());

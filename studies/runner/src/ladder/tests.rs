@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-/// The names of the messages of a founding study's first point that has these words in its key.
+/// Returns the message names of the first point of a founding study whose key contains these words.
 fn message_names(study: &str, words: &[&str]) -> Vec<String> {
     let study = Study::open(study).unwrap();
     let plan = study.build_plan(StudyMode::Quick, &PlanOverrides::default()).unwrap();
@@ -19,7 +19,7 @@ fn message_names(study: &str, words: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// These come one after the other, with others between.
+/// Asserts that these names follow each other, with others between them.
 #[track_caller]
 fn in_order(names: &[String], expected: &[&str]) {
     let mut rest = names.iter();
@@ -45,7 +45,7 @@ fn an_authentication_over_radius() {
             "server > nas: Access-Accept (EAP-Success)",
         ],
     );
-    // A hundred stations share the server: the others' are not shown.
+    // A hundred stations share the server: the figure shows only one station's messages.
     assert_eq!(names.iter().filter(|n| n.contains("Access-Accept")).count(), 1, "{names:#?}");
 }
 
@@ -117,7 +117,7 @@ fn the_dialogue_that_is_shown() {
     let later = dialogue(5, true, true, false);
     let by_preference = [&counted, &later, &warming_up, &page, &failed];
     for (i, best) in by_preference.iter().enumerate() {
-        // Whatever the order they ended in.
+        // The choice does not depend on the order of the ends.
         assert_eq!(choose_dialogue(by_preference[i..].iter().rev().copied()), Some(*best));
     }
 }

@@ -1,23 +1,23 @@
-//! About how long a sweep takes, from a few replications run beforehand.
+//! Estimates the duration of a sweep from a few trial replications.
 
 use super::{ReplicationRunner, ReplicationTask, RunError, SweepPlan, key, run_catching_panic};
 use std::time::{Duration, Instant};
 
-/// What trying some points showed.
+/// The result of trying some points.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SweepEstimate {
     /// How many points were tried.
     pub tried: usize,
     /// Mean seconds of wall time per replication.
     pub per_replication_s: f64,
-    /// Seconds for the whole sweep, with as few replications as it can take.
+    /// Seconds for the whole sweep with its minimum of replications.
     pub low_s: f64,
-    /// Seconds for the whole sweep, with as many as it can take.
+    /// Seconds for the whole sweep with its maximum of replications.
     pub high_s: f64,
 }
 
-/// Runs the first replication of points spread evenly over the grid, the last and the first among them,
-/// until the time is up; at least one.
+/// Runs the first replication of points spread evenly over the grid, the last and the first among them, until the time
+/// is up. It runs at least one.
 ///
 /// # Errors
 /// The first point that cannot be run.
@@ -45,8 +45,7 @@ pub fn estimate_sweep(
     Ok(SweepEstimate { tried, per_replication_s, low_s: total(fewest), high_s: total(most) })
 }
 
-/// All places below `n`, such that every beginning of the sequence is spread over the whole: the ends
-/// first, then the middles of what is between.
+/// Returns all indices below `n` so that each prefix covers the range: the ends first, then the middles of the gaps.
 fn spread_indices(n: usize) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(n);
     let mut step = n.saturating_sub(1).max(1);

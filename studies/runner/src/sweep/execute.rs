@@ -1,4 +1,4 @@
-//! Workers that take replications from the schedule, and the journal that keeps what they finish.
+//! Workers that take replications from the schedule, and the journal that keeps the finished ones.
 
 use super::schedule::SweepSchedule;
 use super::{ReplicationOutcome, ReplicationRunner, ReplicationTask, RunError, RunFacts, SweepPlan};
@@ -10,28 +10,28 @@ use usher_observe::journal::{self, RunJournal};
 use usher_observe::stats::StopDecision;
 use usher_observe::{GridPoint, ResultRow, RunFileError};
 
-/// How a sweep is run. None of it changes a row.
+/// Options of a run of the sweep. None of them changes a row.
 #[derive(Clone, Copy)]
 pub struct SweepOptions<'a> {
     /// Replications that run at once.
     pub jobs: usize,
-    /// Set to end the sweep: what runs is finished, unless its runner gives it up; nothing more is begun.
+    /// Set to end the sweep. Running replications finish unless their runner gives up; no further replication starts.
     pub interrupt: &'a AtomicBool,
-    /// Hears how far it has come.
+    /// Receives the progress.
     pub watch: &'a dyn SweepObserver,
     /// The folder that gets a capture of every point's first replication.
     pub captures: Option<&'a Path>,
 }
 
-/// Hears how far a sweep has come. Called by the workers, one at a time.
+/// Receives the progress of a sweep. Workers call it one at a time.
 pub trait SweepObserver: Sync {
-    /// A replication is done (or was found in the journal).
+    /// A replication has finished, or the journal already had it.
     fn on_replication_done(&self) {}
-    /// A point has reached its stop.
+    /// A point has stopped.
     fn on_point_stopped(&self, _point: &GridPoint, _stop: StopDecision) {}
 }
 
-/// Hears nothing: for a sweep that nobody waits for.
+/// Ignores all progress.
 impl SweepObserver for () {}
 
 /// A replication that could not be run.
@@ -45,35 +45,35 @@ pub struct ReplicationFailure {
     pub error: RunError,
 }
 
-/// What one point gave.
+/// The result of one point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PointResult {
     /// The point.
     pub point: GridPoint,
-    /// Replications kept, from the first.
+    /// Number of kept replications, from the first.
     pub replications: u32,
-    /// True where it ran as often as its rule asks.
+    /// True if the point ran as often as its rule asks.
     pub complete: bool,
-    /// True where the precision was reached, not only the limit.
+    /// True if the point reached the precision, not only the limit.
     pub converged: bool,
 }
 
-/// What a sweep gave.
+/// The results of a sweep.
 #[derive(Debug)]
 pub struct SweepResults {
     /// The rows, by point in the grid's order, replication and metric.
     pub rows: Vec<ResultRow>,
     /// The points in the grid's order.
     pub points: Vec<PointResult>,
-    /// What the kept replications cost.
+    /// The cost of the kept replications.
     pub facts: RunFacts,
-    /// Replications that were needed and could not be run, in the order of points.
+    /// Needed replications that could not be run, in the order of points.
     pub failures: Vec<ReplicationFailure>,
-    /// Replications that were found in the journal.
+    /// Number of replications that the journal already had.
     pub resumed: usize,
-    /// Why the journal could not be written, which ended the sweep.
+    /// The journal's write error that ended the sweep.
     pub broken: Option<RunFileError>,
-    /// True where every point ran as often as its rule asks.
+    /// True if every point ran as often as its rule asks.
     pub complete: bool,
 }
 
@@ -85,8 +85,8 @@ struct SweepState<'a, 'j> {
     broken: Option<RunFileError>,
 }
 
-/// Runs the sweep, or what the journal does not hold of it. Comes back when all is done, or is ended by
-/// the interrupt or by a journal that cannot be written; what is finished by then is in the results.
+/// Runs the replications of the sweep that the journal lacks. Returns when all are finished, or when the interrupt or a
+/// journal write error ends the sweep. The results contain all finished replications.
 pub fn execute_sweep(
     sweep: &SweepPlan,
     runner: &dyn ReplicationRunner,
@@ -120,7 +120,7 @@ pub fn execute_sweep(
     }
 }
 
-/// Hands what the journal holds to the schedule, except what has to run again for its capture.
+/// Passes the replications of the journal to the schedule, except those that must run again for their capture.
 fn resume_from_journal(
     sweep: &SweepPlan,
     schedule: &mut SweepSchedule<'_>,
@@ -174,7 +174,7 @@ fn run_worker(
             if state.running == 0 {
                 return;
             }
-            // What the others finish may open new work. An interrupt is looked for from time to time.
+            // Finished replications of other workers may create work. The wait ends regularly to check the interrupt.
             let nap = std::time::Duration::from_millis(100);
             state = wake.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
             continue;
@@ -187,7 +187,7 @@ fn run_worker(
         let outcome = run_catching_panic(runner, task);
         state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.running -= 1;
-        // What a runner gives up when the sweep is to end is no failure.
+        // A replication that the runner gives up because the sweep ends is not a failure.
         if outcome.is_ok() || !options.interrupt.load(Ordering::Relaxed) {
             record_outcome(&mut state, sweep, index, replication, outcome, options.watch);
         }
@@ -207,7 +207,7 @@ pub fn run_catching_panic(
         .unwrap_or_else(|panic| Err(RunError(format!("a defect in usher: {}", panic_message(&*panic)))))
 }
 
-/// Puts what a worker brought into journal and schedule.
+/// Adds a worker's outcome to the journal and the schedule.
 fn record_outcome(
     state: &mut SweepState<'_, '_>,
     sweep: &SweepPlan,
@@ -252,8 +252,8 @@ const SUM: &str = "#sum.";
 const MOST: &str = "#most.";
 
 impl ReplicationOutcome {
-    /// The outcome as the journal keeps it, and as it comes from a process elsewhere: the facts stand behind the metrics, with
-    /// names that begin with `#`, as no metric's does.
+    /// Returns the outcome as a journal record, also used between processes. The facts follow the metrics, with names
+    /// that begin with `#`, unlike all metrics.
     pub fn to_record(&self) -> journal::ReplicationResults {
         let RunFacts { packet_hops, wall_s, peak_rss_bytes, halved, undecided, lab } = &self.facts;
         let facts = [(HOPS, *packet_hops as f64), (WALL, *wall_s), (PEAK, *peak_rss_bytes as f64)];
@@ -265,7 +265,7 @@ impl ReplicationOutcome {
         self.metrics.iter().cloned().chain(facts).chain(sums).chain(most).collect()
     }
 
-    /// The outcome of such a record.
+    /// Returns the outcome of a journal record.
     pub fn of_record(results: &journal::ReplicationResults) -> Self {
         let mut outcome = Self::default();
         for (name, value) in results {

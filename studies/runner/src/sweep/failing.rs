@@ -1,4 +1,4 @@
-//! Dialogues that failed: what a run's reader has to know before any delay.
+//! Dialogues that failed, which a reader must know before any delay.
 
 use super::{SweepResults, key};
 use std::collections::HashMap;
@@ -7,26 +7,26 @@ use usher_observe::GridPoint;
 use usher_scenario::model::Workload;
 use usher_scenario::{StudyPlan, metrics};
 
-/// The points of a run at which dialogues of a workload failed, and the worst of them.
+/// The points of a run at which dialogues of a workload failed, and the worst point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FailureSummary {
-    /// How many points have failures.
+    /// Number of points with failures.
     pub points: usize,
-    /// Of so many that have results.
+    /// Number of points with results.
     pub total_points: usize,
-    /// The point with the largest share; of equals the first.
+    /// The point with the largest share; the first of equals.
     pub worst: GridPoint,
-    /// That share of its dialogues that failed, the mean over its replications, above 0 and at most 1.
+    /// The share of failed dialogues there, the mean over its replications, above 0 and at most 1.
     pub share: f64,
-    /// What a dialogue is in this study: "dialogues", "authentications", "questions", "transactions", "handovers"; of several
-    /// workloads with its name, as `authentications of "wifi"`.
+    /// The study's noun for a dialogue: "dialogues", "authentications", "questions", "transactions", "handovers"; with
+    /// the workload's name if there are several, as in `authentications of "wifi"`.
     pub noun: String,
-    /// Delays are of those that ended well.
+    /// True if delays cover only successful dialogues.
     delays_leave_out: bool,
 }
 
 impl FailureSummary {
-    /// Looks the rows of a run through: one for each workload of which something failed, those with larger shares first.
+    /// Finds the workloads with failures in the rows of a run, larger shares first.
     pub fn from_results(plan: &StudyPlan, results: &SweepResults) -> Vec<Self> {
         let workloads = plan.points.first().into_iter().flat_map(|point| point.scenario.all_workloads());
         let failing = workloads.filter_map(|(name, workload)| Self::of_workload((name, workload), results));
@@ -70,7 +70,7 @@ impl FailureSummary {
 }
 
 impl fmt::Display for FailureSummary {
-    /// One or two whole sentences.
+    /// Writes one or two sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = format_percent(self.share);
         match (self.total_points, key::format_point(&self.worst)) {
@@ -89,7 +89,7 @@ impl fmt::Display for FailureSummary {
     }
 }
 
-/// A share with three digits: `37.6 %`, `0.0120 %`, `100 %`.
+/// Formats a share with three digits: `37.6 %`, `0.0120 %`, `100 %`.
 pub(super) fn format_percent(share: f64) -> String {
     let percent = share * 100.0;
     let magnitude = if percent > 0.0 { libm::floor(libm::log10(percent) + 1e-9) } else { 0.0 };

@@ -1,4 +1,4 @@
-//! What a report found: of each metric of a figure, what is to be seen at its right end and over its whole axis.
+//! Findings of a report: for each metric of a figure, its values at the right end and its range over the axis.
 
 use super::failing::format_percent;
 use super::report::{PointEstimates, axis_settings, locate_value};
@@ -9,14 +9,13 @@ use usher_report::{FigureAxis, FigureSeries, ReportFigure, SeriesKind};
 use usher_scenario::model::{self, StudyFile};
 use usher_scenario::{PlannedAxis, StudyPlan, metrics};
 
-/// Shares of dialogues that failed, by series and x (its bits), where they are too large for a value of the others to
-/// stand for all.
+/// Shares of failed dialogues by series and x (its bits), where they are too large to ignore beside the value.
 pub(super) type FailedFractions = HashMap<(String, u64), f64>;
 
-/// From this share on a finding says it beside its value.
+/// Findings state shares of failures from this one on.
 const NOTABLE_FAILURE_FRACTION: f64 = 0.01;
 
-/// What of a figure's dialogues failed; nothing for a figure of how many end well.
+/// Collects the shares of failed dialogues of a figure; empty for a figure of success rates.
 fn collect_failed_fractions(
     said: &model::StudyFigure,
     plan: &StudyPlan,
@@ -27,7 +26,7 @@ fn collect_failed_fractions(
     let counts = |y: &String, workload: &str| of_ends.iter().any(|metric| metric.of_workload(workload) == *y);
     let mut missing = FailedFractions::new();
     for (metric, point) in said.y.0.iter().flat_map(|y| plan.points.iter().map(move |p| (y, p))) {
-        // Of several workloads that of the metric.
+        // With several workloads, the failures of the metric's workload.
         let found = metrics::find_metric(metric, &point.scenario);
         let own = |name: &str| {
             found.is_some_and(|m| m.of == metrics::MetricScope::Workload && m.of_workload(name) == *metric)
@@ -47,7 +46,7 @@ fn collect_failed_fractions(
     missing
 }
 
-/// A figure of several metrics as one of each, which is called what its metric is: a median is no quantile.
+/// Splits a figure of several metrics into one figure each, titled with its metric: a median is not a quantile.
 fn of_each_metric(said: &model::StudyFigure, file: &StudyFile, figure: &ReportFigure) -> Vec<ReportFigure> {
     if said.y.0.len() < 2 {
         return vec![figure.clone()];
@@ -64,27 +63,27 @@ fn of_each_metric(said: &model::StudyFigure, file: &StudyFile, figure: &ReportFi
     said.y.0.iter().map(of).collect()
 }
 
-/// What a figure says at its right end, and over its axis.
+/// The finding of a figure: at its right end and over its axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct FigureFinding {
-    /// Where on the horizontal axis.
+    /// The position on the horizontal axis.
     location: String,
-    /// What is to be seen there.
+    /// The observation there.
     observation: String,
-    /// The least and the most over the axis, where it has more than that end.
+    /// Minimum and maximum over the axis, if it has further positions.
     range: Option<String>,
 }
 
 impl fmt::Display for FigureFinding {
-    /// Whole sentences.
+    /// Writes whole sentences.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "At {}: {}.", self.location, self.observation)?;
         self.range.as_ref().map_or(Ok(()), |range| write!(f, " Over the axis: {range}."))
     }
 }
 
-/// What these figures say, each with what it holds fixed: else two of them would contradict each other. What several say is
-/// told once.
+/// Returns the findings of these figures, each with its fixed settings; without them findings would contradict each
+/// other. Repeated findings appear once.
 pub(super) fn collect_findings(
     drawn: &[(&model::StudyFigure, ReportFigure)],
     file: &StudyFile,
@@ -121,10 +120,10 @@ pub(super) fn collect_findings(
     all.into_iter().map(told).collect()
 }
 
-/// Of an axis that a figure holds at more values than these, their number is told.
+/// Findings name up to this number of values of a fixed axis; beyond it they state the count.
 const MAX_NAMED_VALUES: usize = 3;
 
-/// The axes of which a figure leaves values out, beside its horizontal one, and what it holds them at.
+/// Describes the axes that a figure restricts, apart from its horizontal axis, with the fixed values.
 fn describe_fixed_axes(said: &model::StudyFigure, plan: &StudyPlan) -> String {
     let told = |axis: &PlannedAxis| {
         let (held, all) = (axis_settings(said, Some(axis)), axis.values.len());
@@ -139,7 +138,7 @@ fn describe_fixed_axes(said: &model::StudyFigure, plan: &StudyPlan) -> String {
     axes.filter_map(told).collect::<Vec<_>>().join("; ")
 }
 
-/// What a figure says at its right end; nothing where its curves all end at one value.
+/// Derives the finding at a figure's right end; `None` if all curves end at one value.
 pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -> Option<FigureFinding> {
     let last = |s: &FigureSeries| s.points.last().map(|p| p.x);
     let x = figure.series.iter().filter(|s| s.kind.is_measured()).filter_map(last).max_by(f64::total_cmp)?;
@@ -160,7 +159,7 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
     let value = |p: &usher_report::SeriesPoint| {
         let unit = &figure.y.unit;
         let told = match (p.interval(), p.half_width()) {
-            // A median's, or one that ends at what its metric cannot pass.
+            // A median, or a value at the bound of its metric.
             (Some((low, high)), half_width) if medians || half_width.is_none() => {
                 let half = (high - low) / 2.0;
                 let [value, low, high] = [p.mean, low, high].map(|v| to_digits_of(v, half));
@@ -207,7 +206,7 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
             )
         }
     };
-    // Each end once: of what is the same at several places, the first.
+    // Each end once; the first of several equal positions.
     let measured = figure.series.iter().filter(|s| s.kind.is_measured());
     let all = || measured.clone().flat_map(|s| s.points.iter().map(move |p| (s.name.as_str(), p)));
     let finite = || all().filter(|(_, p)| p.mean.is_finite());
@@ -225,17 +224,17 @@ pub(super) fn derive_finding(figure: &ReportFigure, missing: &FailedFractions) -
     Some(FigureFinding { location: at, observation: what, range })
 }
 
-/// A value with the two digits of this half-width.
+/// Formats a value to two digits of this half-width.
 fn to_digits_of(value: f64, half_width: f64) -> String {
     let magnitude = if half_width > 0.0 { libm::floor(libm::log10(half_width) + 1e-9) } else { 0.0 };
     format!("{value:.*}", (1.0 - magnitude).clamp(0.0, 12.0) as usize)
 }
 
-/// A value with as many digits as it is sure of: two of the interval's half-width, or three of its own.
+/// Formats a value with its significant digits: two of the interval's half-width, or three of its own.
 pub(super) fn format_significant(value: f64, half_width: f64) -> String {
     let known = half_width.is_finite() && half_width > 0.0;
     let (scale, digits) = if known { (half_width, 1.0) } else { (value.abs(), 2.0) };
-    // A half-width of 0.01 that rounding left just below it has the digits of 0.01.
+    // A half-width of 0.01 that rounding puts just below 0.01 has the digits of 0.01.
     let magnitude = if scale > 0.0 { libm::floor(libm::log10(scale) + 1e-9) } else { 0.0 };
     let places = (digits - magnitude).clamp(0.0, 12.0) as usize;
     if known { format!("{value:.places$} ± {half_width:.places$}") } else { format!("{value:.places$}") }
@@ -270,7 +269,7 @@ mod tests {
         let drawn = draw_figure(said, study.file(), &plan, &estimates, &RobustSummaries::new());
         let text = derive_finding(&drawn, &missing).unwrap().to_string();
         assert!(text.ends_with(" (50.0 % failed)."), "{text}");
-        // A figure of the failures themselves says them already.
+        // A figure of failures states them already.
         let mut of_failures = said.clone();
         of_failures.y.0 = vec!["failures".to_owned()];
         assert!(collect_failed_fractions(&of_failures, &plan, &estimates).is_empty());
@@ -321,12 +320,12 @@ mod tests {
             derive_finding(figure, missing).map(|found| found.to_string())
         };
         assert_eq!(told(&figure, &none).as_deref(), Some(said));
-        // What failed is no merit of what is left: it is said in the same breath.
+        // The finding states the failures beside the value: they explain it.
         let missing = FailedFractions::from([(("udp".to_owned(), 20_f64.to_bits()), 0.9)]);
         let said = "At Loss 20 %: mean delay from 0.500 ± 0.010 s (udp; 90.0 % failed) to 2.000 ± 0.010 s (tcp). \
                     Over the axis: from 0.100 s (tcp, at 0 %) to 2.00 s (tcp, at 20 %).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
-        // The most may stand within.
+        // The maximum may be in the interior of the axis.
         let mut peak = figure.clone();
         peak.series[1].points.insert(1, point(10.0, 3.0));
         let range = "Over the axis: from 0.100 s (tcp, at 0 %) to 3.00 s (sctp, at 10 %; 2.00 % failed).";
@@ -340,7 +339,7 @@ mod tests {
         let said = "At Loss 20 %: mean delay 2.000 ± 0.010 s (5.00 % failed). \
                     Over the axis: from 0.100 s (at 0 %) to 2.00 s (at 20 %; 5.00 % failed).";
         assert_eq!(told(&figure, &missing).as_deref(), Some(said));
-        // One place is no range.
+        // One position is not a range.
         figure.series[0].points.remove(0);
         assert_eq!(told(&figure, &none).as_deref(), Some("At Loss 20 %: mean delay 2.000 ± 0.010 s."));
         figure.series.clear();
@@ -374,7 +373,7 @@ mod tests {
         let time = drawn("delay.mean", 0.91, 0.78);
         let text = derive_finding(&time, &FailedFractions::new()).unwrap().to_string();
         assert!(!time.y.shares && text.contains("0.91 ± 0.78 s"), "{text}");
-        // Half of what is left of an interval is not its half-width.
+        // After the cut at a bound, half of the interval is not its half-width.
         let text =
             derive_finding(&drawn("delay.mean", 0.5, 0.9), &FailedFractions::new()).unwrap().to_string();
         assert!(text.contains(" 0.50 (0.00 to 1.40) s"), "{text}");
@@ -420,7 +419,7 @@ mod tests {
         assert_eq!(told(&[of(&[0]), of(&[1]), of(&[1])], 2.0), both, "the same figure twice");
         let same = sentence(0, "1.00").replace(" s.", " s, and the same with another setting.");
         assert_eq!(told(&[of(&[0]), of(&[1])], 1.0), [same]);
-        // All of an axis is nothing held fixed, and what all share has neither least nor most.
+        // All values of an axis are not a fixed setting, and equal values have no range.
         let of_all = model::StudyFigure { series: vec!["transport".to_owned()], ..of(&[0, 1]) };
         assert!(
             told(std::slice::from_ref(&of_all), 2.0)[0]

@@ -1,4 +1,4 @@
-//! The folder of a run: whose it is, what it holds, how a run begun there goes on.
+//! The folder of a run: its owner, its files, and how to continue a run there.
 
 use super::{SweepPlan, SweepResults};
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use usher_observe::{RowUnits, RunFileError, csv, file, parquet, summary};
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
 const JOURNAL: &str = "journal";
-/// The folder of captures within a run's folder.
+/// The name of the folder of captures within a run's folder.
 pub const CAPTURES: &str = "captures";
-/// Of which links each capture is, in that folder.
+/// The file in that folder that lists the links of each capture.
 const LINKS: &str = "links.txt";
 /// The folder of message-flow figures within a run's folder.
 pub const LADDERS: &str = "ladders";
-/// What a run writes beside its journal.
+/// The files that a run writes beside its journal.
 const FILES: [&str; 7] = [
     "results.csv",
     "results.parquet",
@@ -31,7 +31,7 @@ const FILES: [&str; 7] = [
 /// The folder of the study within a run's folder.
 const STUDY: &str = "study";
 const FOLDERS: [&str; 4] = ["figures", CAPTURES, LADDERS, STUDY];
-/// The study's file as it was, and how it was run, within that folder.
+/// The files in that folder: the study as written, and the request to run it.
 const WRITTEN: &str = "as-written.txt";
 const RUN_FILE: &str = "run.json";
 
@@ -39,7 +39,7 @@ const RUN_FILE: &str = "run.json";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// It holds what is not a run's.
+    /// It holds files of something else than a run.
     #[error("{} holds other files ({found}): choose another folder with --out", path.display())]
     Foreign {
         /// The folder.
@@ -57,7 +57,7 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// It holds a run by an earlier version of the program, which named plans otherwise.
+    /// It holds a run of an earlier version of the program, which named plans differently.
     #[error(
         "{} holds a run by an earlier version of usher, whose rows may differ: \
          start it anew with --force, or choose another folder with --out",
@@ -77,12 +77,12 @@ pub enum FolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// The system refused, or a file is damaged.
+    /// The system reports an error, or a file is damaged.
     #[error(transparent)]
     Observe(#[from] RunFileError),
 }
 
-/// A run's folder, held by this process.
+/// A run's folder, locked by this process.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -90,8 +90,8 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Opens the folder for the run of this plan by this build, creating it where it is missing; a run of
-    /// the same plan goes on. With `anew`, an earlier run's files are removed first.
+    /// Opens the folder for the run of this plan by this build, and creates it if it is missing. It continues a run of
+    /// the same plan. With `anew`, it first removes an earlier run's files.
     ///
     /// # Errors
     /// [`FolderError`]: nothing was changed.
@@ -107,7 +107,8 @@ impl RunFolder {
         let identity = format!("{plan} {build}");
         let opened = match RunJournal::open(&file, &identity) {
             Err(RunFileError::PlanMismatch { found, .. }) if anew => {
-                // The other plan's journal is opened as what it is, so that one in use stays untouched.
+                // Opening the other plan's journal by its own identity fails if it is in use, and then no file is
+                // removed.
                 drop(RunJournal::open(&file, &found)?);
                 None
             }
@@ -137,18 +138,18 @@ impl RunFolder {
         Ok(Self { path: path.to_owned(), journal })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The journal, for [`super::execute`].
+    /// Returns the journal for [`super::execute`].
     pub fn journal(&mut self) -> &mut RunJournal {
         &mut self.journal
     }
 
-    /// Keeps the study, so that the folder alone runs it again: in one file that says all that its files say, as it was
-    /// written, and how it was asked to run.
+    /// Stores the study so that the folder alone can run it again: one file with all its parts, the file as written,
+    /// and the request.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -176,7 +177,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Has the captures be of these links, for each point of the sweep: one that is of others, or that does not say, is removed, so that
+    /// Records the captured links of each point. Removes each capture of other or unknown links, so that
     /// [`super::execute`] makes it again.
     ///
     /// # Errors
@@ -204,11 +205,11 @@ impl RunFolder {
         file::write_file(&list, |out| out.write_all(text.as_bytes()))
     }
 
-    /// Writes `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet` with intervals at this level (0.95),
-    /// and `manifest.json`, each whole or not at all.
+    /// Writes `results.csv`, `results.parquet`, `summary.csv` and `summary.parquet` with intervals at this level
+    /// (0.95), and `manifest.json`. Each file is written atomically.
     ///
     /// # Errors
-    /// The first file that cannot be written; the others are tried all the same.
+    /// The first file that cannot be written; the others are still tried.
     pub fn write_results(
         &self,
         results: &SweepResults,
@@ -227,7 +228,7 @@ impl RunFolder {
     }
 }
 
-/// How a study was asked to run.
+/// The request to run a study.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RunRequest {
     /// The mode's name.
@@ -235,9 +236,9 @@ pub struct RunRequest {
     /// The arguments of `--set`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// The seed in place of the study's.
+    /// The seed that replaces the study's.
     pub seed: Option<u64>,
-    /// So many replications of every point.
+    /// The number of replications of every point.
     pub replications: Option<u32>,
 }
 
@@ -247,10 +248,10 @@ impl RunRequest {
         format!("{text}\n")
     }
 
-    /// What a plan takes of it.
+    /// Returns the mode and the overrides for a plan.
     ///
     /// # Errors
-    /// There is no such mode, or a setting is not written as one.
+    /// The mode is unknown, or a setting is malformed.
     pub fn mode_and_overrides(&self) -> Result<(StudyMode, PlanOverrides), String> {
         let mode = StudyMode::ALL.into_iter().find(|mode| mode.name() == self.mode);
         let mode = mode.ok_or_else(|| format!("there is no mode \"{}\"", self.mode))?;
@@ -262,10 +263,10 @@ impl RunRequest {
         Ok((mode, overrides))
     }
 
-    /// The study of a run's folder, as a file, and how it was asked to run; nothing where it is no such folder.
+    /// Returns the study file and the request of a run's folder; `None` if it is not such a folder.
     ///
     /// # Errors
-    /// It is one, and what it kept cannot be read.
+    /// The folder holds a run whose files cannot be read.
     pub fn of_folder(path: &Path) -> Result<Option<(PathBuf, Self)>, RunFileError> {
         let kept = path.join(STUDY).join(RUN_FILE);
         if !kept.exists() {
@@ -278,7 +279,7 @@ impl RunRequest {
     }
 }
 
-/// Removes what a run writes, and nothing else.
+/// Removes the files of a run, and no others.
 fn remove_run_files(path: &Path) -> Result<(), RunFileError> {
     for name in FILES.iter().chain([&JOURNAL]) {
         let file = path.join(name);
@@ -291,7 +292,7 @@ fn remove_run_files(path: &Path) -> Result<(), RunFileError> {
     Ok(())
 }
 
-/// What came of removing what may not have been there.
+/// Turns "not found" of a removal into success.
 fn ignore_not_found(removed: std::io::Result<()>, path: &Path) -> Result<(), RunFileError> {
     match removed {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -301,19 +302,18 @@ fn ignore_not_found(removed: std::io::Result<()>, path: &Path) -> Result<(), Run
     }
 }
 
-/// What tells this program's build from others: the checksum of its file, or its version where that cannot
-/// be read.
+/// Returns an identifier of this build: the checksum of its file, or its version if the file cannot be read.
 pub fn build_id() -> String {
     build_of(&std::env::current_exe().unwrap_or_default())
 }
 
-/// The same for what runs within another program, by the file that holds this code.
+/// Returns the identifier of a build embedded in another program, by the file that contains this code.
 pub fn build_of(file: &Path) -> String {
     file_checksum(file).map_or_else(|_| env!("CARGO_PKG_VERSION").to_owned(), |sum| format!("{sum:016x}"))
 }
 
-/// FNV-1a over the words of the program's file, a piece at a time: the file is larger than all that a small
-/// run needs. Only accidents are to be told apart.
+/// Returns FNV-1a over the words of the program's file, read in pieces because the file exceeds the memory of a small
+/// run. It detects accidents only.
 fn file_checksum(file: &Path) -> std::io::Result<u64> {
     let mut file = fs::File::open(file)?;
     let mut piece = [0; 1 << 16];
@@ -327,11 +327,11 @@ fn file_checksum(file: &Path) -> std::io::Result<u64> {
     }
 }
 
-/// Takes a piece into the sum, eight bytes a word; what is left over is a shorter one.
+/// Adds a piece to the sum, eight bytes a word; the rest is a shorter word.
 fn update_checksum(sum: u64, piece: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     let (words, rest) = piece.as_chunks();
-    // Byte by byte this was half of what a short run took.
+    // Byte by byte, the checksum took half the time of a short run.
     let sum = words.iter().fold(sum, |sum, word| mix(sum, u64::from_be_bytes(*word)));
     if rest.is_empty() {
         return sum;

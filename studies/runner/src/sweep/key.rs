@@ -2,21 +2,21 @@
 
 use usher_observe::GridPoint;
 
-/// The point as text, in the order of its axes. Nothing for a point without axes.
+/// Formats the point in the order of its axes; empty for a point without axes.
 pub fn format_point(point: &GridPoint) -> String {
     let pairs: Vec<String> = point.axes().map(|(axis, value)| format!("{axis}={value}")).collect();
     pairs.join("; ")
 }
 
-/// The place of the one point that the text names. The axes may come in any order, divided by semicolons or
-/// commas; axes that are not needed to tell the points apart may be left out.
+/// Returns the index of the one point that the text names. Semicolons or commas separate the axes, in any order. Axes
+/// that are not needed to identify the point may be absent.
 ///
 /// # Errors
-/// What is wrong with the text, and what would be right.
+/// The fault of the text, and a correct example.
 pub fn find_point<'a>(points: impl IntoIterator<Item = &'a GridPoint>, text: &str) -> Result<usize, String> {
     let points: Vec<&GridPoint> = points.into_iter().collect();
     let tight = |s: &str| s.split([';', ',']).map(str::trim).collect::<Vec<_>>().join(",");
-    // A value may hold commas and equals signs: the whole key is tried first.
+    // A value may contain commas and equals signs: try the whole key first.
     if let Some(place) = points.iter().position(|p| tight(&format_point(p)) == tight(text)) {
         return Ok(place);
     }
@@ -55,7 +55,7 @@ pub fn find_point<'a>(points: impl IntoIterator<Item = &'a GridPoint>, text: &st
     }
 }
 
-/// The text cut at semicolons, or else at those commas that begin another axis.
+/// Splits the text at semicolons, or else at commas before another axis.
 fn split_pairs(text: &str) -> Vec<String> {
     let mut pairs: Vec<String> = Vec::new();
     let mark = if text.contains(';') { ';' } else { ',' };

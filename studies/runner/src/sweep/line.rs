@@ -1,4 +1,4 @@
-//! A line through the points of a curve, as a figure shows it.
+//! A least-squares line through the points of a curve, as a figure shows it.
 
 use usher_observe::stats::RegressionLine;
 use usher_report::{FigureAxis, FigureSeries, SeriesKind, SeriesPoint};
@@ -6,7 +6,7 @@ use usher_report::{FigureAxis, FigureSeries, SeriesKind, SeriesPoint};
 /// The level of the slope's interval.
 const LEVEL: f64 = 0.95;
 
-/// The line of least squares through a curve's points, named by what it says; nothing where there is none.
+/// Fits a least-squares line to a curve and names it by its slope; `None` if the points determine none.
 pub(super) fn fit_line(curve: &FigureSeries, [x, y]: [&FigureAxis; 2]) -> Option<FigureSeries> {
     if !curve.kind.is_measured() {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn fit_line(curve: &FigureSeries, [x, y]: [&FigureAxis; 2]) -> Option
     Some(FigureSeries { name, kind: SeriesKind::Fitted, points, names: Vec::new() })
 }
 
-/// A number with three digits.
+/// Formats a number with three digits.
 fn format_digits(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_owned();
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(line.kind, SeriesKind::Fitted);
         assert!(line.name.starts_with("delay (line: -1.00 ms, and 2.00 ± 0.00"), "{}", line.name);
         assert!(line.name.ends_with(" ms for each; 100 % of the variance)"), "{}", line.name);
-        // From end to end, whatever the order of the points.
+        // From end to end in any order of the points.
         assert_eq!((line.points[0].x, line.points[1].x), (2.0, 6.0));
         assert!((line.points[1].mean - 0.011).abs() < 1e-12);
         let one = FigureSeries { points: vec![point(1.0, 1.0)], ..curve };

@@ -1,4 +1,4 @@
-//! Means that one replication moves: what a run's reader has to know before believing them.
+//! Means that a single replication changes noticeably, which a reader must know before believing them.
 
 use super::{SweepResults, key};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use usher_observe::stats::robust::{InfluentialReplication, MedianEstimate};
 use usher_observe::summary::{MetricSummary, summarise_rows};
 use usher_scenario::{StudyPlan, metrics};
 
-/// What stands beside a mean.
+/// The robust statistics beside a mean.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct RobustSummary {
     pub(super) median: MedianEstimate,
@@ -19,7 +19,7 @@ pub(super) struct RobustSummary {
 /// By point and metric.
 pub(super) type RobustSummaries = HashMap<(GridPoint, String), RobustSummary>;
 
-/// What stands beside the means of these summaries.
+/// Returns the robust statistics for these summaries.
 pub(super) fn robust_summaries(plan: &StudyPlan, summaries: &[MetricSummary], level: f64) -> RobustSummaries {
     let tail = |s: &MetricSummary| RobustSummary {
         median: s.median_estimate(level),
@@ -28,20 +28,21 @@ pub(super) fn robust_summaries(plan: &StudyPlan, summaries: &[MetricSummary], le
     summaries.iter().map(|s| ((s.point.clone(), s.metric.to_string()), tail(s))).collect()
 }
 
-/// Times alone have long tails: a share or a count that one replication moves is rare, which its interval says.
+/// True for metrics of time. Only times have long tails: a share or count that one replication moves is rare, and its
+/// interval shows it.
 fn is_time(plan: &StudyPlan, metric: &str) -> bool {
     let scenario = plan.points.first().map(|p| &p.scenario);
     scenario.and_then(|s| metrics::find_metric(metric, s)).is_some_and(|m| m.unit == "s")
 }
 
-/// The points of a run at which one replication moves the mean of a time that its figures show, and the worst.
+/// The points of a run at which one replication moves the mean of a time in its figures, and the worst point.
 #[derive(Clone, PartialEq, Debug)]
 pub struct UnstableMeans {
-    /// How many points.
+    /// Number of points.
     pub points: usize,
-    /// Of so many that have such a time.
+    /// Number of points with such a time.
     pub total_points: usize,
-    /// The point where it moves by the largest share.
+    /// The point with the largest relative change.
     pub worst: GridPoint,
     /// The metric there.
     pub metric: String,
@@ -54,7 +55,7 @@ pub struct UnstableMeans {
 }
 
 impl UnstableMeans {
-    /// Looks the rows of a run through; `None` where no mean is moved.
+    /// Finds the moved means in the rows of a run; `None` if there are none.
     pub fn from_results(plan: &StudyPlan, results: &SweepResults) -> Option<Self> {
         let first = plan.points.first()?;
         let level = first.scenario.run.replications.confidence.get();
@@ -89,7 +90,7 @@ impl UnstableMeans {
 }
 
 impl fmt::Display for UnstableMeans {
-    /// One whole sentence.
+    /// Writes one sentence.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = key::format_point(&self.worst);
         match (self.total_points, at.as_str()) {
@@ -112,7 +113,7 @@ impl fmt::Display for UnstableMeans {
     }
 }
 
-/// A median in seconds with its interval, where it has one: `2.1 s (1.8 to 2.6 s)`.
+/// Formats a median in seconds with its interval, if any: `2.1 s (1.8 to 2.6 s)`.
 pub(super) fn with_ends(median: &MedianEstimate) -> String {
     let value = format_three_digits(median.median);
     match median.interval() {
@@ -123,7 +124,7 @@ pub(super) fn with_ends(median: &MedianEstimate) -> String {
     }
 }
 
-/// A number to three digits.
+/// Formats a number with three digits.
 fn format_three_digits(value: f64) -> String {
     format_number(format!("{value:.2e}").parse().unwrap_or(value))
 }

@@ -1,4 +1,4 @@
-//! Two runs in the same figures: the curves of one, and beside each those of the other.
+//! Two runs in the same figures: each curve of the first beside its counterpart of the second.
 
 use super::moved::{RobustSummaries, robust_summaries};
 use super::report::{PointEstimates, draw_figure, is_of};
@@ -8,7 +8,7 @@ use usher_report::{FigureSeries, ReportFigure, ReportSection, SeriesKind};
 use usher_scenario::StudyPlan;
 use usher_scenario::model::{self, FigureKind, StudyFile};
 
-/// A run as its figures are drawn from it.
+/// A run as the source of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct OverlayRun<'a> {
     /// Its study.
@@ -17,7 +17,7 @@ pub struct OverlayRun<'a> {
     pub plan: &'a StudyPlan,
     /// Its rows.
     pub rows: &'a [ResultRow],
-    /// What its curves are called beside the other's.
+    /// The suffix of its curves beside the other run's.
     pub name: &'a str,
 }
 
@@ -33,14 +33,14 @@ impl OverlayRun<'_> {
         self.curve_figures().find(|said| said.name == name)
     }
 
-    /// The figures that are of replications.
+    /// The figures drawn from replications.
     fn curve_figures(&self) -> impl Iterator<Item = &model::StudyFigure> {
         self.plan.figures.iter().filter(|said| said.kind == FigureKind::Curve && is_of(said, self.plan))
     }
 }
 
-/// The figures that both runs have, each with the curves of both: the first's as ever, the second's hollow and dashed in the
-/// colours of those that they are compared with.
+/// Returns the figures that both runs have, each with the curves of both. The second run's curves are hollow and dashed
+/// in the colours of their counterparts.
 pub fn overlay_runs(one: OverlayRun<'_>, other: OverlayRun<'_>) -> Vec<ReportSection> {
     let (of_one, of_other) = (one.gather_estimates(), other.gather_estimates());
     let section = |said: &model::StudyFigure| {
@@ -56,9 +56,9 @@ pub fn overlay_runs(one: OverlayRun<'_>, other: OverlayRun<'_>) -> Vec<ReportSec
     one.curve_figures().filter_map(section).collect()
 }
 
-/// Puts what was measured in one figure into another, where it has a place there.
+/// Adds the measured series of one figure to another, at the positions that both have.
 fn lay_over(drawn: &mut ReportFigure, further: ReportFigure, name: &str) {
-    // What both have once is drawn once.
+    // Theory and reference curves are the same in both runs: they appear once.
     for series in further.series.into_iter().filter(|s| s.kind.is_measured() && s.kind != SeriesKind::Box) {
         let (mut points, mut names) = (Vec::new(), Vec::new());
         for (i, point) in series.points.iter().enumerate() {
@@ -86,7 +86,7 @@ fn lay_over(drawn: &mut ReportFigure, further: ReportFigure, name: &str) {
         });
         match panel {
             Some((panel, known)) => panel.series.push((place, format!("{known} ({name})"))),
-            // A curve that the first run has not has no panel of its own.
+            // In a figure with panels, a curve that the first run lacks has no panel.
             None if divided => continue,
             None => {}
         }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(one.series.len(), 3, "what others measured, and a curve without a panel, are not drawn");
         let theirs = &one.series[2];
         assert_eq!((theirs.name.as_str(), theirs.kind), ("tcp (B)", SeriesKind::Other));
-        // The category "b" is the second here, and "c" has no place.
+        // The category "b" is the second here, and the first run lacks "c".
         assert_eq!(theirs.points.iter().map(|p| (p.x, p.mean)).collect::<Vec<_>>(), [(1.0, 3.0)]);
         assert_eq!(one.panels[0].series.last(), Some(&(2, "tcp (B)".to_owned())));
     }

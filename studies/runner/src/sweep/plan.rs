@@ -1,4 +1,4 @@
-//! From a scenario's plan to the sweep over it.
+//! Converts a scenario's plan to the sweep over it.
 
 use super::{PointGoal, SweepPlan};
 use std::collections::BTreeSet;
@@ -6,12 +6,12 @@ use usher_observe::{GridPoint, ResultRow, RowUnits, StoppingRule};
 use usher_scenario::model::{ReplicationRule, StudyFile};
 use usher_scenario::{StudyPlan, metrics};
 
-/// The point as rows have it.
+/// Converts a plan's point to the point of rows.
 pub(super) fn to_row_point(point: &usher_scenario::PlanPoint) -> GridPoint {
     GridPoint::new(point.settings.iter().map(|s| (s.axis.as_str(), s.text.as_str())))
 }
 
-/// The stopping rule that a study file's `[run.replications]` says.
+/// Returns the stopping rule of a study file's `[run.replications]`.
 pub(super) fn stopping_rule(rule: &ReplicationRule) -> StoppingRule {
     StoppingRule {
         share: rule.precision.get(),
@@ -22,7 +22,7 @@ pub(super) fn stopping_rule(rule: &ReplicationRule) -> StoppingRule {
 }
 
 impl SweepPlan {
-    /// The sweep over every point of a plan.
+    /// Creates the sweep over every point of a plan.
     pub fn from_plan(plan: &StudyPlan) -> Self {
         let goals = plan.points.iter().map(|p| PointGoal {
             point: to_row_point(p),
@@ -33,7 +33,7 @@ impl SweepPlan {
     }
 }
 
-/// The units of a plan's axes, and of the metrics that these rows have.
+/// Returns the units of a plan's axes and of the metrics in these rows.
 pub fn collect_units(file: &StudyFile, plan: &StudyPlan, rows: &[ResultRow]) -> RowUnits {
     let mut units = RowUnits::default();
     for axis in &plan.axes {

@@ -1,4 +1,4 @@
-//! Recommendations: for each combination of the other axes' values, which value of one axis does best.
+//! Recommendations: the best value of one axis for each combination of the other axes' values.
 
 use super::SweepResults;
 use super::finding::format_significant;
@@ -13,29 +13,30 @@ use usher_scenario::{PlannedAxis, StudyPlan, metrics, reference};
 /// A metric's values by replication.
 type ReplicationValues = BTreeMap<u32, f64>;
 
-/// One line: where, what to use there, and how sure that is.
+/// One recommendation: the setting, the choice there, and its certainty.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AdviceEntry {
     /// The other axes' values.
     pub point: GridPoint,
-    /// The value of the axis that does best; `None` where none stays within the limit.
+    /// The best value of the axis; `None` if none stays within the limit.
     pub best: Option<(String, MeanEstimate)>,
-    /// Those that may be as good: the paired difference's interval holds zero or stays within 5 %.
+    /// Values that may be equally good: the paired difference's interval contains zero or stays within 5 %.
     pub as_good: Vec<String>,
-    /// The worst that stays within the limit, and how many times the best's value it has; not finite where that is zero.
+    /// The worst value within the limit, and its multiple of the best value's metric, which is not finite if that is
+    /// zero.
     pub worst: Option<(String, f64)>,
-    /// Those that stay within the limit.
+    /// The values within the limit.
     pub within_limit: Vec<String>,
-    /// Those beyond the limit.
+    /// The values beyond the limit.
     pub excluded: Vec<String>,
-    /// Where all are beyond it, the one that is nearest to it, and its value of the limit's metric.
+    /// If all are beyond the limit, the nearest one and its value of the limit's metric.
     pub nearest: Option<(String, MeanEstimate)>,
 }
 
-/// Differences below this share of the best are of no use to anybody who has to choose.
+/// Differences below this share of the best do not matter to a choice.
 const INDIFFERENT: f64 = 0.05;
 
-/// A point's settings of the axes that are not chosen on, and those of the chosen axes in words.
+/// Splits a point into its settings of the other axes and the text of the chosen axes.
 fn split_point(said: &StudyRecommendation, whole: &GridPoint) -> Option<(GridPoint, String)> {
     let choose = &said.choose.0;
     let names: Option<Vec<&str>> = choose.iter().map(|axis| whole.get(axis)).collect();
@@ -43,7 +44,7 @@ fn split_point(said: &StudyRecommendation, whole: &GridPoint) -> Option<(GridPoi
     Some((at, names?.join(", ")))
 }
 
-/// What a recommendation says, in the plan's order of points.
+/// Derives a recommendation's advice, in the plan's order of points.
 pub fn derive_advice(
     said: &StudyRecommendation,
     plan: &StudyPlan,
@@ -106,7 +107,7 @@ pub fn derive_advice(
             let best = measured.first().map(|(name, v)| (name.clone(), estimate(v)));
             let as_good = measured.iter().skip(1).filter(|(_, v)| {
                 let first = &measured[0].1;
-                // Only replications of the same index share their chance.
+                // Only replications of the same index share their random streams.
                 let pairs = first.iter().filter_map(|(r, a)| v.get(r).map(|b| (*a, *b)));
                 let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
                 let difference = paired_difference(&a, &b, level);
@@ -122,13 +123,13 @@ pub fn derive_advice(
         .collect()
 }
 
-/// What a short recommendation says, a line for each place.
+/// Describes a short recommendation, one line for each setting.
 pub(super) fn describe_advice(
     said: &StudyRecommendation,
     plan: &StudyPlan,
     results: &SweepResults,
 ) -> Vec<String> {
-    /// More lines than this are a table's affair.
+    /// More lines than this go to a table.
     const FEW: usize = 12;
     let advice = derive_advice(said, plan, results);
     if advice.len() > FEW {
@@ -152,7 +153,7 @@ pub(super) fn describe_advice(
                 "{at}none is within the limit; nearest is {nearest} ({metric} {value}).{others}"
             ));
         };
-        // Names may have commas within.
+        // Names may contain commas.
         let listed = |what: &str, names: &[String]| match names {
             [] => String::new(),
             names => format!(" {what}: {}.", names.join("; ")),
@@ -168,12 +169,12 @@ pub(super) fn describe_advice(
     advice.into_iter().filter_map(sentence).chain(decided).collect()
 }
 
-/// Where another axis of named cases decides whether a choice stays within the limit, a sentence for each: what looks like the
-/// choice's own fault is not.
+/// Names another axis whose value alone decides whether a choice stays within the limit, one sentence each. Without it
+/// the limit would look like a fault of the choice.
 fn name_deciding_axes(said: &StudyRecommendation, plan: &StudyPlan, advice: &[AdviceEntry]) -> Vec<String> {
     let named = |axis: &&PlannedAxis| axis.values.iter().any(|value| value.number.is_none());
     let others = plan.axes.iter().filter(|axis| !said.choose.0.contains(&axis.name)).filter(named);
-    // What is said, and the places of which it holds.
+    // Each sentence, and the settings for which it holds.
     let mut all: Vec<(String, Vec<String>)> = Vec::new();
     for axis in others {
         let mut rests: Vec<GridPoint> = Vec::new();
@@ -220,7 +221,7 @@ fn name_deciding_axes(said: &StudyRecommendation, plan: &StudyPlan, advice: &[Ad
     all.into_iter().map(told).collect()
 }
 
-/// A metric's mean with its interval and unit: `1.67 ± 0.09 s`, `97.9 ± 0.4 %`.
+/// Formats a metric's mean with its interval and unit: `1.67 ± 0.09 s`, `97.9 ± 0.4 %`.
 fn format_estimate(estimate: &MeanEstimate, metric: &str, plan: &StudyPlan) -> String {
     let metric = plan.points.first().and_then(|first| metrics::find_metric(metric, &first.scenario));
     let (scale, unit) = match metric {
@@ -233,7 +234,7 @@ fn format_estimate(estimate: &MeanEstimate, metric: &str, plan: &StudyPlan) -> S
         .to_owned()
 }
 
-/// What a study's recommendations say, a line each, below their titles; those with many lines are the report's affair.
+/// Describes a study's recommendations below their titles, a line each. Long recommendations appear only in the report.
 pub fn describe_recommendations(file: &StudyFile, plan: &StudyPlan, results: &SweepResults) -> Vec<String> {
     let said = file.recommendations.iter().map(|said| (said, describe_advice(said, plan, results)));
     let said = said.filter(|(_, findings)| !findings.is_empty());
@@ -244,7 +245,7 @@ pub fn describe_recommendations(file: &StudyFile, plan: &StudyPlan, results: &Sw
     .collect()
 }
 
-/// A limit as the study writes it.
+/// Formats a limit as the study writes it.
 fn format_limit(value: &ConfigValue) -> String {
     match value {
         ConfigValue::Text(text) => text.clone(),
@@ -252,7 +253,7 @@ fn format_limit(value: &ConfigValue) -> String {
     }
 }
 
-/// A recommendation as a part of the report.
+/// Builds the report's section for a recommendation.
 pub(super) fn build_recommendation_section(
     said: &StudyRecommendation,
     file: &StudyFile,
@@ -286,11 +287,11 @@ pub(super) fn build_recommendation_section(
             None => (TableCell::Empty, TableCell::Empty),
         };
         let (worst, times) = match advice.worst {
-            // To two places: more would pretend.
+            // Two digits: more would claim false precision.
             Some((name, times)) if times.is_finite() => {
                 (TableCell::from(name), TableCell::from(libm::round(times * 100.0) / 100.0))
             }
-            // Nothing is so many times zero.
+            // A multiple of zero does not exist.
             Some((name, _)) => (TableCell::from(name), TableCell::Empty),
             None => (TableCell::Empty, TableCell::Empty),
         };
@@ -338,7 +339,7 @@ mod tests {
     use usher_scenario::model::ConfigValue;
     use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-    /// What all share by replication.
+    /// The random part that all share by replication.
     const CHANCE: [f64; 5] = [1.0, 5.0, 2.0, 8.0, 3.0];
 
     fn make_rows(
@@ -384,7 +385,7 @@ mod tests {
         };
         let failures = |i: usize, share: f64| make_rows(choices[i], "failures", [(0, share)]);
         let mut all = [
-            // Lacks the first replication, and by the order of what is left it would be paired with the wrong ones.
+            // It lacks the first replication: pairing by position would pair the wrong replications.
             delays(0, 1.0, 0.2, 1),
             delays(1, 2.0, 0.0, 0),
             delays(2, 1.0, 0.0, 0),
@@ -510,7 +511,7 @@ mod tests {
         });
         let decides = "Nagle's algorithm decides for Diameter/SCTP: within the limit with off, not with on (at loss 3 %).";
         assert_eq!((found.len(), found[2].as_str()), (3, decides), "{found:?}");
-        // Where the setting changes nothing, there is nothing to tell.
+        // If the setting changes nothing, there is no sentence.
         assert_eq!(of_template(|protocol, _| if protocol == "RADIUS" { 0.8 } else { 1.0 }).len(), 2);
     }
 

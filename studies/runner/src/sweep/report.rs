@@ -1,4 +1,4 @@
-//! From a sweep's rows to its report: the study's figures, a table of all points, and what to know.
+//! Builds a sweep's report from its rows: the study's figures, a table of all points, and notes.
 
 use super::moved::{RobustSummaries, robust_summaries, with_ends};
 use super::samples::{self, DialogueSamples};
@@ -22,11 +22,12 @@ pub(super) type PointEstimates = HashMap<(GridPoint, String), MeanEstimate>;
 /// Values of replications by point and metric.
 type PointValues = HashMap<(GridPoint, String), Vec<f64>>;
 
-/// What a report says first whose rows are complete, and what was run for the rest was cut short.
+/// The report's first sentence if its rows are complete but the runs for the rest of it were interrupted.
 pub const CUT_SHORT: &str =
     "These results are partial: the rows are complete, what is drawn of single dialogues is not.";
 
-/// The report of a run, with what its figures of single dialogues are drawn from. `rerun` gives the command line that runs a point again alone.
+/// Builds the report of a run from its rows and its dialogue samples. `rerun` returns the command line that runs one
+/// point again.
 pub fn build_report(
     file: &StudyFile,
     plan: &StudyPlan,
@@ -57,7 +58,7 @@ pub fn build_report(
         })
         .filter(|(_, figure)| !figure.series.is_empty())
         .collect();
-    // Advice first: it is what a long list must not hide.
+    // Advice comes first, so that a long list cannot hide it.
     let mut findings: Vec<String> =
         file.recommendations.iter().flat_map(|r| recommend::describe_advice(r, plan, results)).collect();
     findings.extend(finding::collect_findings(&drawn, file, plan, &estimates));
@@ -144,7 +145,7 @@ fn collect_notes(results: &SweepResults) -> Vec<String> {
     notes
 }
 
-/// True where a point's setting is one of the values that a `where` holds the axis at.
+/// True if a point's setting is one of the values of a `where` on its axis.
 pub(super) fn matches_setting(value: &ConfigValue, text: &str) -> bool {
     let same = |written: &str| {
         let base = |t: &str| Quantity::parse(t).map(|q| (q.dimension, q.in_base_unit()));
@@ -156,18 +157,18 @@ pub(super) fn matches_setting(value: &ConfigValue, text: &str) -> bool {
     }
 }
 
-/// True where the plan has a point that the figure is of: quick modes leave some axes' values out.
+/// True if the plan has a point of the figure: quick modes omit some axes' values.
 pub(super) fn is_of(said: &model::StudyFigure, plan: &StudyPlan) -> bool {
     plan.points.iter().any(|point| is_at(said, point))
 }
 
-/// True where the figure is of this point.
+/// True if the figure shows this point.
 pub(super) fn is_at(said: &model::StudyFigure, point: &usher_scenario::PlanPoint) -> bool {
     let text = |axis: &str| point.axis_setting(axis).map_or("", |s| s.text.as_str());
     said.filter.iter().all(|(axis, value)| matches_setting(value, text(axis)))
 }
 
-/// A figure whose points are boxes of their replications.
+/// Draws a figure whose points are boxes of their replications.
 fn draw_boxes(
     said: &model::StudyFigure,
     drawn: ReportFigure,
@@ -192,7 +193,7 @@ fn draw_boxes(
     drawn
 }
 
-/// A figure of single dialogues.
+/// Draws a figure of single dialogues.
 fn of_dialogues(
     said: &model::StudyFigure,
     file: &StudyFile,
@@ -214,7 +215,7 @@ fn of_dialogues(
     }
 }
 
-/// What stands with a figure: its caption, where one replication moves a mean, and whose points are in it.
+/// Composes a figure's text: its caption, a note where one replication moves a mean, and its points.
 fn compose_figure_text(said: &model::StudyFigure, figure: &ReportFigure) -> String {
     let mut text = vec![said.caption.clone(), samples::dialogue_figure_text(said).to_owned()];
     let points = || figure.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
@@ -256,7 +257,7 @@ fn compose_figure_text(said: &model::StudyFigure, figure: &ReportFigure) -> Stri
     text.join("\n\n")
 }
 
-/// Points that a figure's text names.
+/// Maximum number of points that a figure's text names.
 const MAX_NAMED_POINTS: usize = 8;
 
 pub(super) fn draw_figure(
@@ -281,7 +282,7 @@ pub(super) fn draw_figure(
     let y = metrics::find_metric(first, file);
     let about = match (y, said.y.0.len()) {
         (Some(metric), 1) => metric.axis_title(first),
-        // Of several metrics none is what the others are: their names stand there.
+        // Several metrics have no common name: list their names.
         _ => said.y.0.join(", "),
     };
     let medians = said.statistic == PointStatistic::Median;
@@ -366,11 +367,11 @@ pub(super) fn draw_figure(
     }
 }
 
-/// More curves than this are drawn in panels, where there is something to divide them by; and no panel has more.
+/// More curves than this are divided into panels, if an axis can divide them. It is also a panel's maximum.
 const TOGETHER: usize = 6;
 
-/// What a curve is of: the value of each of the figure's series axes, and the metric where there are several. A closed
-/// form is told from what it stands beside by the last of them.
+/// Returns the parts of a curve's name: the value of each series axis, and the metric if there are several. The last
+/// part distinguishes a closed form from the measurements beside it.
 pub(super) fn curve_parts(
     said: &model::StudyFigure,
     point: &usher_scenario::PlanPoint,
@@ -386,8 +387,8 @@ pub(super) fn curve_parts(
     parts
 }
 
-/// Panels for many curves: one axis is compared in each of them, the same colour standing for the same value, and each
-/// combination of the others has a panel. It is the axis with the most values that a panel bears.
+/// Divides many curves into panels. Each panel compares one axis, with one colour for each value in all panels. Each
+/// combination of the other axes has a panel. The compared axis is the one with the most values that fit into a panel.
 fn divide_into_panels(series: &[FigureSeries], parts: &[Vec<String>]) -> Vec<FigurePanel> {
     let curves = series.iter().filter(|s| s.kind != SeriesKind::Analytic).count();
     let axes = parts.first().map_or(0, |first| first.len().saturating_sub(1));
@@ -401,7 +402,7 @@ fn divide_into_panels(series: &[FigureSeries], parts: &[Vec<String>]) -> Vec<Fig
         values.len()
     };
     let bearable = (0..axes).filter(|axis| (2..=TOGETHER + 1).contains(&distinct(*axis)));
-    // Of equals the first: a study names what it compares first.
+    // The first of equals: a study names the compared axis first.
     let Some(compared) = bearable.rev().max_by_key(|axis| distinct(*axis)) else { return Vec::new() };
     let mut panels: Vec<FigurePanel> = Vec::new();
     for (i, parts) in parts.iter().enumerate() {
@@ -416,7 +417,7 @@ fn divide_into_panels(series: &[FigureSeries], parts: &[Vec<String>]) -> Vec<Fig
     panels
 }
 
-/// What others measured, at the places that the plan's axis spans.
+/// Returns the series of published reference values, at the positions of the plan's axis.
 fn reference_series(
     said: &model::StudyFigure,
     known: &model::ReferenceSeries,
@@ -451,7 +452,7 @@ fn reference_series(
     }
 }
 
-/// The values that an axis has in a figure: those that it is held at, or all.
+/// Returns the values of an axis in a figure: the fixed ones, or all.
 pub(super) fn axis_settings<'a>(
     said: &model::StudyFigure,
     axis: Option<&'a usher_scenario::PlannedAxis>,
@@ -461,7 +462,7 @@ pub(super) fn axis_settings<'a>(
     all.iter().filter(|v| held_at.is_none_or(|at| matches_setting(at, &v.text))).collect()
 }
 
-/// Where a point's value is drawn: in the series of this name, at this x. `None` where the figure is not of it.
+/// Returns the position of a point's value: the series' name and x. `None` if the figure does not show the point.
 pub(super) fn locate_value(
     said: &model::StudyFigure,
     plan: &StudyPlan,
@@ -566,7 +567,7 @@ mod tests {
             .unwrap();
         let said = plan.figures.iter().find(|f| f.along.is_some()).unwrap();
         let mut estimates = PointEstimates::new();
-        // The further along the axis, the fewer failures and the longer the delay: not by ascending x.
+        // Further along the axis there are fewer failures and longer delays: the order is not ascending x.
         for (i, point) in plan.points.iter().enumerate() {
             let point = super::super::plan::to_row_point(point);
             let estimate = |mean| MeanEstimate { mean, half_width: 0.0, n: 5 };
@@ -583,7 +584,7 @@ mod tests {
         }
     }
 
-    /// The template's quick plan with this in its first figure, and one point's tail.
+    /// The template's quick plan with this line in its first figure.
     fn study_with_line(line: &str) -> (usher_scenario::Study, StudyPlan) {
         let text = usher_scenario::default_template().replacen(
             "x = \"loss\"\n",
@@ -597,7 +598,7 @@ mod tests {
         (study, plan)
     }
 
-    /// Rows of a delay at each point: calm ones, and at the last one that one replication moves.
+    /// Rows of a delay at each point: calm ones, and at the last point one replication that moves the mean.
     fn heavy_tailed_estimates(plan: &StudyPlan) -> (PointEstimates, RobustSummaries) {
         let mut rows = Vec::new();
         for (i, point) in plan.points.iter().enumerate() {
@@ -670,7 +671,7 @@ mod tests {
         let p = &theirs.points[0];
         assert_eq!((p.x, p.mean, p.low, p.high, p.n), (0.0, 0.02, 0.01, 0.03, 7));
         assert!(compose_figure_text(said, &drawn).ends_with("ns-2: Measured."));
-        // A finding is of one's own results.
+        // A finding covers only the run's own results.
         assert!(!derive_finding(&drawn, &FailedFractions::new()).unwrap().to_string().contains("ns-2"));
     }
 

@@ -1,4 +1,5 @@
-//! Single dialogues, for figures of their distribution and their course: of a point's first replication, which is run once more.
+//! Single dialogues for figures of their distribution and time course. The first replication of a point runs again to
+//! sample them.
 
 use super::report::curve_parts;
 use super::{RunError, report};
@@ -10,22 +11,22 @@ use usher_report::{FigureSeries, SeriesKind, SeriesPoint};
 use usher_scenario::model::{self, FigureKind};
 use usher_scenario::{StudyPlan, metrics};
 
-/// The most points of a curve.
+/// Maximum number of points of a curve.
 const CURVE: usize = 200;
-/// Parts of the counted time.
+/// Number of parts of the counted time.
 const PARTS: usize = 50;
 
 /// A dialogue that ended.
 #[derive(Clone, PartialEq, Debug)]
 struct DialogueSample {
     workload: String,
-    /// When it began, in seconds since the counted time did.
+    /// Its start in seconds after the counted time began.
     start_seconds: f64,
-    /// How long it took, in seconds; nothing where it did not end well.
+    /// Its duration in seconds; `None` if it failed.
     delay: Option<f64>,
 }
 
-/// The dialogues of points by their place in the plan.
+/// The dialogues of points, by the points' index in the plan.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DialogueSamples {
     of_points: BTreeMap<usize, Vec<DialogueSample>>,
@@ -33,14 +34,14 @@ pub struct DialogueSamples {
 }
 
 impl DialogueSamples {
-    /// True where an interrupt left points out.
+    /// True if an interrupt left points out.
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 }
 
-/// Runs the first replication of each point that a figure of single dialogues is of. None is begun after `interrupt` is set, and
-/// that under way is given up: what is missing then is [said](DialogueSamples::is_cut_short).
+/// Runs the first replication of each point that a figure of single dialogues shows. After `interrupt` is set, the
+/// running replication ends early and no other starts; [`is_cut_short`](DialogueSamples::is_cut_short) tells.
 ///
 /// # Errors
 /// A point cannot be run.
@@ -80,7 +81,7 @@ pub fn sample_dialogues(plan: &StudyPlan, interrupt: &Arc<AtomicBool>) -> Result
     Ok(samples)
 }
 
-/// The curves of a figure of single dialogues, each with what it is of.
+/// Draws the curves of a figure of single dialogues, each with the parts of its name.
 pub(super) fn draw_curves(
     said: &model::StudyFigure,
     plan: &StudyPlan,
@@ -106,7 +107,7 @@ pub(super) fn draw_curves(
     plan.points.iter().filter_map(curve).filter(|(series, _)| !series.points.is_empty()).collect()
 }
 
-/// The share of the dialogues that were done within a time, in per cent.
+/// Returns the share of dialogues that completed within a time, in per cent.
 fn delay_distribution(samples: &[&DialogueSample]) -> Vec<SeriesPoint> {
     let mut delays: Vec<f64> = samples.iter().filter_map(|s| s.delay).collect();
     delays.sort_by(f64::total_cmp);
@@ -119,7 +120,7 @@ fn delay_distribution(samples: &[&DialogueSample]) -> Vec<SeriesPoint> {
     std::iter::once(SeriesPoint::from_exact(*first, 0.0)).chain(of_ranks).collect()
 }
 
-/// The mean delay of those that began in each part of so many seconds.
+/// Returns the mean delay of the dialogues that began in each part of `duration` seconds.
 fn delay_over_time(samples: &[&DialogueSample], duration: f64) -> Vec<SeriesPoint> {
     let width = duration / PARTS as f64;
     let mut parts = [(0.0, 0u32); PARTS];
@@ -135,7 +136,7 @@ fn delay_over_time(samples: &[&DialogueSample], duration: f64) -> Vec<SeriesPoin
         .collect()
 }
 
-/// What a figure of single dialogues says of itself.
+/// Returns the explanatory text of a figure of single dialogues.
 pub(super) fn dialogue_figure_text(said: &model::StudyFigure) -> &'static str {
     match said.kind {
         FigureKind::Cdf => {
@@ -151,7 +152,7 @@ pub(super) fn dialogue_figure_text(said: &model::StudyFigure) -> &'static str {
     }
 }
 
-/// The axes of a figure of single dialogues.
+/// Returns the axes of a figure of single dialogues.
 pub(super) fn dialogue_axes(
     said: &model::StudyFigure,
     file: &model::StudyFile,

@@ -1,9 +1,9 @@
-//! Which replication runs next, and which are kept. A pure state machine: it knows no threads.
+//! Decides which replication runs next and which are kept. A pure state machine without threads.
 
 use super::{PointGoal, ReplicationOutcome, RunFacts};
 use usher_observe::stats::StopDecision;
 
-/// What is known of one replication.
+/// The state of one replication.
 #[derive(Clone, Debug)]
 enum ReplicationSlot {
     Open,
@@ -16,15 +16,15 @@ enum ReplicationSlot {
 #[derive(Debug)]
 struct PointState {
     slots: Vec<ReplicationSlot>,
-    /// Replications from index 0 without a gap that are done.
+    /// Number of finished replications from index 0 without a gap.
     done: u32,
-    /// For each watched metric its value in every done replication.
+    /// For each watched metric, its value in every finished replication.
     series: Vec<Vec<Option<f64>>>,
     stop: Option<StopDecision>,
 }
 
 impl PointState {
-    /// Nothing more is to be run: it has stopped, or the next replication to be judged failed.
+    /// True if the point needs no further run: it has stopped, or its next replication failed.
     fn is_finished(&self) -> bool {
         self.stop.is_some() || matches!(self.slots.get(self.done as usize), Some(ReplicationSlot::Failed))
     }
@@ -35,7 +35,7 @@ impl PointState {
 pub(super) struct SweepSchedule<'a> {
     goals: &'a [PointGoal],
     states: Vec<PointState>,
-    /// No point before this one has anything left to start.
+    /// The first point with replications left to start.
     first: usize,
 }
 
@@ -50,8 +50,8 @@ impl<'a> SweepSchedule<'a> {
         Self { goals, states: goals.iter().map(state).collect(), first: 0 }
     }
 
-    /// The next replication to run, as (point, replication), marked as running. Replications that are
-    /// certainly needed come first; then, at most `ahead` beyond what is judged, such as may be needed.
+    /// Returns the next replication to run, as (point, replication), and marks it as running. Certainly needed
+    /// replications come first. Then come possibly needed ones, at most `ahead` beyond the evaluated ones.
     pub(super) fn start_next(&mut self, ahead: u32) -> Option<(usize, u32)> {
         while self.states.get(self.first).is_some_and(PointState::is_finished) {
             self.first += 1;
@@ -70,7 +70,7 @@ impl<'a> SweepSchedule<'a> {
         Some((index, replication))
     }
 
-    /// The first replication of a point that is not begun, and whether it is certainly needed.
+    /// Returns a point's first replication that has not begun, and whether it is certainly needed.
     fn find_candidate(&self, index: usize, ahead: u32) -> Option<(u32, bool)> {
         let (goal, state) = (&self.goals[index], &self.states[index]);
         if state.is_finished() {
@@ -97,7 +97,7 @@ impl<'a> SweepSchedule<'a> {
         &mut slots[at]
     }
 
-    /// Takes a finished replication in and judges its point. True where that finished the point.
+    /// Adds a finished replication and evaluates its point. True if that finished the point.
     pub(super) fn finish_replication(
         &mut self,
         index: usize,
@@ -122,14 +122,13 @@ impl<'a> SweepSchedule<'a> {
         state.stop.is_some()
     }
 
-    /// A replication could not be run: nothing of its point is begun beyond it. If the point stops before
-    /// it, the failure does not count either.
+    /// Marks a replication as failed: later replications of its point do not start. The failure does not count if the
+    /// point stops before it.
     pub(super) fn fail_replication(&mut self, index: usize, replication: u32) {
         *self.slot_mut(index, replication) = ReplicationSlot::Failed;
     }
 
-    /// The replications of a point that count: up to its stop, or, where it has none yet, those that are
-    /// done without a gap.
+    /// Returns the replications of a point that count: up to its stop, or else the finished ones without a gap.
     pub(super) fn counted_outcomes(&self, index: usize) -> impl Iterator<Item = (u32, &ReplicationOutcome)> {
         let state = &self.states[index];
         let n = state.stop.map_or(state.done, |s| s.replications);
@@ -139,12 +138,12 @@ impl<'a> SweepSchedule<'a> {
         })
     }
 
-    /// Where a point stopped, if it did.
+    /// Returns a point's stop, if it has stopped.
     pub(super) fn point_stop(&self, index: usize) -> Option<StopDecision> {
         self.states[index].stop
     }
 
-    /// What the kept replications of all points cost.
+    /// Returns the cost of the kept replications of all points.
     pub(super) fn total_facts(&self) -> RunFacts {
         let mut facts = RunFacts::default();
         for index in 0..self.states.len() {
@@ -153,7 +152,7 @@ impl<'a> SweepSchedule<'a> {
         facts
     }
 
-    /// True where every point has reached its stop.
+    /// True if every point has stopped.
     pub(super) fn is_complete(&self) -> bool {
         self.states.iter().all(|s| s.stop.is_some())
     }

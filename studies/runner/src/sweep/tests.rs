@@ -9,7 +9,7 @@ use usher_core::Seed;
 use usher_observe::manifest::{MachineInfo, RunManifest};
 use usher_observe::{RowUnits, RunFileError, journal::RunJournal};
 
-/// A folder of a test's own, removed at its end.
+/// A test's own folder, removed at its end.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -31,16 +31,15 @@ impl Drop for TempDir {
     }
 }
 
-/// Draws its metrics from the task alone. Replications take turns in being slow, so that they finish out of
-/// order.
+/// Derives its metrics from the task alone. Replications are slow in turns, so that they finish out of order.
 #[derive(Default)]
 struct MockRunner {
     runs: AtomicU32,
-    /// After so many runs the interrupt is set.
+    /// Sets the interrupt after this number of runs.
     interrupt_after: Option<(u32, &'static AtomicBool)>,
     fail: Option<(usize, u32)>,
     panic: Option<(usize, u32)>,
-    /// None is slow: the order is given otherwise.
+    /// No replication is slow: the test fixes the order otherwise.
     at_once: bool,
 }
 
@@ -249,7 +248,7 @@ fn captures_of_other_links_are_made_again() {
     let temporary = TempDir::new();
     let (sweep, path) = (test_sweep(), temporary.run_path("x"));
     let never = AtomicBool::new(false);
-    // How many replications are run for captures of these links.
+    // Number of replications that run for captures of these links.
     let runs = |links: &dyn Fn(usize) -> Vec<String>| {
         let mut folder = RunFolder::open(&path, &sweep.plan, "build", false).unwrap();
         folder.update_captured_links(&sweep, (0..8).map(links)).unwrap();
@@ -265,7 +264,7 @@ fn captures_of_other_links_are_made_again() {
     assert_eq!(runs(&|_| vec!["access".to_owned()]), 8);
     assert_eq!(runs(&|index| vec![if index == 3 { "core" } else { "access" }.to_owned()]), 1);
     assert!(path.join("captures/mine.pcapng").exists());
-    // Of those of an earlier version it is not known.
+    // An earlier version's captures do not record their links.
     fs::remove_file(path.join("captures/links.txt")).unwrap();
     assert_eq!(runs(&core), 8);
 }
@@ -282,7 +281,7 @@ fn a_dry_run_tries_a_few_and_counts_all() {
 }
 
 proptest! {
-    /// Whatever finishes first, and however far workers run ahead, the same replications are kept.
+    /// The kept replications do not depend on the order of ends or on the lead of workers.
     #[test]
     fn what_is_kept_does_not_depend_on_the_order(order: Vec<u8>, workers in 1usize..6) {
         let sweep = test_sweep();

@@ -1,5 +1,5 @@
-//! The AAA server on a simulated host, with what stands behind it: the service that `usher aaa serve` runs, of the same
-//! configuration, or a server of the workload's own.
+//! The AAA server on a simulated host, with its store and workers: the service of `usher aaa serve` by its
+//! configuration, or a workload's own server.
 
 use super::error::WorldError;
 use super::helpers::WorkerPool;
@@ -25,25 +25,25 @@ use usher_scenario::model::CpuSettings;
 use usher_scenario::services::HostService;
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// The server and where it lives.
+/// An AAA server on its host.
 #[derive(Debug)]
 pub struct ServerRole {
     endpoint: MachineEndpoint,
     config: AaaServerConfig,
     seed: Seed,
-    /// How often its host has been switched on.
+    /// Number of starts of its host.
     boots: u64,
     server: AaaServer,
-    /// What it asks, and what is left of that when its host is off.
+    /// Runs the server's jobs; restarts with the host.
     service: Box<service::JobRunner<MemoryStore>>,
-    /// Who answers that after a while.
+    /// The workers that finish jobs after a delay.
     helpers: WorkerPool<usher_core::JobRequest<AaaServerJob>>,
-    /// Kinds of work that helpers do and that keep this host's processor, too.
+    /// Kinds of worker jobs that also load this host's processor.
     processor_labels: Vec<WorkLabel>,
 }
 
 impl ServerRole {
-    /// A server that begins anew, with nothing remembered, whenever its host does.
+    /// Creates a server that starts with empty state whenever its host starts.
     pub(super) fn new(
         endpoint: MachineEndpoint,
         config: AaaServerConfig,
@@ -55,13 +55,13 @@ impl ServerRole {
         Ok(Self { endpoint, config, seed, boots: 0, server, service, helpers, processor_labels: Vec::new() })
     }
 
-    /// Feeds it what the simulator delivers.
+    /// Processes a delivery of the simulator.
     pub fn process_delivery<R>(&mut self, ctx: &mut AppContext<'_, R>, delivery: AppDelivery) {
         let now = ctx.now();
         match delivery {
             AppDelivery::Start => {
                 self.boots += 1;
-                // What was accepted at first is accepted again.
+                // The first start accepted this configuration, so it is valid.
                 if self.boots > 1
                     && let Ok(server) = boot_server(&self.config, self.seed, self.boots)
                 {
@@ -95,9 +95,9 @@ impl ServerRole {
                         ctx.charge_work(WorkRecord { label, units: 1 });
                     }
                     if let Some(job) = helpers.submit_job(now, label, job) {
-                        // What no helper does keeps this host's processor.
+                        // Work without a worker loads this host's processor.
                         label.into_iter().for_each(|label| ctx.charge_work(WorkRecord { label, units: 1 }));
-                        // The request may be gone with its connection: then nobody waits.
+                        // The request may be gone with its connection.
                         let _ = server.handle_command(now, service.run_job(now, wall, job));
                     }
                 }
@@ -106,7 +106,7 @@ impl ServerRole {
         ctx.set_timer(earliest_deadline([next, self.helpers.next_done(), self.service.poll_timeout()]));
     }
 
-    /// Has the server hear of what helpers have done by now.
+    /// Passes the results of finished jobs to the server.
     fn finish_due_jobs(&mut self, now: Instant, wall: WallTime) {
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
@@ -125,10 +125,10 @@ fn boot_server(config: &AaaServerConfig, seed: Seed, boots: u64) -> Result<AaaSe
         .map_err(|e| e.to_string())
 }
 
-/// It is the same in all runs, and reading it takes longer than setting one up.
+/// All runs share it: parsing takes longer than setting up a run.
 static DICTIONARY: LazyLock<Arc<RadiusDictionary>> = LazyLock::new(|| Arc::new(RadiusDictionary::builtin()));
 
-/// What stands behind a server that knows its users itself.
+/// Returns the job runner and workers of a server that knows its users itself.
 pub(super) fn standalone_parts(
     seed: Seed,
 ) -> (JobRunnerParts<MemoryStore>, WorkerPool<usher_core::JobRequest<AaaServerJob>>) {
@@ -150,7 +150,7 @@ impl HostRole for ServerRole {
     }
 }
 
-/// Puts the services of a scenario on their hosts. The store of each server has `users`.
+/// Places the AAA services of a scenario on their hosts. Each server's store has `users`.
 pub(super) fn place_aaa_services(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -198,39 +198,39 @@ fn place_aaa_service(
     Ok(())
 }
 
-/// What an AAA service is made with on a simulated host, beside its configuration.
+/// The surroundings of an AAA service on a simulated host, beside its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct AaaServiceInputs<'a> {
-    /// From which all its chance derives.
+    /// The seed of all its random numbers.
     pub seed: Seed,
-    /// The wall time by which its certificates are judged.
+    /// The wall time for checking certificates.
     pub wall: WallTime,
-    /// What its helpers' work takes.
+    /// The durations of worker jobs.
     pub cpu: Option<&'a CpuSettings>,
-    /// Users of its store, by name.
+    /// The users of its store, by name.
     pub users: &'a [(String, UserRows)],
-    /// Where TLS's secrets go.
+    /// Receives the TLS secrets.
     pub key_log: &'a KeyLog,
 }
 
-/// An AAA service as the daemon runs it, on a simulated host, and the ports that are its own.
+/// An AAA service as the daemon runs it, on a simulated host, with its ports.
 #[derive(Debug)]
 pub struct BoundAaaService {
     /// The service.
     pub role: ServerRole,
-    /// Ports of UDP, with its numbers of their sockets.
+    /// UDP ports, each with the service's number of its socket.
     pub udp: BTreeMap<u16, u32>,
-    /// Ports of TCP.
+    /// TCP ports.
     pub tcp: BTreeSet<u16>,
-    /// Ports of SCTP.
+    /// SCTP ports.
     pub sctp: BTreeSet<u16>,
 }
 
 impl BoundAaaService {
-    /// The service of a configuration, at the addresses of `[listen]` that others reach.
+    /// Creates the service of a configuration at the reachable addresses of `[listen]`.
     ///
     /// # Errors
-    /// A sentence that says why it cannot serve.
+    /// A sentence with the reason why it cannot serve.
     pub fn new(loaded: &LoadedConfig, at: HostAddress, made: &AaaServiceInputs<'_>) -> Result<Self, String> {
         let (file, seed) = (&loaded.file, made.seed);
         let clock = WallClock::from_time(made.wall);
@@ -243,7 +243,7 @@ impl BoundAaaService {
         let with =
             BuildInputs { generated: None, rows: &[], identity_key: &key, tls: tls.as_deref(), shards: 1 };
         let mut built = usher_aaa_config::build_config(loaded, with, &mut rng)?;
-        // Steps that cost much wait for the processor that the study gives.
+        // Costly steps wait for the processor of the study instead.
         built.config.max_steps_waiting = 0;
         let mut store = MemoryStore::new();
         if let UserSource::Memory(_) = &built.config.users {
@@ -282,12 +282,12 @@ impl BoundAaaService {
                 ListenTransport::Tcp(listener) if tcp.insert(port) => {
                     endpoint.accept_at(port, listener, None)
                 }
-                // What is to be inside TLS is not listened on without.
+                // A TLS listener accepts no connections without TLS.
                 ListenTransport::Tls(listener) if clients.is_some() && tcp.insert(port) => {
                     endpoint.accept_at(port, listener, clients.clone());
                 }
                 ListenTransport::Sctp(listener) if sctp.insert(port) => {
-                    // What is accepted at a port is of one listener, and inside TLS where its connections are.
+                    // A port belongs to one listener, with TLS if its connections use TLS.
                     if !tcp.contains(&port) {
                         endpoint.accept_at(port, listener, None);
                     }
@@ -306,8 +306,8 @@ impl BoundAaaService {
     }
 }
 
-/// Those who do what takes its time aside: as many as the configuration has threads that ask the store, one that writes to it,
-/// and four that ask issuers of certificates.
+/// Returns the workers for slow jobs: the configured number of store readers, one store writer, and four that query
+/// certificate issuers.
 fn aaa_worker_pool(
     made: &AaaServiceInputs<'_>,
     threads: usize,
@@ -316,8 +316,8 @@ fn aaa_worker_pool(
     helpers_of(made.cpu, made.seed.derive_rng("helpers", 0), &kinds)
 }
 
-/// Helpers of these kinds, each with how many there are and whether all that waits is done at once; those whose time the study does
-/// not give are none.
+/// Returns workers of these kinds, each with its number of threads and whether it finishes all waiting jobs together.
+/// Kinds without a time in the study have no workers.
 pub(super) fn helpers_of<J>(
     cpu: Option<&CpuSettings>,
     rng: ModelRng,

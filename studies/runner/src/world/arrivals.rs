@@ -1,19 +1,19 @@
-//! When a client's dialogues begin.
+//! The times at which a client's dialogues begin.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use usher_core::{Duration, Instant, ModelRng};
 use usher_scenario::model::{ArrivalSettings, RateScope, TimeLaw};
 
-/// What the arrivals of a workload's clients have in common, once for all of them.
+/// The arrivals that all clients of a workload share.
 #[derive(Debug)]
 pub(super) struct ArrivalPattern {
     law: ArrivalLaw,
-    /// When the first falls due, but for what chance and a client's number add.
+    /// The first arrival, before random offsets and the stagger of clients.
     start: Instant,
-    /// How many dialogues may still begin, counted over all clients of a run.
+    /// Number of dialogues that may still begin, over all clients of a run.
     budget: Option<Cell<u64>>,
-    /// Nothing begins from this time on.
+    /// No dialogue begins from this time on.
     end: Instant,
 }
 
@@ -24,9 +24,9 @@ enum ArrivalLaw {
     },
     Constant {
         interval: Duration,
-        /// How much later each client's first turn is than that of the one before.
+        /// Delay of each client's first turn after the previous client's.
         stagger: Duration,
-        /// How much later than its turn one may begin.
+        /// Maximum delay after the turn.
         jitter: Duration,
         count: Option<u64>,
     },
@@ -36,9 +36,8 @@ enum ArrivalLaw {
 }
 
 impl ArrivalPattern {
-    /// The arrivals of so many clients. A Poisson stream whose arrivals go to clients drawn
-    /// uniformly is, by its splitting property, an independent stream of each client at its share of the
-    /// rate.
+    /// Creates the arrivals of this number of clients. A Poisson stream whose arrivals go to uniformly drawn clients
+    /// is, by its splitting property, an independent stream of each client at its share of the rate.
     pub(super) fn new(arrivals: &ArrivalSettings, clients: u64, end: Instant) -> Rc<Self> {
         let (law, start, limit) = match arrivals {
             ArrivalSettings::Poisson { rate, per, start, limit } => {
@@ -65,16 +64,16 @@ impl ArrivalPattern {
 #[derive(Debug)]
 pub(super) struct ArrivalProcess {
     pattern: Rc<ArrivalPattern>,
-    /// Far future for none.
+    /// The next arrival; far future if there is none.
     next: Instant,
-    /// Of a constant rate: the turn of the next one, and how many are left; `u64::MAX` for no end.
+    /// At a constant rate: the next turn, and the number of turns left (`u64::MAX` for no end).
     turn: Instant,
     left: u64,
-    /// Where something is left to chance.
+    /// Present if anything is random.
     rng: Option<Box<ModelRng>>,
 }
 
-/// How much later than its turn one begins, up to `jitter`.
+/// Draws the delay after a turn, up to `jitter`.
 fn draw_jitter(jitter: Duration, rng: Option<&mut ModelRng>) -> Duration {
     match rng {
         Some(rng) if !jitter.is_zero() => rng.sample_duration(Duration::ZERO, jitter),
@@ -83,7 +82,7 @@ fn draw_jitter(jitter: Duration, rng: Option<&mut ModelRng>) -> Duration {
 }
 
 impl ArrivalProcess {
-    /// The arrivals of client `index`.
+    /// Creates the arrivals of client `index`.
     pub(super) fn new(pattern: &Rc<ArrivalPattern>, index: u64, mut rng: ModelRng) -> Self {
         let (mut turn, mut left, mut certain) = (pattern.start, u64::MAX, false);
         let mut next = match &pattern.law {
@@ -102,12 +101,12 @@ impl ArrivalProcess {
         Self { pattern: pattern.clone(), next, turn, left, rng: (!certain).then(|| Box::new(rng)) }
     }
 
-    /// When the next dialogue begins; `None` when none will, or (closed loop) before the last has ended.
+    /// Returns when the next dialogue begins; `None` if none will, or in a closed loop while one runs.
     pub(super) fn next_arrival(&self) -> Option<Instant> {
         (self.next < self.pattern.end).then_some(self.next)
     }
 
-    /// Takes the arrival that is due at `now`; false when there is none, or the budget is spent.
+    /// Takes the arrival due at `now`; false if none is due or the budget is spent.
     pub(super) fn take_arrival(&mut self, now: Instant) -> bool {
         let Some(at) = self.next_arrival().filter(|at| *at <= now) else { return false };
         if let Some(budget) = &self.pattern.budget {
@@ -122,7 +121,7 @@ impl ArrivalProcess {
         true
     }
 
-    /// Drops what fell due before `now`, as on a host that was off; a closed loop goes on then.
+    /// Drops arrivals before `now`, as on a host that was off; a closed loop continues.
     pub(super) fn skip_missed(&mut self, now: Instant) {
         while let Some(at) = self.next_arrival().filter(|at| *at < now) {
             if let ArrivalLaw::Closed { .. } = self.pattern.law {
@@ -132,7 +131,7 @@ impl ArrivalProcess {
         }
     }
 
-    /// When the next one falls due after that of `at`.
+    /// Returns the arrival after that of `at`.
     fn arrival_after(&mut self, at: Instant) -> Option<Instant> {
         match &self.pattern.law {
             ArrivalLaw::Poisson { mean } => Some(at + self.rng.as_mut()?.sample_exponential(*mean)),
@@ -147,7 +146,7 @@ impl ArrivalProcess {
         }
     }
 
-    /// Tells a closed loop that its dialogue has ended.
+    /// Ends the dialogue of a closed loop.
     pub(super) fn finish_dialogue(&mut self, now: Instant) {
         if let (ArrivalLaw::Closed { pause }, Some(rng)) = (&self.pattern.law, &mut self.rng) {
             self.next = now + pause.draw_time(rng);

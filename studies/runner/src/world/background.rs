@@ -1,4 +1,4 @@
-//! Traffic that shares links with what is counted: UDP datagrams to the discard port, one way.
+//! Background traffic on links that the counted traffic uses: UDP datagrams to the discard port, in one direction.
 
 use super::report::RoleReport;
 use super::role::HostRole;
@@ -6,7 +6,7 @@ use usher_core::{Duration, Instant, ModelRng};
 use usher_scenario::model::{BackgroundKind, BackgroundTraffic};
 use usher_sim::{AppContext, AppDelivery, DISCARD_PORT, HostId, IpVersion, Payload, UDP_HEADER};
 
-/// One sender of background traffic.
+/// A sender of background traffic.
 #[derive(Debug)]
 pub(super) struct BackgroundSource {
     to: HostId,
@@ -23,7 +23,7 @@ impl BackgroundSource {
         let bytes = b.packet.bytes();
         let mean_gap = Duration::from_secs_f64(bytes as f64 * 8.0 / b.rate.bits_per_second() as f64);
         let start = Instant::ZERO + b.start.get();
-        // Several senders of one constant rate would otherwise send at the same instant for ever.
+        // Without a phase, senders of one constant rate would send at the same instants forever.
         let phase = match b.kind {
             BackgroundKind::Poisson => rng.sample_exponential(mean_gap),
             BackgroundKind::Cbr | BackgroundKind::JitteredCbr => mean_gap.mul_f64(rng.sample_unit()),
@@ -40,7 +40,7 @@ impl BackgroundSource {
     }
 }
 
-/// Between one packet and the next.
+/// Draws the gap between two packets.
 fn draw_gap(kind: BackgroundKind, mean: Duration, rng: &mut ModelRng) -> Duration {
     match kind {
         BackgroundKind::Cbr => mean,
@@ -60,7 +60,7 @@ impl HostRole for BackgroundSource {
     }
 }
 
-/// Where background traffic ends.
+/// The sink of background traffic.
 #[derive(Debug)]
 pub(super) struct BackgroundSink;
 
@@ -84,7 +84,7 @@ mod tests {
         let jittered = gaps(BackgroundKind::JitteredCbr);
         let (least, most) = jittered.iter().fold((9.0_f64, 0.0_f64), |(a, b), gap| (gap.min(a), gap.max(b)));
         assert!((4.0..4.01).contains(&least) && (11.99..12.0).contains(&most), "{least} {most}");
-        // A standard deviation of 8 / sqrt(12) ms, of which 10,000 leave a hundredth.
+        // The standard deviation is 8 / sqrt(12) ms; the mean of 10,000 has a hundredth of it.
         assert!((jittered.iter().sum::<f64>() / 1e4 - 8.0).abs() < 0.1);
     }
 }

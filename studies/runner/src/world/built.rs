@@ -1,4 +1,4 @@
-//! From a scenario to hosts, links and roles.
+//! Builds hosts, links and roles from a scenario.
 
 use super::error::WorldError;
 use super::measure::RunObserver;
@@ -14,7 +14,7 @@ use usher_crypto::tls::KeyLog;
 use usher_scenario::model::{Scenario, Workload};
 use usher_sim::{DISCARD_PORT, SimulationBuilder, TransportConfig};
 
-/// A run's hosts, links and roles, for one network or the other.
+/// A run's hosts, links and roles, for the simulator or a lab.
 pub(super) struct BuiltNetwork {
     pub(super) builder: SimulationBuilder<Box<dyn HostRole>>,
     pub(super) measure: RunObserver,
@@ -24,7 +24,7 @@ pub(super) struct BuiltNetwork {
 }
 
 impl BuiltNetwork {
-    /// `capture` names the links that are captured at their first host; of a group, the first.
+    /// Builds the network. `capture` names the links to capture at their first host, the first of a group.
     pub(super) fn from_scenario(
         scenario: &Scenario,
         seed: Seed,
@@ -78,7 +78,7 @@ impl BuiltNetwork {
         for (name, workload) in scenario.all_workloads() {
             firsts.push(plan.apps);
             plan.name = name;
-            // Beside others each has chance of its own, whatever the others are.
+            // With several workloads, each has its own random streams, independent of the others.
             plan.seed = if name.is_empty() { seed } else { seed.derive_seed(&format!("workload {name}"), 0) };
             match workload {
                 Workload::Dialogue(d) => dialogue::build_dialogue_roles(&mut plan, &topology, d)?,
@@ -99,7 +99,7 @@ impl BuiltNetwork {
             }
             for &host in to {
                 let sink = plan.builder.add_application(host, Box::new(background::BackgroundSink), None);
-                // Several kinds of traffic may end at the same sink.
+                // Several kinds of traffic may share a sink.
                 let _ = plan.builder.bind_udp(sink, 0, DISCARD_PORT);
             }
         }

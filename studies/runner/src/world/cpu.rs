@@ -1,4 +1,4 @@
-//! What processors did: what the simulator charged, and what roles took on a lab.
+//! Processor time, as the simulator charged it or as roles used it on a lab.
 
 use super::measured::RunMetrics;
 use super::network::{ProcessorSamples, ProcessorTimes, RunNetwork};
@@ -12,10 +12,10 @@ use usher_scenario::metrics;
 use usher_scenario::model::{Scenario, Workload};
 use usher_sim::HostId;
 
-/// Nanoseconds that a host was charged, and of them for cryptography.
+/// Nanoseconds charged to a host, and their part for cryptography.
 pub(super) type ChargedTime = BTreeMap<HostId, [u64; 2]>;
 
-/// What hosts were charged until now.
+/// Returns the time charged to hosts until now.
 pub(super) fn read_charged_time(network: &RunNetwork, topology: &NetworkTopology) -> ChargedTime {
     let hosts = topology.hosts.values().flatten();
     let of = |host: &HostId| {
@@ -25,12 +25,12 @@ pub(super) fn read_charged_time(network: &RunNetwork, topology: &NetworkTopology
     hosts.filter_map(of).collect()
 }
 
-/// Where there is no lab nothing samples processors.
+/// Without a lab there are no samples.
 #[cfg(target_arch = "wasm32")]
 const CRYPTOGRAPHY: [&str; 0] = [];
 
-/// The metrics of all hosts with a processor: what they were charged since `charged_before`, of a lab what each host's roles took
-/// since `before`, with what the kernel did for them when they received and sent.
+/// Adds the metrics of all hosts with a processor. In the simulator it is the time charged since `charged_before`. On a
+/// lab it is the time of each host's roles since `before`, including the kernel's work for their sends and receives.
 pub(super) fn add_cpu_metrics(
     out: &mut RunMetrics,
     scenario: &Scenario,
@@ -78,8 +78,8 @@ pub(super) fn add_cpu_metrics(
     }
 }
 
-/// Shares of these hosts' samples that are of cryptography, of the C library with the allocator in its place, and of the kernel;
-/// nothing where nothing was sampled.
+/// Returns the shares of these hosts' samples in cryptography, in the C library and allocator, and in the kernel;
+/// `None` without samples.
 fn sample_fractions(members: &[HostId], sampled: Option<&ProcessorSamples>) -> Vec<f64> {
     let Some((_, seen)) = sampled else { return Vec::new() };
     let of = |is: &dyn Fn(&str) -> bool| {
@@ -96,7 +96,7 @@ fn sample_fractions(members: &[HostId], sampled: Option<&ProcessorSamples>) -> V
     [crypto, libc, kernel].map(|n| n / all).to_vec()
 }
 
-/// Whether work is that of cryptography alone.
+/// True if the work is purely cryptographic.
 fn is_cryptography(label: WorkLabel) -> bool {
     use usher_ike::work as ike;
     let of_ike = [ike::PROTECT, ike::OPEN, ike::KEY_EXCHANGE, ike::DERIVE, ike::SIGN, ike::VERIFY];

@@ -1,9 +1,9 @@
 //! The plain dialogue: rounds of a request and an answer of given sizes, over TCP, SCTP or UDP.
 //!
-//! Messages over TCP are lengths without bytes. Requests of one connection are answered in their order, so
-//! both sides know what comes next by counting; where sizes vary, or the rounds of several dialogues with different
-//! sizes share a connection, the server learns them from the [`RequestScript`] that its clients keep: the
-//! simulator's stand-in for the framing that a real protocol would have.
+//! Messages over TCP are lengths without bytes. A connection's requests are answered in order, so both sides find
+//! message boundaries by counting. Counting fails where sizes vary, or where dialogues with different sizes share a
+//! connection. The server then reads the sizes from the [`RequestScript`] of its clients. The script replaces the
+//! framing of a real protocol.
 
 use super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::eap;
@@ -26,27 +26,27 @@ use usher_scenario::work;
 use usher_sim::sctp::UserMessage;
 use usher_sim::{AppContext, AppDelivery, HostId, MessageDelivery, Payload, StreamDelivery};
 
-/// In a UDP or SCTP message: the dialogue and the round it belongs to, and, where sizes vary, that of the answer.
+/// Header of a UDP or SCTP message: the dialogue, the round and, where sizes vary, the answer's size.
 const HEADER: usize = 16;
 
 /// Octets of a request and of its answer.
 type RoundSizes = (u32, u32);
 
-/// Which requests follow on a connection, where that is not told by counting: by the client's host and, of connections that
-/// are one dialogue's, its port.
+/// The next requests of a connection, where counting does not tell. The key is the client's host and, for a dialogue's
+/// own connection, its port.
 pub(super) type RequestScript = Rc<RefCell<BTreeMap<(HostId, u16), VecDeque<RoundSizes>>>>;
 
-/// What client and server have in common.
+/// The rules that client and server share.
 #[derive(Debug)]
 pub(super) struct DialogueRules {
     transport: TransportProtocol,
-    /// Dialogues share one connection, which is TCP.
+    /// True if dialogues share one TCP connection.
     persistent: bool,
-    /// Request and answer of each round, repetitions written out.
+    /// Request and answer of each round, with repetitions expanded.
     rounds: Vec<(SizeLaw, SizeLaw)>,
-    /// Bytes of each round's request and answer, where they are the same always.
+    /// Bytes of each round's request and answer, if constant.
     sizes: Option<Vec<RoundSizes>>,
-    /// All rounds are alike.
+    /// True if all rounds are alike.
     uniform: bool,
     turnaround: TimeLaw,
     think: TimeLaw,
@@ -86,12 +86,12 @@ impl DialogueRules {
         self.sizes.is_none() || (!self.uniform && self.persistent)
     }
 
-    /// Clients draw something.
+    /// True if clients draw random numbers.
     fn by_chance(&self) -> bool {
         self.sizes.is_none() || !matches!(self.think, TimeLaw::Constant(_))
     }
 
-    /// Bytes of a round's request and answer; without chance they are fixed.
+    /// Returns the bytes of a round's request and answer, drawn if random.
     fn draw_sizes(&self, round: u32, rng: Option<&mut ModelRng>) -> RoundSizes {
         match (&self.sizes, rng) {
             (None, Some(rng)) => {
@@ -102,7 +102,7 @@ impl DialogueRules {
         }
     }
 
-    /// Bytes of the answer to a message.
+    /// Returns the bytes of the answer to a message.
     fn answer_size(&self, header: &DialogueHeader) -> Option<u32> {
         match &self.sizes {
             Some(sizes) => sizes.get(header.round as usize).map(|(_, answer)| *answer),
@@ -110,23 +110,23 @@ impl DialogueRules {
         }
     }
 
-    /// What a message says of itself.
+    /// Creates the header of a message.
     fn make_header(&self, dialogue: u64, round: u32, answer: u32) -> DialogueHeader {
         DialogueHeader { dialogue, round, answer: self.sizes.is_none().then_some(answer) }
     }
 }
 
-/// What a UDP or SCTP message says of itself.
+/// The header of a UDP or SCTP message.
 #[derive(Clone, Copy, Debug)]
 struct DialogueHeader {
     dialogue: u64,
     round: u32,
-    /// Where sizes vary: octets of the answer.
+    /// Octets of the answer, where sizes vary.
     answer: Option<u32>,
 }
 
 impl DialogueHeader {
-    /// A message of so many octets.
+    /// Creates a message of `len` octets.
     fn to_payload(self, len: u32) -> Payload {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&self.dialogue.to_be_bytes());
@@ -148,17 +148,17 @@ impl DialogueHeader {
 #[derive(Clone, Copy, Debug)]
 struct OpenDialogue {
     started_at: Instant,
-    /// Whose of the host's clients it is.
+    /// Index of the client on this host.
     user: u32,
     round: u32,
-    /// Of the present round.
+    /// Sizes of the current round.
     sizes: RoundSizes,
-    /// Transmissions of the present request.
+    /// Transmissions of the current request.
     sent: u32,
-    /// When the first of them was, and how long is waited for the answer to the last.
+    /// Time of the first transmission, and the timeout after the last.
     first: Instant,
     wait: Duration,
-    /// When the present request is sent (again); far future if that is not planned.
+    /// Next (re)transmission of the current request; far future if none is planned.
     due: Instant,
     conn: Option<ConnId>,
 }
@@ -169,43 +169,43 @@ struct OwnConnection {
     dialogue: u64,
     /// Bytes of answer received.
     received: u32,
-    /// Our port, once it is up.
+    /// The local port, once established.
     port: Option<u16>,
 }
 
-/// The clients of a host. What a regular dialogue touches comes first, and what it only asks for is there follows it.
+/// The clients of a host. Hot fields come first; fields that are usually only checked for presence follow.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct DialogueClient {
     rules: Rc<DialogueRules>,
     host: HostId,
     server: HostId,
-    /// Of each of them.
+    /// One for each client.
     arrivals: ShortQueue<ArrivalProcess>,
     /// Dialogues by number, from `first` on; `None` has ended.
     first: u64,
     dialogues: ShortQueue<Option<OpenDialogue>>,
-    /// Dialogues whose answers are outstanding on the persistent connection, and their sizes, in order.
+    /// Dialogues with outstanding answers on the persistent connection, and the answers' sizes, in order.
     expected: ShortQueue<(u64, u32)>,
     received: u32,
-    /// The persistent connection, its number, and whether it is open or opening.
+    /// The number of the persistent connection, and whether it is open or opening.
     connections: u32,
     connected: bool,
     writer: PacedWriter,
     rare_state: Option<Box<RareClientState>>,
-    /// Where something is drawn.
+    /// Present if anything is random.
     rng: Option<Box<ModelRng>>,
 }
 
-/// What few clients have.
+/// State that few clients have.
 #[derive(Debug, Default)]
 struct RareClientState {
     reconnect_at: Option<Instant>,
-    /// When requests are sent (again).
+    /// Times of (re)transmissions.
     due: TimerQueue<u64>,
-    /// Dialogues' own connections.
+    /// Connections of single dialogues.
     own: BTreeMap<ConnId, OwnConnection>,
-    /// By which times of repetition are varied, where requests are sent again.
+    /// Randomizes retransmission times, if requests are retransmitted.
     chance: Option<SecureRng>,
 }
 
@@ -244,7 +244,7 @@ impl DialogueClient {
         self.rare_state.as_mut()?.own.get_mut(&conn)
     }
 
-    /// When the present request of a dialogue is to be sent (again).
+    /// Schedules the (re)transmission of a dialogue's current request.
     fn schedule_request(&mut self, id: u64, at: Instant) {
         if let Some(d) = self.dialogue_mut(id) {
             d.due = at;
@@ -262,7 +262,7 @@ impl DialogueClient {
 
     fn next_timer(&self) -> Option<Instant> {
         let give_up = self.rules.give_up.and_then(|after| {
-            // The front is the oldest that has not ended: what has ended leaves the front at once.
+            // The front is the oldest open dialogue: ended ones leave the front at once.
             self.dialogues.front()?.as_ref().map(|d| d.started_at + after)
         });
         let or = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
@@ -315,7 +315,7 @@ impl DialogueClient {
         }
     }
 
-    /// The client whose arrival has been due for longest.
+    /// Returns the client whose arrival has been due longest.
     fn longest_due_client(&self, now: Instant) -> Option<usize> {
         let next = self.arrivals.iter().enumerate().filter_map(|(user, of)| Some((of.next_arrival()?, user)));
         next.min().filter(|(at, _)| *at <= now).map(|(_, user)| user)
@@ -326,7 +326,7 @@ impl DialogueClient {
             aside.reconnect_at = None;
         }
         if self.rules.transport == TransportProtocol::Sctp {
-            // What its streams are is known when it is up.
+            // Its number of streams is known once it is established.
             ctx.associate(AssocId::new_opened(self.connections), self.server, DIALOGUE, self.rules.streams);
             return;
         }
@@ -340,7 +340,7 @@ impl DialogueClient {
         self.send_waiting(ctx);
     }
 
-    /// Sends what had to wait for a connection.
+    /// Sends the requests that waited for a connection.
     fn send_waiting(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let unsent = |d: &OpenDialogue| d.sent == 0 && d.due == Instant::FAR_FUTURE;
         let waiting: Vec<u64> = (self.first..)
@@ -352,7 +352,7 @@ impl DialogueClient {
         }
     }
 
-    /// Sends the request of a dialogue's present round.
+    /// Sends the request of a dialogue's current round.
     fn send_request(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
         let rules = &*self.rules;
         let Some(Some(d)) = self.dialogues.get_mut(id.wrapping_sub(self.first) as usize) else { return };
@@ -446,7 +446,7 @@ impl DialogueClient {
                 if self.rules.needs_script()
                     && let Some(Some(d)) = self.dialogues.get(place)
                 {
-                    // What it asks was not to be told before the port was known.
+                    // The port, and so the script's key, is known only now.
                     let mut script = self.rules.script.borrow_mut();
                     script.insert((self.host, local_port), [d.sizes].into());
                 }
@@ -458,7 +458,7 @@ impl DialogueClient {
                 {
                     self.received -= size;
                     self.expected.pop_front();
-                    // Nobody waits for it if the dialogue was given up.
+                    // If the dialogue was given up, the answer is ignored.
                     self.finish_round(ctx, id);
                 }
             }
@@ -518,7 +518,7 @@ impl DialogueClient {
         }
     }
 
-    /// A message has come: an answer to what was asked last, or to what was asked before.
+    /// Handles a message: an answer to the current request or to an earlier one.
     fn handle_answer(&mut self, ctx: &mut AppContext<'_, RoleReport>, payload: &Payload) {
         if let Some(DialogueHeader { dialogue, round, .. }) = DialogueHeader::parse(payload)
             && self.dialogue_mut(dialogue).is_some_and(|d| d.round == round)
@@ -527,7 +527,7 @@ impl DialogueClient {
         }
     }
 
-    /// The present round of a dialogue has its answer.
+    /// Ends the current round of a dialogue after its answer.
     fn finish_round(&mut self, ctx: &mut AppContext<'_, RoleReport>, id: u64) {
         let now = ctx.now();
         let rounds = self.rules.rounds.len() as u32;
@@ -605,10 +605,10 @@ impl HostRole for DialogueClient {
     }
 }
 
-/// What a server knows of a connection.
+/// A server's state of a connection.
 #[derive(Clone, Copy, Debug)]
 struct ServedConnection {
-    /// Where the script has it.
+    /// The key of its script.
     client: (HostId, u16),
     received: u32,
     round: u32,
@@ -745,13 +745,13 @@ fn send_answer(ctx: &mut AppContext<'_, RoleReport>, answer: PendingAnswer) {
     }
 }
 
-/// Whether the server of a dialogue over TCP learns from its clients what comes, other than by messages.
+/// True if a server over TCP learns sizes from the clients' script instead of from messages.
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) fn is_scripted(d: &model::DialogueWorkload) -> bool {
     DialogueRules::new(d, Duration::ZERO).needs_script()
 }
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(super) fn build_dialogue_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -795,7 +795,7 @@ mod tests {
 
     #[test]
     fn a_client_stays_small() {
-        // Each octet is one of each station of a large run, and glibc's allocator has steps of 16: 216, 232.
+        // A large run has one for each station, so each octet counts. glibc's allocator has steps of 16: 216, 232.
         assert!(size_of::<DialogueClient>() <= 232, "{}", size_of::<DialogueClient>());
     }
 }

@@ -1,4 +1,4 @@
-//! The EAP workload: stations that authenticate at NASes, which ask AAA servers.
+//! The EAP workload: stations that authenticate at NASes, which send requests to AAA servers.
 
 mod accounts;
 mod agenda;

@@ -1,4 +1,4 @@
-//! Why a run cannot be.
+//! Errors of a run.
 
 use usher_core::Instant;
 use usher_sim::SimError;
@@ -9,10 +9,10 @@ pub enum WorldError {
     /// A role names a host that the study does not have.
     #[error("no host is named `{0}`")]
     NoHost(String),
-    /// The simulator refused.
+    /// The simulator's error.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// A run ended before its time, since a host had to send by a stream that there is not.
+    /// A host needed a stream that its association does not have.
     #[error(
         "{} after the beginning, \"{host}\" had to send by a stream that its SCTP association does not have: it has \
          {streams}; transport.sctp.accepted_streams is how many the side has that accepts an association, and the \
@@ -21,22 +21,22 @@ pub enum WorldError {
     NoStream {
         /// The host's name in the study.
         host: String,
-        /// When.
+        /// The time of the send.
         at: Instant,
-        /// Outbound streams of its association.
+        /// Number of outbound streams of its association.
         streams: u16,
     },
-    /// Two threads that run a half of the network each cannot tell which of two events is first; one can.
+    /// Two threads, each with a half of the network, cannot order two events; one thread can.
     #[error("{} after the beginning, which of two events is first is not known to two threads", .0.duration_since(Instant::ZERO))]
     Undecided(Instant),
-    /// A role refused its settings.
+    /// A role rejected its settings.
     #[error("{0}")]
     Role(String),
-    /// The lab cannot be had, or something happened to it.
+    /// The lab cannot be created, or it failed.
     #[cfg(not(target_arch = "wasm32"))]
     #[error(transparent)]
     Lab(#[from] usher_lab::LabError),
-    /// The run was given up before its time.
+    /// The run was stopped early.
     #[error("ended before its time")]
     Stopped,
 }

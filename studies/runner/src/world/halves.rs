@@ -1,8 +1,8 @@
-//! One run by two threads: what asks in one half of the network, what answers in the other.
+//! One run by two threads: clients in one half of the network, servers in the other.
 //!
-//! Roles have pointers that do not leave their thread, so that each thread builds the whole network and runs its half. The first half
-//! has all that reports, and all clients of a workload: what those share, such as a limit to their dialogues, is theirs alone. Only
-//! studies are divided of which it is certain that nothing else is shared (see [`initiating_hosts`]).
+//! Roles have pointers that cannot leave their thread, so each thread builds the whole network and runs its half. The
+//! first half has all reporting roles and all clients of a workload, so that clients can share state such as a limit to
+//! their dialogues. Only studies that certainly share nothing else are divided (see [`initiating_hosts`]).
 
 use super::built::BuiltNetwork;
 use super::dialogue;
@@ -23,21 +23,21 @@ use usher_sim::{
 
 type HalfSimulation = Simulation<Box<dyn HostRole>, RunObserver, HalfNetwork>;
 
-/// Whether a run has been divided.
+/// The division of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RunDivision {
-    /// It was not: it has what is not divided, or that was not asked for.
+    /// It was not divided: not requested, or the study cannot be divided.
     #[default]
     Undivided,
     /// Two threads ran a half each.
     Halves,
-    /// Two threads have tried, could not tell at this time which of two events is first, and one has run all of it.
+    /// Two threads could not order two events at this time, and one thread ran the whole.
     Undecided(Instant),
 }
 
-/// The names of the hosts that dialogues are begun at, where a study can be divided: its workloads are dialogues over UDP or TCP
-/// whose server knows what comes, and authentications by RADIUS over UDP without TLS; and no service's configuration is used,
-/// which two threads would read.
+/// Returns the names of the hosts that begin dialogues, if a study can be divided. Its workloads must be dialogues over
+/// UDP or TCP whose server can predict sizes, or authentications by RADIUS over UDP without TLS. It must use no
+/// service's configuration, because two threads would read it.
 fn initiating_hosts(scenario: &Scenario) -> Option<Vec<&str>> {
     if scenario.services.iter().next().is_some() {
         return None;
@@ -59,16 +59,16 @@ fn initiating_hosts(scenario: &Scenario) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// How a network that is built so far is divided.
+/// Returns the division of a built network.
 fn divide_network(built: &BuiltNetwork, names: &[&str]) -> Option<usher_sim::NetworkHalves> {
     let hosts = names.iter().map(|name| built.topology.hosts.get(*name)).collect::<Option<Vec<_>>>()?;
     built.builder.split_in_halves(hosts.into_iter().flatten().copied())
 }
 
-/// A host, what its processor did, and how long each kind of work took that.
+/// A host, its processor's statistics, and the time of each kind of work.
 type ProcessorUsage = (HostId, CpuStats, Vec<(WorkLabel, u64)>);
 
-/// What the second half has counted.
+/// The counters of the second half.
 #[derive(Debug, Default)]
 struct HalfCounts {
     /// By link direction, ascending.
@@ -93,10 +93,11 @@ impl HalfCounts {
     }
 }
 
-/// What the thread of the second half is to do: run until then, and whether the first half's observer may end that.
+/// A step of the second half's thread: run until this time, and whether the first half's observer may end the run
+/// earlier.
 type HalfStep = (Instant, bool);
 
-/// The first half, run here, and the second, run by another thread.
+/// The first half on this thread, and the second on another.
 #[derive(Debug)]
 pub(super) struct DividedRun {
     first: Box<HalfSimulation>,
@@ -104,24 +105,24 @@ pub(super) struct DividedRun {
     counts: Receiver<Result<HalfCounts, HalfError>>,
     second: HalfCounts,
     failure: Option<WorldError>,
-    /// The last field, for the thread ends when the first half is gone, for which it may wait.
+    /// The last field: its drop waits for the thread, which ends when the first half is gone.
     thread: HalfThread,
 }
 
-/// The thread of the second half, which is waited for at the end.
+/// The thread of the second half, joined on drop.
 #[derive(Debug)]
 struct HalfThread(Option<JoinHandle<()>>);
 
 impl Drop for HalfThread {
     fn drop(&mut self) {
-        // What it panicked with has been told, or a panic is under way here.
+        // Its panic was already reported, or a panic is under way here.
         let _ = self.0.take().map(JoinHandle::join);
     }
 }
 
 impl DividedRun {
-    /// A run in halves, which is given up when `stop` is set; nothing where it cannot be divided. What the study is built to is
-    /// answered beside it.
+    /// Starts a run in halves, which ends early when `stop` is set; `None` if the study cannot be divided. Also returns
+    /// the built network's description.
     pub(super) fn new(
         scenario: &Scenario,
         seed: Seed,
@@ -150,7 +151,7 @@ impl DividedRun {
         Ok(Some((both, built.topology)))
     }
 
-    /// Takes what the second half has counted; a panic of its thread goes on here.
+    /// Receives the second half's counters; resumes a panic of its thread here.
     fn receive_counts(&mut self) {
         let said = self.counts.recv().unwrap_or(Err(HalfError::OtherHalfEnded));
         match said {
@@ -159,7 +160,7 @@ impl DividedRun {
         }
     }
 
-    /// The run is given up.
+    /// Stops the run.
     fn abort_run(&mut self, why: HalfError) {
         self.failure = Some(match why {
             HalfError::Undecided(at) => WorldError::Undecided(at),
@@ -179,7 +180,7 @@ impl DividedRun {
             return;
         }
         let to_its_end = self.first.observer().is_draining();
-        // If the thread has ended the first half hears of it.
+        // If the thread has ended, receiving its counts fails.
         let _ = self.steps.as_ref().map(|steps| steps.send((until, to_its_end)));
         match self.first.run_until(until, to_its_end) {
             Ok(()) => self.receive_counts(),
@@ -187,7 +188,7 @@ impl DividedRun {
         }
     }
 
-    /// Why the run ended early: it was given up, or it was not known what comes next.
+    /// Returns the reason of an early end: a stop, or an undecided order of events.
     pub(super) fn take_failure(&mut self) -> Option<WorldError> {
         self.failure.take()
     }
@@ -240,7 +241,7 @@ impl DividedRun {
     }
 }
 
-/// What the thread of the second half does.
+/// The second half's thread.
 fn run_second(
     scenario: &Scenario,
     seed: Seed,
@@ -249,7 +250,7 @@ fn run_second(
     to_do: &Receiver<HalfStep>,
     done: &Sender<Result<HalfCounts, HalfError>>,
 ) {
-    // Where it cannot be built or divided the first half says so.
+    // If building or dividing fails here, the first half reports it.
     let Some(names) = initiating_hosts(scenario) else { return };
     let Ok(built) = BuiltNetwork::from_scenario(scenario, seed, &[]) else { return };
     let Some(halves) = divide_network(&built, &names) else { return };
@@ -257,7 +258,7 @@ fn run_second(
     processors.sort_unstable();
     let mut half = built.builder.build_half(built.measure, halves, HalfSide::Second, end);
     stop.into_iter().for_each(|stop| half.end_when(stop));
-    // If the first half is gone there is nothing more to do.
+    // If the first half is gone, the thread ends.
     let mut told = done.send(Ok(HalfCounts::default()));
     while let (Ok(()), Ok((until, to_its_end))) = (told, to_do.recv()) {
         let ran = half.run_until(until, to_its_end);

@@ -1,4 +1,4 @@
-//! The handover workload: mobile nodes that go from 802.11 to 802.16, points of service of both networks, and a
+//! The handover workload: mobile nodes that move from 802.11 to 802.16, points of service of both networks, and a
 //! correspondent for each node.
 
 mod build;

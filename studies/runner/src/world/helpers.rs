@@ -1,12 +1,12 @@
-//! The slow helpers of a simulated host: what a machine asks of a store or another server, which answers after a time that the
-//! study gives, while the host's processor does other things.
+//! Workers of a simulated host. They run jobs of a machine, such as lookups in a store, in the study's time while the
+//! host's processor does other work.
 
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::timer::TimerQueue;
 use usher_core::{Instant, ModelRng, WorkLabel};
 use usher_scenario::model::TimeLaw;
 
-/// Helpers with what they do and what waits for them.
+/// Workers with their running and waiting jobs.
 #[derive(Debug)]
 pub(super) struct WorkerPool<J> {
     kinds: Vec<WorkerKind<J>>,
@@ -16,14 +16,14 @@ pub(super) struct WorkerPool<J> {
     rng: ModelRng,
 }
 
-/// Helpers of one kind.
+/// Workers of one kind.
 #[derive(Debug)]
 struct WorkerKind<J> {
     label: WorkLabel,
     time: TimeLaw,
-    /// How many jobs are done at the same time.
+    /// Number of jobs that run at the same time.
     threads: usize,
-    /// All that waits is done at once, in the time of one: writing to a store, which makes many durable by one commit.
+    /// True if all waiting jobs finish together in the time of one, such as writes that share one commit of a store.
     together: bool,
     busy: usize,
     waiting: VecDeque<J>,
@@ -34,13 +34,13 @@ impl<J> WorkerPool<J> {
         Self { kinds: Vec::new(), running_jobs: BTreeMap::new(), done: TimerQueue::new(), next: 0, rng }
     }
 
-    /// Has jobs of this kind take such a time each.
+    /// Sets the time of each job of this kind and the number of workers.
     pub(super) fn add_kind(&mut self, label: WorkLabel, time: TimeLaw, threads: usize, together: bool) {
         let waiting = VecDeque::new();
         self.kinds.push(WorkerKind { label, time, threads: threads.max(1), together, busy: 0, waiting });
     }
 
-    /// Puts a job in line; gives it back where it takes no time.
+    /// Queues a job; returns it if it takes no time.
     pub(super) fn submit_job(&mut self, now: Instant, label: Option<WorkLabel>, job: J) -> Option<J> {
         match label.and_then(|label| self.kinds.iter().position(|kind| kind.label == label)) {
             None => Some(job),
@@ -64,7 +64,7 @@ impl<J> WorkerPool<J> {
         }
     }
 
-    /// Jobs that are done by now.
+    /// Returns jobs that have finished by now.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Vec<J>> {
         let (_, id) = self.done.pop_due(now)?;
         let (kind, jobs) = self.running_jobs.remove(&id)?;
@@ -73,12 +73,12 @@ impl<J> WorkerPool<J> {
         Some(jobs)
     }
 
-    /// When the next are done.
+    /// Returns when the next jobs finish.
     pub(super) fn next_done(&self) -> Option<Instant> {
         self.done.next_deadline()
     }
 
-    /// Forgets all jobs, as a host that fails does.
+    /// Drops all jobs, as after a host failure.
     pub(super) fn discard_jobs(&mut self) {
         self.running_jobs.clear();
         self.done = TimerQueue::new();

@@ -1,4 +1,4 @@
-//! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that asks it.
+//! IDENT (RFC 1413): the service of a host, which knows the host's own connections, and the workload that queries it.
 
 use super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::error::WorldError;
@@ -23,22 +23,22 @@ use usher_scenario::ports::CHAT;
 use usher_scenario::services::HostService;
 use usher_sim::{AppContext, AppDelivery, HostId, StreamDelivery};
 
-/// The connections that began at a host's port, as only the study knows them.
+/// The owner of the connection from each port of a host; only the study knows all of them.
 type ConnectionOwners = Rc<RefCell<BTreeMap<(HostId, u16), UserConnection>>>;
 
 /// A user's connection.
 #[derive(Debug)]
 struct UserConnection {
     user: SystemUser,
-    /// When the user asked for it; `None` once the server has accepted it.
+    /// Time of the user's request; `None` once the server has accepted the connection.
     since: Option<Instant>,
 }
 
-/// How much longer than the server waits for an answer a user waits for the connection's end: the end may be lost and be sent
-/// again.
+/// A user waits for the connection's end this much longer than the server waits for a response: the end may be lost and
+/// retransmitted.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// The service that `usher ident serve` runs. Its kernel is the simulated host's.
+/// The service of `usher ident serve`, with the simulated host as its kernel.
 #[derive(Debug)]
 pub(super) struct ServerRole {
     address: HostAddress,
@@ -57,7 +57,7 @@ impl HostRole for ServerRole {
             AppDelivery::Owner { token, app } => {
                 let user = |app| self.users.borrow().get(&app).cloned().unwrap_or_else(usher_user);
                 let owner = app.map_or(ConnectionOwner::NoOwner, |app| ConnectionOwner::User(user(app)));
-                // Whoever asked may be gone.
+                // The client's connection may be gone.
                 let _ = self.service.handle_command(now, IdentServiceCommand::Found { token: *token, owner });
             }
             _ => {}
@@ -86,19 +86,19 @@ impl HostRole for ServerRole {
     }
 }
 
-/// As whom Usher's own programs run.
+/// The user of Usher's own programs.
 fn usher_user() -> SystemUser {
     SystemUser { name: Some(b"usher".to_vec()), uid: None }
 }
 
-/// A server that asks whose each connection is that it accepts.
+/// A server that queries the owner of each accepted connection.
 #[derive(Debug)]
 pub(super) struct IdentClientRole {
     address: HostAddress,
     endpoint: MachineEndpoint,
     config: ClientConfig,
     client: IdentClient,
-    /// What it asked, by the tokens of its questions: about which connection, of which client's port, and since when.
+    /// Pending queries by token: the connection, the client's port, and the start.
     pending_queries: BTreeMap<u64, (ConnId, (HostId, u16), Instant)>,
     next: u64,
     truth: ConnectionOwners,
@@ -121,7 +121,7 @@ impl HostRole for IdentClientRole {
                     let dialled =
                         self.truth.borrow_mut().get_mut(&(remote, remote_port)).and_then(|d| d.since.take());
                     if let Some(since) = dialled {
-                        // From here on it is the server's question that counts.
+                        // From here on the server's query counts instead.
                         ctx.report(RoleReport::Withdrawn(since));
                     }
                     ctx.report(RoleReport::Started);
@@ -130,7 +130,7 @@ impl HostRole for IdentClientRole {
                         local: Some(self.address.addresses.address_of(local)),
                         ports: PortPair::new(remote_port, local_port),
                     };
-                    // It has room for all that are asked, and their ports are some.
+                    // Its limits exceed the queries of a run, and the ports are valid.
                     let _ = self.client.handle_command(now, ClientCommand::Query { token, question });
                 }
             }
@@ -154,14 +154,14 @@ impl HostRole for IdentClientRole {
     }
 }
 
-/// Whether an answer is this user's name or number.
+/// True if a response contains this user's name or number.
 fn names_user(answer: &ResponseBody, user: &SystemUser) -> bool {
     let ResponseBody::UserId { user: said, .. } = answer else { return false };
     let number = user.uid.map(|uid| uid.to_string().into_bytes());
     [&user.name, &number].into_iter().flatten().any(|known| known == said.name())
 }
 
-/// A user of a host, who connects to a server.
+/// A user of a host who connects to a server.
 #[derive(Debug)]
 pub(super) struct UserRole {
     host: HostId,
@@ -169,25 +169,25 @@ pub(super) struct UserRole {
     user: SystemUser,
     arrivals: ArrivalProcess,
     opened: u32,
-    /// Connections under way.
+    /// Open connections.
     open: BTreeMap<ConnId, OpenConnection>,
-    /// When those that are established are given up.
+    /// Timeouts of established connections.
     ends: BTreeSet<(Instant, ConnId)>,
-    /// How long the server waits for an answer.
+    /// Time that the server waits for a response.
     query_timeout: Duration,
     truth: ConnectionOwners,
 }
 
-/// A connection under way, of its user.
+/// An open connection of its user.
 #[derive(Clone, Copy, Debug)]
 struct OpenConnection {
     since: Instant,
-    /// Its port and when it is given up, once it is established.
+    /// Its port and its timeout, once established.
     established: Option<(u16, Instant)>,
 }
 
 impl UserRole {
-    /// A connection is over. One that the server has not accepted was in vain.
+    /// Ends a connection. It failed if the server has not accepted it.
     fn end_connection(&mut self, ctx: &mut AppContext<'_, RoleReport>, conn: ConnId) {
         let Some(OpenConnection { since, established }) = self.open.remove(&conn) else { return };
         let accepted = established.is_some_and(|(port, until)| {
@@ -208,7 +208,7 @@ impl HostRole for UserRole {
         let now = ctx.now();
         match delivery {
             AppDelivery::Start => {
-                // Connections are gone with a host that failed, and whoever is at one that is off connects nowhere.
+                // A failed host loses its connections, and a host that is off opens none.
                 while let Some((&conn, _)) = self.open.first_key_value() {
                     self.end_connection(ctx, conn);
                 }
@@ -225,7 +225,7 @@ impl HostRole for UserRole {
             AppDelivery::Stream { conn, event: StreamDelivery::Closed(_) } => self.end_connection(ctx, *conn),
             _ => {}
         }
-        // The server's host may have failed and know nothing of a connection: nobody ends that but the user.
+        // The server's host may have failed and forgotten the connection: only the user's timeout ends it.
         while let Some(&(_, conn)) = self.ends.first().filter(|(until, _)| *until <= now) {
             ctx.abort(conn);
             self.end_connection(ctx, conn);
@@ -243,7 +243,7 @@ impl HostRole for UserRole {
     }
 }
 
-/// Puts the IDENT services of a scenario on their hosts.
+/// Places the IDENT services of a scenario on their hosts.
 pub(super) fn place_ident_services(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -280,7 +280,7 @@ pub(super) fn place_ident_services(
     Ok(())
 }
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(super) fn build_ident_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,

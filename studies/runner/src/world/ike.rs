@@ -1,5 +1,5 @@
-//! The workload `ike`: initiators, gateways and AAA servers of its own, which run the machines of `usher ike` and of the AAA
-//! server.
+//! The workload `ike`: initiators, gateways and its own AAA servers, which run the machines of `usher ike` and of the
+//! AAA server.
 
 mod build;
 mod certificates;

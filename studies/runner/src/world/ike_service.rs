@@ -1,4 +1,4 @@
-//! The IKEv2 gateway that `usher ike serve` runs, and its clients, on simulated hosts, each by its very file.
+//! The IKEv2 gateway of `usher ike serve`, and its clients, on simulated hosts, by their configuration files.
 
 use super::aaa::helpers_of;
 use super::error::WorldError;
@@ -23,10 +23,10 @@ use usher_ike::work::{SIGN, VERIFY};
 use usher_scenario::services::HostService;
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// Signatures and chains of certificates at a time, as a live gateway has it.
+/// Concurrent signatures and certificate checks, as in a live gateway.
 pub(super) const HELPERS: usize = 4;
 
-/// The gateway, or the client, of a host. Packets of CHILD_SAs are carried in the simulator for workloads alone.
+/// The gateway or the client of a host. Only workloads carry packets of CHILD_SAs in the simulator.
 #[derive(Debug)]
 pub(super) struct GatewayRole {
     endpoint: MachineEndpoint,
@@ -36,17 +36,17 @@ pub(super) struct GatewayRole {
     helpers: WorkerPool<JobRequest<IkeJob>>,
     seed: Seed,
     starts: u64,
-    /// It is a workload's.
+    /// True for a workload's role.
     counted: bool,
-    /// The security policies of its host, where packets are carried.
+    /// The security policies of its host, if it carries packets.
     protection: Option<HostPolicies>,
 }
 
-/// The length of most signatures of ECDSA with P-256, DER.
+/// The most frequent length of a DER signature by ECDSA with P-256.
 const USUAL_ECDSA: usize = 71;
 
-/// The answer to a job. Signatures of ECDSA differ by an octet or two: it signs anew until one has the usual length, so that rows
-/// are the same whatever it draws.
+/// Returns the result of a job. ECDSA signatures vary by an octet or two. It signs again until one has the usual
+/// length, so that rows do not depend on random numbers.
 pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>) -> ike::IkeCommand {
     let varies = matches!(job.job, IkeJob::Sign { scheme: SignatureScheme::EcdsaP256Sha256, .. });
     let usual = |command: &ike::IkeCommand| match command {
@@ -54,7 +54,7 @@ pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>)
         _ => true,
     };
     let mut signed = credentials.answer_job(job);
-    // Half of them have it: of 64 in a row one has.
+    // Half of them have it; 64 attempts suffice.
     for _ in 0..if varies { 64 } else { 0 } {
         if usual(&signed) {
             break;
@@ -65,7 +65,7 @@ pub(super) fn answer_job(credentials: &IkeCredentials, job: &JobRequest<IkeJob>)
 }
 
 impl GatewayRole {
-    /// The gateway of a workload, whose messages of RADIUS are counted.
+    /// Creates the gateway of a workload, whose RADIUS messages count.
     pub(super) fn of_workload(
         endpoint: MachineEndpoint,
         (config, gateway): (GatewayConfig, IkeGateway),
@@ -87,7 +87,7 @@ impl HostRole for GatewayRole {
                 if let Some(protection) = &self.protection {
                     protection.install_policies(ctx);
                 }
-                // What was made of this configuration at first is made of it again.
+                // The first start used the same configuration, so it is valid.
                 if self.starts > 1
                     && let Ok(gateway) = IkeGateway::new(
                         self.config.clone(),
@@ -101,7 +101,7 @@ impl HostRole for GatewayRole {
             AppDelivery::Timer => {
                 while let Some(jobs) = self.helpers.pop_due(now) {
                     for job in jobs {
-                        // The login may have been given up.
+                        // The login may have ended meanwhile.
                         let _ = self
                             .gateway
                             .handle_command(now, GatewayCommand::Done(answer_job(&self.credentials, &job)));
@@ -125,14 +125,14 @@ impl HostRole for GatewayRole {
             let now = ctx.now();
             let what = match what {
                 GatewayJob::Ike(what) => what,
-                // A gateway of a study has its pools to itself.
+                // A gateway of a study does not share its pools.
                 GatewayJob::Lease(wish) => {
                     let _ = gateway
                         .handle_command(now, GatewayCommand::Leased { sa: wish.sa, leases: Vec::new() });
                     return;
                 }
                 GatewayJob::Judge(judgement) => {
-                    // Its work is told by the gateway, and keeps this host's processor.
+                    // The gateway reports its work, which loads this host's processor.
                     let _ = gateway.handle_command(now, GatewayCommand::Judged(judgement.run_judgement()));
                     return;
                 }
@@ -140,7 +140,7 @@ impl HostRole for GatewayRole {
             let label = what.work_label();
             let job = JobRequest::new(token, what).with_origin(origin);
             if let Some(job) = helpers.submit_job(now, Some(label), job) {
-                // What no helper does keeps this host's processor.
+                // Work without a worker loads this host's processor.
                 ctx.charge_work(WorkRecord { label, units: 1 });
                 let _ = gateway.handle_command(now, GatewayCommand::Done(answer_job(credentials, &job)));
             }
@@ -149,12 +149,12 @@ impl HostRole for GatewayRole {
     }
 
     fn ike_totals(&self) -> Option<IkeTotals> {
-        // IKE is counted by initiators, who know which of it belongs to an authentication.
+        // Initiators count IKE: they know which messages belong to an authentication.
         self.counted.then_some(IkeTotals { ike: Default::default(), ..self.gateway.totals })
     }
 }
 
-/// Puts the gateways and clients of a scenario on their hosts.
+/// Places the gateways and clients of a scenario on their hosts.
 pub(super) fn place_gateways(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,

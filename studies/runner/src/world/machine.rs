@@ -1,4 +1,4 @@
-//! Hosting protocol machines on simulated hosts: deliveries become inputs, outputs become operations.
+//! Runs protocol machines on simulated hosts: deliveries become inputs, outputs become operations of the host.
 
 use super::tls::TlsConnections;
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use usher_crypto::tls::{ClientConfig, ServerConfig, TrustConfig};
 use usher_sim::sctp::UserMessage;
 use usher_sim::{AppContext, AppDelivery, HostAddresses, HostId, MessageDelivery, Payload, StreamDelivery};
 
-/// A simulated host's address, and those of all others.
+/// The address of a simulated host, with those of all others.
 #[derive(Clone, Debug)]
 pub struct HostAddress {
     /// The host.
     pub host: HostId,
-    /// Where everybody is.
+    /// The addresses of all hosts.
     pub addresses: Arc<HostAddresses>,
 }
 
 impl HostAddress {
-    /// The address of a host's port.
+    /// Returns the socket address of a host's port.
     pub fn socket_address(&self, host: HostId, port: u16) -> SocketAddr {
         SocketAddr::new(self.addresses.address_of(host), port)
     }
 
-    /// The hosts of a connection's addresses, this one's without a choice.
+    /// Returns the hosts of a connection's addresses; this host if the local address is unspecified.
     pub(super) fn connection_hosts(
         &self,
         local: Option<IpAddr>,
@@ -43,12 +43,12 @@ impl HostAddress {
     }
 }
 
-/// What the machine and the simulator call the same thing: the simulator counts.
+/// Maps a machine's ids to the simulator's consecutive numbers.
 #[derive(Debug)]
 struct NumberTable<T> {
     all: Vec<T>,
     numbers: HashMap<T, u32>,
-    /// What was asked for last, mostly what is asked for next.
+    /// The last lookup, which usually comes next again.
     recent: Option<(T, u32)>,
 }
 
@@ -56,7 +56,7 @@ impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
     fn new() -> Self {
         Self { all: Vec::new(), numbers: HashMap::default(), recent: None }
     }
-    /// The simulator's number; a new one for what had none.
+    /// Returns the simulator's number, a new one for a new id.
     fn assign_number(&mut self, id: T) -> u32 {
         if let Some((recent, number)) = self.recent
             && recent == id
@@ -70,19 +70,19 @@ impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
         self.recent = Some((id, number));
         number
     }
-    /// The simulator's number, if it has one.
+    /// Returns the simulator's number, if any.
     fn find_number(&self, id: T) -> Option<u32> {
         self.numbers.get(&id).copied()
     }
     fn find_id(&self, number: u32) -> Option<T> {
         self.all.get(number as usize).copied()
     }
-    /// All are over.
+    /// Removes all entries.
     fn remove_all(&mut self) {
         self.numbers.clear();
         self.recent = None;
     }
-    /// What has this number is over: the machine may give its id again, and may have done so already.
+    /// Removes the entry of a number only: the machine may already have reused its id.
     fn release_number(&mut self, number: u32) {
         if let Some(id) = self.find_id(number)
             && self.find_number(id) == Some(number)
@@ -93,15 +93,15 @@ impl<T: Copy + Eq + std::hash::Hash> NumberTable<T> {
     }
 }
 
-/// Where a machine lives, with its sockets and connections.
+/// The place of a machine: its host, sockets and connections.
 #[derive(Debug)]
 pub struct MachineEndpoint {
     address: HostAddress,
-    /// Whose the connections and associations are that others open at ports that are not named below.
+    /// The listener of connections and associations from peers at all other ports.
     listener: ListenerId,
-    /// By port of ours: whose they are, and their TLS.
+    /// Listeners by local port, with their TLS.
     listeners: BTreeMap<u16, (ListenerId, Option<ServerConfig>)>,
-    /// What of accepted connections was accepted by such a listener.
+    /// The listeners of accepted connections.
     accepted: BTreeMap<u32, ListenerId>,
     tls: TlsConnections,
     sockets: NumberTable<SocketId>,
@@ -109,17 +109,17 @@ pub struct MachineEndpoint {
     buf: Vec<u8>,
 }
 
-/// What a machine says or asks.
+/// An event or a job of a machine.
 #[derive(Debug)]
 pub enum EventOrJob<M: Machine> {
-    /// What it says.
+    /// An event.
     Event(M::Event),
-    /// What it asks of a slow helper.
+    /// A job for a worker.
     Job(JobRequest<M::Job>),
 }
 
 impl MachineEndpoint {
-    /// The endpoint of a host's machine. What others open is the machine's own.
+    /// Creates the endpoint of a host's machine. The default listener accepts connections.
     pub fn new(at: HostAddress) -> Self {
         Self {
             address: at,
@@ -132,24 +132,24 @@ impl MachineEndpoint {
             buf: Vec::new(),
         }
     }
-    /// The same, accepting connections and associations by this listener.
+    /// Sets the listener of accepted connections and associations.
     pub fn with_listener(self, listener: ListenerId) -> Self {
         Self { listener, ..self }
     }
-    /// Has what is accepted at this port be this listener's, with TLS inside of that.
+    /// Accepts connections at this port for this listener, optionally with TLS.
     pub fn accept_at(&mut self, port: u16, listener: ListenerId, tls: Option<ServerConfig>) {
         self.listeners.insert(port, (listener, tls));
     }
-    /// The same, with connections that it opens to these addresses inside TLS.
+    /// Uses TLS for connections to these addresses.
     pub fn with_outgoing_tls(self, outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
         Self { tls: TlsConnections::with_outgoing(outgoing), ..self }
     }
-    /// The simulator's number of a socket.
+    /// Returns the simulator's number of a socket.
     pub fn socket_number(&mut self, socket: SocketId) -> u32 {
         self.sockets.assign_number(socket)
     }
 
-    /// The machine's id of a connection or association, and whether the other side began it.
+    /// Returns the machine's id of a connection or association, which tells whether the peer opened it.
     fn machine_connection(&self, sim: ConnId) -> ConnId {
         match sim.is_accepted() {
             true => ConnId::accepted_at(self.listener_of(sim), sim.n),
@@ -159,14 +159,14 @@ impl MachineEndpoint {
     fn listener_of(&self, sim: ConnId) -> ListenerId {
         self.accepted.get(&sim.n).copied().unwrap_or(self.listener)
     }
-    /// The simulator's; `None` for one that is over.
+    /// Returns the simulator's id; `None` if the connection has ended.
     fn simulated_connection(&self, conn: ConnId) -> Option<ConnId> {
         match conn.is_accepted() {
             true => Some(ConnId::new_accepted(conn.n)),
             false => self.opened.find_number(conn).map(ConnId::new_opened),
         }
     }
-    /// It is over.
+    /// Removes an ended connection.
     fn remove_connection(&mut self, sim: ConnId) {
         if sim.is_accepted() {
             self.accepted.remove(&sim.n);
@@ -174,20 +174,20 @@ impl MachineEndpoint {
             self.opened.release_number(sim.n);
         }
     }
-    /// All are over without a word.
+    /// Removes all connections without events.
     fn lose_connections(&mut self) {
         self.accepted.clear();
         self.tls.clear();
         self.opened.remove_all();
     }
-    /// One was accepted: whose it is, and whether it goes on inside TLS. False where it cannot.
+    /// Assigns an accepted connection to its listener, and starts TLS if configured. False if TLS cannot start.
     fn accept_connection(&mut self, sim: ConnId, port: u16) -> bool {
         let Some((listener, tls)) = self.listeners.get(&port) else { return true };
         self.accepted.insert(sim.n, *listener);
         tls.as_ref().is_none_or(|tls| self.tls.start_tls(sim, TrustConfig::Server(tls.clone())))
     }
 
-    /// Feeds a delivery to a machine.
+    /// Passes a delivery to a machine.
     pub fn feed_delivery<R, M: Machine>(
         &mut self,
         ctx: &mut AppContext<'_, R>,
@@ -221,7 +221,7 @@ impl MachineEndpoint {
             }
             AppDelivery::Datagram { socket, from, from_port, destination: at, port, payload } => {
                 let path = DatagramPath {
-                    // Datagrams come to sockets that were bound or sent by.
+                    // Datagrams arrive only at sockets that were bound or that sent.
                     socket: self.sockets.find_id(*socket).unwrap_or_default(),
                     local: self.address.socket_address(*at, *port),
                     remote: self.address.socket_address(*from, *from_port),
@@ -231,7 +231,7 @@ impl MachineEndpoint {
             AppDelivery::Stream { conn: sim, event } => self.stream_event(ctx, machine, *sim, event),
             AppDelivery::Message { assoc: sim, event } => {
                 if let (MessageDelivery::Up { local_port, .. }, true) = (event, sim.is_accepted()) {
-                    // No association is inside TLS.
+                    // Associations have no TLS.
                     self.accept_connection(*sim, *local_port);
                 }
                 let (assoc, listener) = (self.machine_connection(*sim), self.listener_of(*sim));
@@ -310,8 +310,8 @@ impl MachineEndpoint {
         machine.handle_input(ctx.now(), MachineInput::Stream { conn, event });
     }
 
-    /// Carries out what a machine decided, in its order, and arms its timer; what it says and asks is heard by `hear`. Gives
-    /// when the timer goes off, for who has further reasons to be woken and arms it anew.
+    /// Applies a machine's outputs in order and arms its timer. `hear` receives events and jobs. Returns the timeout,
+    /// so that callers with further deadlines can arm the timer anew.
     pub fn drain_outputs<'c, R, M: Machine>(
         &mut self,
         ctx: &mut AppContext<'c, R>,
@@ -326,12 +326,12 @@ impl MachineEndpoint {
         next
     }
 
-    /// When it wants the timer, beside its machine.
+    /// Returns the timeout of the endpoint itself, beside its machine's.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         self.tls.next_deadline()
     }
 
-    /// Does one thing that a machine wants done. A datagram's source is the address at which its socket is bound.
+    /// Applies one transmission of a machine. A datagram's source is the address of its socket.
     pub fn apply_transmit<R, M: Machine>(
         &mut self,
         ctx: &mut AppContext<'_, R>,
@@ -424,7 +424,7 @@ impl MachineEndpoint {
             StreamOp::Connect { .. } => {}
             StreamOp::Data if tls => self.tls.send_data(ctx, sim, buf),
             StreamOp::Data => ctx.write(sim, Payload::copy_from_slice(buf)),
-            // Records are read as they come.
+            // TLS reads records at once, without flow control by credits.
             StreamOp::Credit(_) if tls => {}
             StreamOp::Credit(bytes) => ctx.grant_credit(sim, bytes),
             StreamOp::Shutdown if tls => self.tls.shutdown(ctx, sim),
@@ -438,7 +438,7 @@ impl MachineEndpoint {
     }
 }
 
-/// A machine on its endpoint while it is drained.
+/// A machine on its endpoint while its outputs are drained.
 struct DrainedMachine<'a, 'c, R, M, F> {
     endpoint: &'a mut MachineEndpoint,
     ctx: &'a mut AppContext<'c, R>,

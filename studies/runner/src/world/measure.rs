@@ -1,4 +1,4 @@
-//! From what applications report to the metrics of one run.
+//! Turns the reports of applications into the metrics of one run.
 
 use super::handover::HandoverStats;
 use super::measured::RunMetrics;
@@ -9,79 +9,79 @@ use usher_observe::stats::sample_quantiles;
 use usher_scenario::metrics::{self, DELAY_P999};
 use usher_sim::ReportObserver;
 
-/// Hears what the roles report.
+/// Receives the reports of roles.
 #[derive(Debug)]
 pub(super) struct RunObserver {
     workloads: Vec<WorkloadStats>,
     /// The number of each workload's first application.
     firsts: Vec<u32>,
-    /// In the drain, by workload: whether it is done as soon as nothing of it that counts is open.
+    /// While draining, by workload: true if it is done as soon as none of its counted dialogues is open.
     ends: Vec<bool>,
-    /// Dialogues of all workloads that ended well since the counting began, those of workloads that are done included.
+    /// Successful dialogues of all workloads since counting began, including workloads that are done.
     completed: u64,
-    /// When each dialogue ran, where that is kept.
+    /// The time span of each dialogue, if recorded.
     spans: Option<Vec<DialogueSpan>>,
 }
 
-/// When a dialogue ran that has ended.
+/// The time span of a dialogue that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DialogueSpan {
-    /// The number of its workload.
+    /// The index of its workload.
     pub(super) workload: usize,
     /// The application that reported its end.
     pub(super) app: u32,
     pub(super) started_at: Instant,
     pub(super) ended_at: Instant,
-    /// It ended well.
+    /// True if it succeeded.
     pub(super) completed: bool,
-    /// It began within the counting interval.
+    /// True if it began within the counting interval.
     pub(super) counts: bool,
 }
 
-/// What one workload did. A dialogue counts when it began within the counting interval.
+/// The statistics of one workload. A dialogue counts if it began within the counting interval.
 #[derive(Debug)]
 pub(super) struct WorkloadStats {
     from: Instant,
     to: Instant,
-    /// Delays of counted dialogues that came to an end.
+    /// Delays of successful counted dialogues.
     delays: DelaySamples,
-    /// Their exact sum, nanoseconds.
+    /// Their exact sum in nanoseconds.
     delay_sum: u128,
     started: u64,
-    /// The times within which dialogues are to end, as they are written, and how many did.
+    /// Time limits of dialogues, as written, with the number of dialogues within each.
     time_limits: Vec<(Duration, String, u64)>,
-    /// Whether the 99.9 % quantile is asked for.
+    /// True if the 99.9 % quantile is requested.
     p999: bool,
     succeeded: u64,
     rejected: u64,
     failed: u64,
-    /// Dialogues that ended well since the counting began, whenever they began.
+    /// Successful dialogues since counting began, including those that began earlier.
     completed: u64,
     retransmissions: u64,
-    /// Counted dialogues that EAP has let in where traffic keys follow, those that got them, and how long that took them
-    /// together, nanoseconds.
+    /// Counted dialogues with an EAP success before traffic keys, those with keys, and the total time to the keys in
+    /// nanoseconds.
     admitted: u64,
     keyed: u64,
     keying: u128,
-    /// Of counted records of accounting: those that fell due, that are acknowledged, of them late, and lost; and how long
-    /// acknowledged ones took together, nanoseconds.
+    /// Counted accounting records: due, acknowledged, late among these, lost; and the total time to acknowledgement in
+    /// nanoseconds.
     records: u64,
     acknowledged_records: u64,
     late: u64,
     lost: u64,
     recording: u128,
-    /// Of counted dialogues that ended well: questions about a connection's user that were answered, and rightly.
+    /// Responses to IDENT queries in successful counted dialogues, and the correct ones.
     answers: u64,
     correct_answers: u64,
-    /// Of counted dialogues that ended well and took an IKE_SA's place, and how long there was none, nanoseconds.
+    /// Successful counted dialogues that replaced an IKE_SA, and the total time without one in nanoseconds.
     replaced: u64,
     interrupted: u128,
-    /// Of handovers.
+    /// Handovers.
     tally: HandoverStats,
 }
 
-/// Many delays, compactly: in pieces, since a single list would be copied each time that it grows, and in
-/// 32 bits of nanoseconds where they fit (up to 4.29 s).
+/// A compact list of delays. It grows in chunks, because a single vector would be copied at each growth. Delays up to
+/// 4.29 s take 32 bits of nanoseconds.
 #[derive(Debug, Default)]
 struct DelaySamples {
     short: Vec<Vec<u32>>,
@@ -100,7 +100,7 @@ impl DelaySamples {
         };
         match self.short.last_mut() {
             Some(piece) if piece.len() < Self::PIECE => piece.push(short),
-            // The first piece grows as it needs to: most runs have few dialogues.
+            // The first chunk grows on demand: most runs have few dialogues.
             None => self.short.push(vec![short]),
             Some(_) => {
                 let mut piece = Vec::with_capacity(Self::PIECE);
@@ -114,7 +114,7 @@ impl DelaySamples {
         self.len
     }
 
-    /// All of them in seconds, in no order.
+    /// Returns all delays in seconds, in no particular order.
     fn take_seconds(&mut self) -> Vec<f64> {
         self.len = 0;
         let seconds = |ns: u64| Duration::from_nanos(ns).as_secs_f64();
@@ -130,17 +130,17 @@ impl RunObserver {
         Self { workloads, firsts, ends: Vec::new(), completed: 0, spans: None }
     }
 
-    /// Keeps from now on when each dialogue ran.
+    /// Records the time span of each dialogue from now on.
     pub(super) fn record_spans(&mut self) {
         self.spans = Some(Vec::new());
     }
 
-    /// The dialogues that have ended, in the order of their ends, where they were kept.
+    /// Returns the recorded dialogues in the order of their ends.
     pub(super) fn take_spans(&mut self) -> Vec<DialogueSpan> {
         self.spans.take().unwrap_or_default()
     }
 
-    /// A workload of this name (one that stands alone is called nothing) is asked for these metrics beside those that all have.
+    /// Requests metrics of the workload of this name, beside the default ones. A sole workload has the empty name.
     pub(super) fn request_metrics<'a>(
         &mut self,
         workload: usize,
@@ -157,34 +157,35 @@ impl RunObserver {
         }
     }
 
-    /// From now on a workload is done when all of it that counts has ended, where `ends` says so, and the run when all are.
+    /// Starts draining. A workload is done when all its counted dialogues have ended, if `ends` says so; the run is
+    /// done when all workloads are.
     pub(super) fn start_drain(&mut self, ends: Vec<bool>) {
         self.ends = ends;
     }
 
-    /// It may say that the run is done.
+    /// True if the run may end early.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn is_draining(&self) -> bool {
         !self.ends.is_empty()
     }
 
-    /// What a workload did.
+    /// Returns the statistics of a workload.
     pub(super) fn workload_stats(&self, workload: usize) -> &WorkloadStats {
         &self.workloads[workload]
     }
 
-    /// The applications of a workload, by their numbers.
+    /// Returns the numbers of a workload's applications.
     pub(super) fn application_range(&self, workload: usize) -> Range<usize> {
         let end = self.firsts.get(workload + 1).map_or(usize::MAX, |next| *next as usize);
         self.firsts[workload] as usize..end
     }
 
-    /// A workload's metrics of dialogues. What has not ended by now counts as failed.
+    /// Adds a workload's dialogue metrics. Open dialogues count as failed.
     pub(super) fn add_metrics(&mut self, workload: usize, out: &mut RunMetrics) {
         self.workloads[workload].add_metrics(out);
     }
 
-    /// Dialogues of all workloads that ended well since the counting began.
+    /// Returns the successful dialogues of all workloads since counting began.
     pub(super) fn completed_count(&self) -> u64 {
         self.completed
     }
@@ -290,17 +291,17 @@ impl WorkloadStats {
         self.tally.add_metrics(out);
     }
 
-    /// Counted dialogues that began.
+    /// Returns the counted dialogues that began.
     pub(super) fn started_count(&self) -> u64 {
         self.started
     }
 
-    /// Of them, those that have ended well.
+    /// Returns the counted dialogues that succeeded.
     pub(super) fn succeeded_count(&self) -> u64 {
         self.succeeded
     }
 
-    /// Dialogues that ended well since the counting began.
+    /// Returns the successful dialogues since counting began.
     pub(super) fn completed_count(&self) -> u64 {
         self.completed
     }
@@ -383,7 +384,7 @@ impl ReportObserver<RoleReport> for RunObserver {
             let (completed, counts) = (end == DialogueEnd::Completed, dialogues.is_counted(began));
             spans.push(DialogueSpan { workload, app, started_at: began, ended_at: now, completed, counts });
         }
-        // What one that is done still does depends on how long others take.
+        // After a workload is done, its further dialogues would depend on the duration of others.
         let done = several && self.ends.get(workload) == Some(&true) && dialogues.open_count() == 0;
         if !done {
             dialogues.record_report(now, report);
@@ -437,7 +438,7 @@ mod tests {
         measure.handle_report(at(11), 1, RoleReport::Started);
         measure.start_drain(vec![true, true]);
         measure.handle_report(at(21), 0, ended(11));
-        // What began in the warm-up goes on while the other workload is open.
+        // Dialogues from the warm-up continue while the other workload is open.
         measure.handle_report(at(22), 0, ended(5));
         measure.handle_report(at(22), 0, RoleReport::Retransmissions(3));
         let own = measure.workload_stats(0);
@@ -445,7 +446,7 @@ mod tests {
         assert!(!measure.is_done());
         measure.handle_report(at(23), 1, ended(11));
         assert!(measure.is_done());
-        // One whose packets count to the end is never done.
+        // A workload whose packets count to the end is never done.
         measure.start_drain(vec![true, false]);
         assert!(!measure.is_done());
     }

@@ -22,7 +22,7 @@ use usher_mih::{
 use usher_scenario::model::{MihMessage, MihWorkload, TransportProtocol};
 use usher_sim::HostId;
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(super) fn build_mih_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -41,7 +41,7 @@ pub(super) fn build_mih_roles(
         |message: MihfMessage, from: &MihfId, to: &MihfId| padded(message, response_size, from, to);
     let node = |plan: &NetworkPlan<'_>, host: HostId, id: &MihfId| {
         let mut endpoint = MachineEndpoint::new(plan.host_address(host));
-        // The first, which is bound where messages go by UDP.
+        // The first socket; it is bound if messages go by UDP.
         endpoint.socket_number(SocketId::from_number(0));
         let chance = plan.seed.derive_rng("mih", u64::from(host.0));
         let mihf = Mihf::new(settings::function_config(id.clone(), function), chance);
@@ -111,7 +111,7 @@ fn place_node(
     Ok(app)
 }
 
-/// A mobile node makes itself known to its point of service.
+/// Registers a mobile node with its point of service.
 fn register_request(link: &LinkId) -> MihfMessage {
     let params = [Tlv::LinkIdentifierList(vec![link.clone()]), Tlv::RegisterCode(RegisterCode::Register)];
     MihfMessage::new(MessageId::REGISTER_REQUEST, params)
@@ -133,7 +133,7 @@ fn parameters_report(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::LINK_PARAMETERS_REPORT_INDICATION, params)
 }
 
-/// A request of the workload: for a link's parameters.
+/// A request of the workload for a link's parameters.
 fn parameters_request(link: &LinkId) -> MihfMessage {
     let wanted = LinkStatusRequest {
         states: Default::default(),
@@ -148,7 +148,7 @@ fn parameters_request(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::LINK_GET_PARAMETERS_REQUEST, params)
 }
 
-/// Its response.
+/// The response to [`parameters_request`].
 fn parameters_response(link: &LinkId) -> MihfMessage {
     let status =
         LinkStatus { link: link.clone(), states: vec![], params: vec![data_rate()], descriptors: vec![] };
@@ -157,7 +157,7 @@ fn parameters_response(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::LINK_GET_PARAMETERS_RESPONSE, params)
 }
 
-/// Could the mobile node go to another link?
+/// Queries candidates for a handover of the mobile node.
 fn query_candidates(link: &LinkId) -> MihfMessage {
     let list = LinkPoaList { link: link.clone(), poas: vec![] };
     let params =
@@ -165,7 +165,7 @@ fn query_candidates(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_REQUEST, params)
 }
 
-/// It stays where it is.
+/// The response: the mobile node stays.
 fn candidates_response(link: &LinkId) -> MihfMessage {
     let link = LinkTupleId { link: link.clone(), poa: None };
     let params = [
@@ -177,7 +177,7 @@ fn candidates_response(link: &LinkId) -> MihfMessage {
     MihfMessage::new(MessageId::NET_HO_CANDIDATE_QUERY_RESPONSE, params)
 }
 
-/// Which networks are there?
+/// Queries the available networks.
 fn query_networks() -> MihfMessage {
     MihfMessage::new(
         MessageId::GET_INFORMATION_REQUEST,
@@ -185,7 +185,7 @@ fn query_networks() -> MihfMessage {
     )
 }
 
-/// The networks; what they are is in the padding.
+/// The response: its padding stands for the networks.
 fn networks_response() -> MihfMessage {
     MihfMessage::new(
         MessageId::GET_INFORMATION_RESPONSE,

@@ -1,4 +1,4 @@
-//! The MIH function that `usher mih serve` runs, on a simulated host: its links are the host's, and say what those say.
+//! The MIH function of `usher mih serve` on a simulated host, with the host's links and their events.
 
 use super::error::WorldError;
 use super::machine::{EventOrJob, MachineEndpoint};
@@ -21,7 +21,7 @@ use usher_sim::{AppContext, AppDelivery, HostId};
 #[derive(Debug)]
 struct HostInterface {
     host: HostId,
-    /// It is in a cell, whose link comes and goes.
+    /// True if it is in a cell, whose link comes and goes.
     station: bool,
     report: LinkReport,
 }
@@ -42,7 +42,7 @@ impl FunctionRole {
         let now = ctx.now();
         let Some(port) = self.ports.iter_mut().find(|port| port.host == at) else { return };
         let command = match event {
-            // Whose association was lost comes back as soon as it hears the network again.
+            // A station that lost its association reconnects as soon as it detects the network.
             LinkEvent::Detected => return ctx.link_command(at, LinkCommand::Connect),
             LinkEvent::Scanned { .. } => return,
             LinkEvent::GoingDown { time_left: within } => {
@@ -95,17 +95,17 @@ impl HostRole for FunctionRole {
                         let command = if on { LinkCommand::Connect } else { LinkCommand::Disconnect };
                         ctx.link_command(port.host, command);
                     }
-                    // A line has no switch.
+                    // A wired link cannot be switched off.
                     MihServiceCommand::Acted { token, done: port.is_some() }
                 }
             };
-            // Its answers are owed, and it takes what changes its links whenever that is.
+            // It accepts the results of its jobs and link changes at any time.
             let _ = service.handle_command(now, answer);
         });
     }
 }
 
-/// What a member of a group is called: all after the first have their number behind the first label.
+/// Returns the identifier of a group's member: all after the first have their number after the first label.
 fn service_identifier(loaded: &LoadedMihConfig, name: &str, member: usize) -> Result<MihfId, WorldError> {
     let own = loaded.id.as_ref().map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     let text = own.unwrap_or_else(|| name.to_owned());
@@ -117,7 +117,7 @@ fn service_identifier(loaded: &LoadedMihConfig, name: &str, member: usize) -> Re
     MihfId::new(text).map_err(|e| WorldError::Role(e.to_string()))
 }
 
-/// Puts the MIH functions of a scenario on their hosts.
+/// Places the MIH functions of a scenario on their hosts.
 pub(super) fn place_mih_functions(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,

@@ -1,4 +1,4 @@
-//! What runs say is declared, and what is declared is said.
+//! Tests that runs report exactly the declared metrics and work labels.
 
 use super::role::worked;
 use super::run::ScenarioRun;
@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use usher_core::WorkLabel;
 use usher_scenario::{PlanOverrides, PlanPoint, Study, StudyMode, founding, metrics, work};
 
-/// A founding study's points, cut to seconds, of which each shows a value of an axis that those before it do not. Those on
-/// handovers stay whole: a station walks for a while until its handover, which seldom fails.
+/// A founding study's points, shortened to seconds; each has an axis value that no earlier one has. Handover studies
+/// keep their duration: a station walks for a while until its handover, and handovers seldom fail.
 fn distinct_points(study: &founding::FoundingStudy) -> Vec<PlanPoint> {
     let mut overrides = PlanOverrides::default();
     let whole = study.name.starts_with("handover");
@@ -43,13 +43,13 @@ fn founding_studies_say_what_is_declared() {
     let declared: BTreeSet<WorkLabel> = work::all_labels().collect();
     let seen = worked::take_labels();
     assert_eq!(seen.difference(&declared).collect::<Vec<_>>(), [] as [&WorkLabel; 0], "not in work::all");
-    // No study hashes passwords, checks certificates by a service, asks by IDENT or logs sessions; `usher-aaa`, `usher-ident` and this crate's
-    // test of studies with PPPoE test what that says.
+    // No study hashes passwords, checks certificates by a service, queries IDENT or logs sessions. `usher-aaa`,
+    // `usher-ident` and this crate's PPPoE studies test those work labels.
     let silent: Vec<&str> = declared.difference(&seen).map(|label| label.name()).collect();
     let expected = ["certificate.check", "ident.message", "password.argon2", "pppoe.log"];
     assert_eq!(silent, expected, "declared, and never emitted in {runs} runs");
     let silent: Vec<&str> = metrics::METRICS.iter().map(|m| m.name).filter(|m| !said.contains(m)).collect();
-    // Two are measured where a study names them, and the last two are a lab's, where it is sampled.
+    // Two are measured only if a study names them, and the last two only on a sampled lab.
     assert_eq!(
         silent,
         ["delay.p99.9", "within", "ident.named", "cpu.libc", "cpu.kernel"],

@@ -1,4 +1,4 @@
-//! What a run takes place on: the simulator, or hosts of a lab. Both host the same roles and tell the same observer.
+//! The network of a run: the simulator or the hosts of a lab. Both run the same roles and report to the same observer.
 
 use super::error::WorldError;
 #[cfg(not(target_arch = "wasm32"))]
@@ -19,11 +19,10 @@ use usher_sim::{
 
 /// Processor time by host.
 pub(super) type ProcessorTimes = BTreeMap<HostId, std::time::Duration>;
-/// By what processor time was sampled, and how often each library was seen on each host.
+/// The sampling method of processor time, and the samples of each library on each host.
 pub(super) type ProcessorSamples = (&'static str, BTreeMap<(HostId, &'static str), u64>);
 
-/// What a run on a lab has to say of itself; empty for others. Of several runs the first kind adds up, of the second the
-/// largest stays.
+/// Facts of a run on a lab; empty for other runs. Over several runs, `sums` add up and `most` keeps the maximum.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LabFacts {
     /// Counts and seconds.
@@ -33,7 +32,7 @@ pub struct LabFacts {
 }
 
 impl LabFacts {
-    /// Takes another run's in.
+    /// Adds another run's facts.
     pub fn add(&mut self, other: &Self) {
         for (name, value) in &other.sums {
             *self.sums.entry(name.clone()).or_default() += value;
@@ -45,29 +44,29 @@ impl LabFacts {
     }
 }
 
-/// A network on which the kernel carries packets in real time. What it does not know is the simulator's alone.
+/// A network on which the kernel carries packets in real time. Other facts exist only in the simulator.
 pub(super) trait LabNetwork: Debug {
     fn run_until(&mut self, until: Instant);
     fn observer(&self) -> &RunObserver;
     fn observer_mut(&mut self) -> &mut RunObserver;
-    /// The applications, in their order.
+    /// Returns the applications in order.
     fn roles(&self) -> Box<dyn Iterator<Item = &dyn HostRole> + '_>;
     fn now(&self) -> Instant;
     fn link_stats(&self, link: LinkId) -> [LinkStats; 2];
-    /// The kernel's counters, which are read from files.
+    /// Reads the kernel's counters from files.
     fn tcp_totals(&self) -> Result<TcpTotals, WorldError>;
-    /// What the kernel counts as the simulator does.
+    /// Returns the counters that kernel and simulator define alike.
     fn sctp_totals(&self) -> Result<SctpTotals, WorldError>;
-    /// Of all links, by their numbers.
+    /// Returns the statistics of all links, by number.
     fn all_link_stats(&self) -> Vec<[LinkStats; 2]>;
-    /// Processor time that the roles of each host have taken until now.
+    /// Returns the processor time of each host's roles until now.
     fn processor_times(&self) -> ProcessorTimes;
-    /// Ends the sampling of processor time by library, where there was one.
+    /// Ends the sampling of processor time by library, if it runs.
     fn finish_sampling(&mut self) -> Option<ProcessorSamples>;
-    /// Why it is not to go on.
+    /// Returns the failure that ends the run, if any.
     fn take_failure(&mut self) -> Option<WorldError>;
     fn take_tap(&mut self) -> Result<Option<Box<dyn PacketTap>>, WorldError>;
-    /// How well it was the network that was asked for, and what roles cost.
+    /// Returns the fidelity of the lab to the requested network, and the cost of roles.
     fn lab_facts(&self, topology: &NetworkTopology, sampled: Option<&ProcessorSamples>) -> LabFacts;
 }
 
@@ -109,7 +108,7 @@ impl RunNetwork {
     pub(super) fn is_done(&self) -> bool {
         self.observer().is_done()
     }
-    /// The applications of these numbers.
+    /// Returns the applications of these numbers.
     pub(super) fn roles_in_range(&self, numbers: std::ops::Range<usize>) -> Vec<&dyn HostRole> {
         let count = numbers.len();
         match self {
@@ -137,7 +136,7 @@ impl RunNetwork {
             Self::Lab(hosts) => hosts.link_stats(link),
         }
     }
-    /// What TCP did on all hosts; the kernel's counters are read from files.
+    /// Returns the TCP counters of all hosts; a lab reads the kernel's counters from files.
     pub(super) fn tcp_totals(&self) -> Result<TcpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.tcp_totals()),
@@ -146,11 +145,11 @@ impl RunNetwork {
             Self::Lab(hosts) => hosts.tcp_totals(),
         }
     }
-    /// It is a lab.
+    /// True for a lab.
     pub(super) const fn is_lab(&self) -> bool {
         matches!(self, Self::Lab(..))
     }
-    /// What SCTP did on all hosts; of the lab what the kernel counts alike.
+    /// Returns the SCTP counters of all hosts; for a lab those that the kernel defines alike.
     pub(super) fn sctp_totals(&self) -> Result<SctpTotals, WorldError> {
         match self {
             Self::Sim(sim) => Ok(sim.sctp_totals()),
@@ -159,7 +158,7 @@ impl RunNetwork {
             Self::Lab(hosts) => hosts.sctp_totals(),
         }
     }
-    /// Packets that links handed to hosts.
+    /// Returns the packets that links delivered to hosts.
     pub(super) fn packet_hops(&self, links: impl Iterator<Item = LinkId>) -> u64 {
         match self {
             Self::Sim(sim) => sim.packet_hops(),
@@ -175,28 +174,28 @@ impl RunNetwork {
             }
         }
     }
-    /// Processor time that the roles of each host of a lab have taken until now; of the simulator nothing, which charges it.
+    /// Returns the processor time of each lab host's roles until now; empty for the simulator, which charges it.
     pub(super) fn processor_times(&self) -> ProcessorTimes {
         match self {
             Self::Lab(hosts) => hosts.processor_times(),
             _ => ProcessorTimes::new(),
         }
     }
-    /// Ends the sampling of processor time by library, where there was one.
+    /// Ends the sampling of processor time by library, if it runs.
     pub(super) fn finish_sampling(&mut self) -> Option<ProcessorSamples> {
         match self {
             Self::Lab(hosts) => hosts.finish_sampling(),
             _ => None,
         }
     }
-    /// What the simulator alone has, in one thread: cells, followed memory.
+    /// Returns the single-threaded simulation, which alone has cells and memory tracking.
     const fn simulation(&self) -> Option<&Simulation<Box<dyn HostRole>, RunObserver>> {
         match self {
             Self::Sim(sim) => Some(sim),
             _ => None,
         }
     }
-    /// The host of the application of this number, in the simulator.
+    /// Returns the simulated host of an application.
     pub(super) fn host_of(&self, app: u32) -> Option<HostId> {
         self.simulation()?.host_of(app)
     }
@@ -208,7 +207,7 @@ impl RunNetwork {
             Self::Lab(..) => None,
         }
     }
-    /// Nanoseconds that a host was charged for work of these kinds.
+    /// Returns the nanoseconds charged to a host for work of these kinds.
     pub(super) fn cpu_spent(&self, host: HostId, of: impl Fn(WorkLabel) -> bool) -> u64 {
         let spent: Vec<_> = match self {
             Self::Sim(sim) => sim.cpu_spent(host).collect(),
@@ -229,7 +228,7 @@ impl RunNetwork {
             sim.reset_peaks();
         }
     }
-    /// Has a run on the simulator by one thread given up when this is set.
+    /// Ends a single-threaded run on the simulator when `stop` is set.
     pub(super) fn end_when(&mut self, stop: &Arc<AtomicBool>) {
         if let Self::Sim(sim) = self {
             sim.end_when(stop.clone());
@@ -238,7 +237,7 @@ impl RunNetwork {
     pub(super) fn simulation_fault(&self) -> Option<SimFault> {
         self.simulation()?.fault()
     }
-    /// Whether a run on a lab, or in halves, came to its end.
+    /// Returns the failure of a run on a lab or in halves, if any.
     pub(super) fn check_failure(&mut self) -> Result<(), WorldError> {
         match self {
             Self::Sim(_) => Ok(()),
@@ -247,7 +246,7 @@ impl RunNetwork {
             Self::Lab(hosts) => hosts.take_failure().map_or(Ok(()), Err),
         }
     }
-    /// What a lab has to say of itself.
+    /// Returns the facts of a lab.
     pub(super) fn lab_facts(
         &self,
         topology: &NetworkTopology,

@@ -1,4 +1,4 @@
-//! A run on a lab: the same hosts, links and roles, on the kernel's own network.
+//! A run on a lab: the same hosts, links and roles on the kernel's network.
 
 use super::error::WorldError;
 use super::measure::RunObserver;
@@ -12,27 +12,27 @@ use usher_core::Instant;
 use usher_lab::{KernelSettings, LabHosts, LabRegistry, LabSetup};
 use usher_sim::{LinkId, LinkStats, PacketTap, SctpTotals, SimulationBuilder, TcpTotals};
 
-/// A relay is late whose last hundredth of packets is as late as this, and hosts are whose timers are twenty times as late:
-/// seconds.
+/// A relay is late if the 99 % quantile of its packets' lateness reaches this, in seconds. Hosts are late if their
+/// timers are twenty times as late.
 const LATENESS_LIMIT_S: f64 = 0.001;
 
-/// What runs on a lab have in common beside the study.
+/// Settings of runs on a lab, beside the study.
 #[derive(Clone, Debug)]
 pub struct LabSettings {
-    /// Where labs are listed.
+    /// The directory of existing labs.
     pub registry: LabRegistry,
-    /// Settings of the kernel beyond the study's.
+    /// Kernel settings beyond the study's.
     pub kernel: KernelSettings,
-    /// Whether processor time is divided among libraries, where perf can.
+    /// True to sample processor time by library, if perf is available.
     pub perf: bool,
-    /// Ends runs before their time.
+    /// Ends runs early when set.
     pub stop: Arc<AtomicBool>,
 }
 
-/// The lab of a run's hosts and links, with their roles.
+/// Creates the lab of a run's hosts and links, with their roles.
 ///
 /// # Errors
-/// The lab cannot be had, or the study has what a lab has not.
+/// The lab cannot be created, or the study needs something that a lab lacks.
 pub(super) fn build_lab_network(
     builder: SimulationBuilder<Box<dyn HostRole>>,
     measure: RunObserver,
@@ -61,12 +61,12 @@ pub(super) fn build_lab_network(
     Ok(RunNetwork::Lab(Box::new(RunningLab { hosts, stop })))
 }
 
-/// What a member of a group is called.
+/// Returns the name of a group's member.
 fn member_name(group: &str, i: usize, of: usize) -> String {
     if of == 1 { group.to_owned() } else { format!("{group}-{i}") }
 }
 
-/// A run's hosts, and what ends it before its time.
+/// A run's hosts, and the flag that ends it early.
 #[derive(Debug)]
 struct RunningLab {
     hosts: LabHosts<Box<dyn HostRole>, RunObserver>,

@@ -1,4 +1,4 @@
-//! What is built before a run: hosts with their addresses, and the roles on them.
+//! The parts of a run before its start: hosts with addresses, and the roles on them.
 
 use super::machine::HostAddress;
 use super::role::HostRole;
@@ -14,30 +14,30 @@ use usher_sim::{HostAddresses, HostId, SimulationBuilder, TransportConfig};
 /// Users by the number of their application.
 pub(super) type ApplicationUsers = Rc<RefCell<BTreeMap<u32, SystemUser>>>;
 
-/// What is built before the simulation itself.
+/// The parts of a run before the simulation itself.
 pub(super) struct NetworkPlan<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) addresses: Arc<HostAddresses>,
     pub(super) seed: Seed,
     pub(super) builder: SimulationBuilder<Box<dyn HostRole>>,
     pub(super) transports: Arc<TransportConfig>,
-    /// Who runs which application, where it is not Usher's own user.
+    /// The user of each application that does not run as Usher's own user.
     pub(super) users: ApplicationUsers,
-    /// The workload that is being built; one that stands alone is called nothing.
+    /// The name of the workload under construction; empty for a sole workload.
     pub(super) name: &'a str,
-    /// How many applications with transports there are.
+    /// Number of applications with transports.
     pub(super) apps: u32,
-    /// Nothing begins from here on.
+    /// No dialogue begins from this time on.
     pub(super) end: Instant,
 }
 
 impl NetworkPlan<'_> {
-    /// Where a host is.
+    /// Returns the address of a host.
     pub(super) fn host_address(&self, host: HostId) -> HostAddress {
         HostAddress { host, addresses: self.addresses.clone() }
     }
 
-    /// Puts a role on a host, with the study's transport settings.
+    /// Places a role on a host, with the study's transport settings.
     pub(super) fn add_role(&mut self, host: HostId, role: impl HostRole + 'static) -> u32 {
         let app = self.builder.add_application(
             host,

@@ -1,4 +1,4 @@
-//! PPPoE: the access concentrator that `usher pppoe serve` runs, with what carries packets, and hosts with sessions.
+//! PPPoE: the access concentrator of `usher pppoe serve`, its data plane, and hosts with sessions.
 
 mod carry;
 mod service;

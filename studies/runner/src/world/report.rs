@@ -1,92 +1,76 @@
-//! What roles tell the measurement.
+//! Reports of roles to the measurement.
 
 use usher_core::{Duration, Instant};
 use usher_mobility::Step;
 
-/// What a role tells the measurement.
+/// A report of a role.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RoleReport {
     /// A dialogue began.
     Started,
     /// A dialogue ended.
     Ended {
-        /// When it had begun.
+        /// Its start.
         started_at: Instant,
-        /// How.
         end: DialogueEnd,
     },
-    /// An authentication that began then was let in by EAP; traffic keys are to follow.
+    /// EAP success of an authentication that began then; traffic keys follow.
     Admitted(Instant),
-    /// Its traffic keys are there, so long after that.
+    /// Traffic keys of an authentication that began then, and the time from its EAP success.
     Keyed(Instant, Duration),
-    /// A record of accounting fell due.
+    /// An accounting record fell due.
     Record,
-    /// A record that fell due then has its end.
+    /// An accounting record ended.
     Recorded {
-        /// When it fell due.
         due: Instant,
-        /// Acknowledged, and late if so; `None`: it is lost.
+        /// True if acknowledged late, false if in time, `None` if lost.
         acknowledged_late: Option<bool>,
     },
-    /// The application protocol sent so many requests again.
+    /// Number of retransmissions of the application protocol.
     Retransmissions(u64),
-    /// A question of a dialogue that began then is answered, and whether by the right user.
+    /// An IDENT response in a dialogue that began then, and whether it names the right user.
     Identified(Instant, bool),
-    /// An initiator that authenticated again, from then on, was without an IKE_SA for so long.
+    /// A reauthentication that began then, and the time without an IKE_SA.
     Interrupted(Instant, Duration),
-    /// A dialogue that began then is none after all.
+    /// A dialogue that began then does not count.
     Withdrawn(Instant),
-    /// Something happened to the mobile node of this number.
+    /// A milestone of the mobile node of this number.
     Mobile(u32, HandoverMilestone),
 }
 
 /// How a dialogue ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum DialogueEnd {
-    /// As it should.
+    /// It succeeded.
     Completed,
-    /// An authentication was refused by the AAA server.
+    /// The AAA server rejected an authentication.
     Rejected,
-    /// Given up.
+    /// It was given up.
     Failed,
-    /// Not as it should, but to an end: with a delay.
+    /// It ended in another way, with a delay.
     Otherwise,
 }
 
-/// What happened to the mobile node of this number.
+/// A milestone of a mobile node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HandoverMilestone {
     /// Its handover began.
     Started,
-    /// It will leave the cell that it is in at this time.
-    Leaves {
-        /// When.
-        leave_time: Instant,
-    },
-    /// Its correspondent sends its flow to the other interface from now on.
+    /// The predicted time of leaving its cell.
+    Leaves { leave_time: Instant },
+    /// From now on its correspondent sends the flow to the other interface.
     Redirected,
-    /// A step of its handover is over.
-    Step {
-        /// Which.
-        step: Step,
-        /// How long it took.
-        duration: Duration,
-    },
-    /// Its handover is over.
+    /// A step of its handover ended.
+    Step { step: Step, duration: Duration },
+    /// Its handover ended.
     Done {
-        /// When it had begun.
+        /// Its start.
         started_at: Instant,
-        /// The exchange of messages led to the new network.
+        /// True if the exchange of messages led to the new network.
         success: bool,
     },
     /// A packet of its flow left.
-    Sent {
-        /// Its number.
-        sequence: u32,
-    },
+    Sent { sequence: u32 },
     /// A packet of its flow arrived.
-    Received {
-        /// Its number.
-        sequence: u32,
-    },
+    Received { sequence: u32 },
 }

@@ -1,4 +1,4 @@
-//! What a run asks of everything that runs on its hosts.
+//! The interface of all roles that run on a run's hosts.
 
 use super::report::RoleReport;
 use std::fmt::Debug;
@@ -7,19 +7,19 @@ use usher_nas::keying::KeyingCounters;
 use usher_scenario::metrics::{self, Metric};
 use usher_sim::{AppContext, AppDelivery, Application};
 
-/// Something that runs on a host. The simulator and the lab host it in the same way.
+/// A role of a host. The simulator and the lab run it in the same way.
 pub(super) trait HostRole: Debug {
-    /// Handles what its host delivers.
+    /// Handles a delivery of its host.
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery);
-    /// What its exchanges of traffic keys did, where it has such.
+    /// Returns the counters of its traffic-key exchanges, if it has any.
     fn keying_totals(&self) -> Option<KeyingCounters> {
         None
     }
-    /// The messages of authentications by IKE that it has seen, where it is an initiator or a gateway of a workload.
+    /// Returns the counted messages of IKE authentications, if it is an initiator or gateway of a workload.
     fn ike_totals(&self) -> Option<IkeTotals> {
         None
     }
-    /// What its MIH function did, where it is one.
+    /// Returns the counters of its MIH function, if it is one.
     fn mih_totals(&self) -> Option<MihTotals> {
         None
     }
@@ -36,20 +36,20 @@ impl Application for Box<dyn HostRole> {
     }
 }
 
-/// Messages of IKE, or of RADIUS, on one side of a gateway: numbers and octets in frames, towards the AAA server and back.
+/// Messages of IKE or RADIUS on one side of a gateway: numbers and octets in frames, towards the AAA server and back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IkeTotals {
-    /// Messages and octets of IKE, each up and down.
+    /// Messages and octets of IKE, each towards the server and back.
     pub(super) ike: [[u64; 2]; 2],
-    /// The same of RADIUS.
+    /// Messages and octets of RADIUS, each towards the server and back.
     pub(super) radius: [[u64; 2]; 2],
-    /// Access-Accepts that have come, and those of them with a key of the method.
+    /// Received Access-Accepts, and those with a key of the method.
     pub(super) accepts: u64,
     pub(super) keyed: u64,
 }
 
 impl IkeTotals {
-    /// All of them: in the order of [`Self::METRICS`], and accepts without and with keys.
+    /// Returns all counters in the order of [`Self::METRICS`], then accepts without and with keys.
     pub(super) fn all_counts(&self) -> [u64; 10] {
         let mut all = [0; 10];
         let counted =
@@ -57,7 +57,7 @@ impl IkeTotals {
         all.iter_mut().zip(counted).for_each(|(a, n)| *a = n);
         all
     }
-    /// What each is called.
+    /// The metrics of the counters.
     pub(super) const METRICS: [Metric; 8] = [
         metrics::IKE_REQUESTS,
         metrics::IKE_REQUEST_BYTES,
@@ -70,29 +70,29 @@ impl IkeTotals {
     ];
 }
 
-/// What an MIH function did, and what became of it at its user.
+/// Counters of an MIH function and of its user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MihTotals {
-    /// Indications, requests and responses that the user gave.
+    /// Indications, requests and responses sent by the user.
     pub(super) messages: u64,
-    /// Packets given to the transport.
+    /// Packets passed to the transport.
     pub(super) packets: u64,
-    /// Messages sent again.
+    /// Retransmitted messages.
     pub(super) retransmissions: u64,
-    /// Messages that came again, and that the user took for new ones.
+    /// Duplicate messages that the user took for new ones.
     pub(super) duplicates: u64,
     /// Responses dropped because their transaction was over.
     pub(super) late: u64,
-    /// Most transactions held at once.
+    /// Maximum number of concurrent transactions.
     pub(super) memory: u64,
-    /// Indications and requests that the remote user has received, each once.
+    /// Distinct indications and requests that the remote user received.
     pub(super) delivered: u64,
-    /// How long they took, from their sending on, in nanoseconds.
+    /// Their total delay since sending, in nanoseconds.
     pub(super) delivery_ns: u128,
 }
 
 impl MihTotals {
-    /// Both together; the memory is that of the one with more.
+    /// Returns the sum of both; `memory` is the maximum.
     #[must_use]
     pub(super) fn combine_with(self, other: Self) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl From<&Mihf> for MihTotals {
     }
 }
 
-/// The kinds of work that roles have done in this thread.
+/// The work labels that roles have used in this thread.
 #[cfg(test)]
 pub(super) mod worked {
     use std::cell::RefCell;
@@ -135,12 +135,12 @@ pub(super) mod worked {
         static RECORDED_LABELS: RefCell<BTreeSet<WorkLabel>> = const { RefCell::new(BTreeSet::new()) };
     }
 
-    /// Takes down what a role did.
+    /// Records a role's work.
     pub(super) fn note_work(work: &[WorkRecord]) {
         RECORDED_LABELS.with_borrow_mut(|seen| seen.extend(work.iter().map(|w| w.label)));
     }
 
-    /// All of them; none are seen afterwards.
+    /// Returns all labels and clears them.
     pub(in super::super) fn take_labels() -> BTreeSet<WorkLabel> {
         RECORDED_LABELS.take()
     }

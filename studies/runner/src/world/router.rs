@@ -1,4 +1,4 @@
-//! Routers whose processors are charged for what they forward.
+//! Routers whose processors are charged for forwarding.
 
 use super::error::WorldError;
 use super::plan::NetworkPlan;
@@ -9,7 +9,7 @@ use usher_core::WorkRecord;
 use usher_scenario::work::FORWARD;
 use usher_sim::{AppContext, AppDelivery};
 
-/// Forwards each packet once its processor had time for it.
+/// Forwards each packet after its processor had time for it.
 #[derive(Debug)]
 struct RouterRole;
 
@@ -22,7 +22,7 @@ impl HostRole for RouterRole {
     }
 }
 
-/// Puts a router on each host that is charged for forwarding and does not do it as a concentrator.
+/// Places a router on each host that is charged for forwarding and is not a concentrator.
 pub(super) fn place_routers(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,

@@ -1,4 +1,4 @@
-//! One run, and the metrics of what hosts, links, cells and transports counted.
+//! One run, and the metrics from the counters of hosts, links, cells and transports.
 
 use super::built::BuiltNetwork;
 use super::cpu;
@@ -22,29 +22,29 @@ use usher_scenario::model::{ChannelDirection, Scenario, Workload};
 use usher_sim::radio::wimax::CellCounters;
 use usher_sim::{LinkStats, MemoryUse, PacketTap, SimFault, TcpTotals};
 
-/// What a run produced.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// Metrics by name, in a fixed order; README and `docs/metrics.md` say what each one means.
+    /// Metrics by name, in a fixed order; README and `docs/metrics.md` define each.
     pub metrics: Vec<(String, f64)>,
-    /// Packets that links handed to hosts.
+    /// Packets that links delivered to hosts.
     pub packet_hops: u64,
     /// Wall-clock seconds of the event loop alone.
     pub wall_s: f64,
-    /// The process's largest resident set up to the loop's end, bytes; 0 where the system does not tell.
+    /// The process's peak resident set by the end of the loop, in bytes; 0 if the system does not provide it.
     pub peak_rss_bytes: u64,
-    /// How well a lab was the network that was asked for, where it was one.
+    /// Facts of a lab about its fidelity; empty for other runs.
     pub lab: LabFacts,
-    /// The capture, where one was asked for, and what its reader needs to decrypt it.
+    /// The capture, if requested, with the secrets to decrypt it.
     pub capture: Option<RunCapture>,
-    /// What was watched, where that was asked for.
+    /// The observation, if requested.
     pub watched: Option<RunObservation>,
 }
 
-/// What a capture needs beside its packets.
+/// A finished capture: the tap, and everything that its reader needs.
 #[derive(Debug)]
 pub struct RunCapture {
-    /// The tap that was given, full.
+    /// The tap that was passed in, with its packets.
     pub tap: Box<dyn PacketTap>,
     /// The captured links by interface number: name, and whether packets have an Ethernet header.
     pub interfaces: Vec<(String, bool)>,
@@ -54,7 +54,7 @@ pub struct RunCapture {
     pub radius_secret: String,
 }
 
-/// One run that is set up and not yet done.
+/// A run that is set up and not yet finished.
 #[derive(Debug)]
 pub struct ScenarioRun {
     network: RunNetwork,
@@ -66,11 +66,11 @@ pub struct ScenarioRun {
 }
 
 impl ScenarioRun {
-    /// Sets a run on the simulator up. With `tap`, the links named in `capture` (of a group of links the first) are
-    /// captured at their first host.
+    /// Sets up a run on the simulator. With `tap`, it captures the links in `capture` at their first host; of a group
+    /// of links, the first.
     ///
     /// # Errors
-    /// The scenario does not fit together; what [`Scenario`]s from a checked study file always do.
+    /// The scenario is inconsistent, which never happens for [`Scenario`]s of a checked study file.
     pub fn new(
         scenario: &Scenario,
         seed: Seed,
@@ -82,15 +82,15 @@ impl ScenarioRun {
         let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch: None })
     }
-    /// Has a run on the simulator end when this is set, with [`WorldError::Stopped`].
+    /// Ends a run on the simulator with [`WorldError::Stopped`] when `stop` is set.
     #[must_use]
     pub fn with_stop_flag(mut self, stop: Option<&Arc<AtomicBool>>) -> Self {
         stop.into_iter().for_each(|stop| self.network.end_when(stop));
         self
     }
 
-    /// Runs on the simulator, by as many of so many threads as the run is divided between: two or one. What it measures does
-    /// not depend on their number. When `stop` is set, it ends with [`WorldError::Stopped`].
+    /// Runs on the simulator by one thread or two, up to `threads`, as the study can be divided. The metrics do not
+    /// depend on the number. When `stop` is set, it ends with [`WorldError::Stopped`].
     ///
     /// # Errors
     /// As [`ScenarioRun::new`] and [`ScenarioRun::run_to_end`].
@@ -115,8 +115,8 @@ impl ScenarioRun {
         }
         Ok((Self::new(scenario, seed, &[], None)?.with_stop_flag(stop).run_to_end()?, division))
     }
-    /// Sets a run on the simulator up that is watched: when each dialogue ran, and with `tap` the packets at both ends of
-    /// all links, of a group of links the first.
+    /// Sets up an observed run on the simulator. It records each dialogue's time span and, with `tap`, the packets at
+    /// both ends of all links; of a group of links, the first.
     ///
     /// # Errors
     /// As [`ScenarioRun::new`].
@@ -132,10 +132,10 @@ impl ScenarioRun {
         let network = RunNetwork::Sim(Box::new(builder.build(measure, tap)));
         Ok(Self { network, topology, scenario: scenario.clone(), interfaces, key_log, watch })
     }
-    /// Sets a run on a lab up, as [`ScenarioRun::new`] does one on the simulator.
+    /// Sets up a run on a lab, as [`ScenarioRun::new`] does on the simulator.
     ///
     /// # Errors
-    /// As [`ScenarioRun::new`], and of the lab: it cannot be had, or the study has what a lab has not.
+    /// As [`ScenarioRun::new`]. The lab cannot be created, or the study needs something that a lab lacks.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn on_lab(
         scenario: &Scenario,
@@ -164,10 +164,10 @@ impl ScenarioRun {
         self.topology.links.iter().map(|(_, links)| sum(links)).collect()
     }
 
-    /// Runs it to its end.
+    /// Runs the scenario to its end.
     ///
     /// # Errors
-    /// [`WorldError::NoStream`]: the run means nothing from there on. [`WorldError::Stopped`].
+    /// [`WorldError::NoStream`]: the run is meaningless after it. [`WorldError::Stopped`].
     pub fn run_to_end(mut self) -> Result<RunResult, WorldError> {
         let run = &self.scenario.run;
         let from = Instant::ZERO + run.warmup.get();
@@ -189,8 +189,8 @@ impl ScenarioRun {
             (self.network.processor_times(), cpu::read_charged_time(&self.network, &self.topology));
         self.network.run_until(just_before(end));
         let links_at_end = self.link_stats();
-        // MIH functions go on with what has failed for their users: it is in their transports' queues, and counts. So
-        // do the last packets of a flow.
+        // Transactions that failed for the MIH user continue in transport queues, and count. So do the last packets of
+        // a flow.
         let goes_on = |workload: &Workload| matches!(workload, Workload::Mih(_) | Workload::Handover(_));
         let ends = self.scenario.all_workloads().map(|(_, workload)| !goes_on(workload)).collect();
         self.network.observer_mut().start_drain(ends);
@@ -240,7 +240,7 @@ impl ScenarioRun {
         self.memory_metrics(&mut out);
         let links = self.topology.links.iter().flat_map(|(_, links)| links.iter().copied());
         let packet_hops = self.network.packet_hops(links);
-        // What the relay came too late to take it tells at its end.
+        // Packets that the relay delivers late reach the tap only at the end.
         let tap = self.network.take_tap()?;
         let lab = self.network.lab_facts(&self.topology, sampled.as_ref());
         let mut tap = tap;
@@ -264,14 +264,14 @@ impl ScenarioRun {
         })
     }
 
-    /// A fault of the simulation in the study's terms.
+    /// Converts a simulation fault to the study's names.
     fn explain_fault(&self, fault: SimFault) -> WorldError {
         let SimFault::NoStream { at, host, streams } = fault else { return WorldError::Stopped };
         let name = self.topology.hosts.iter().find(|(_, members)| members.contains(&host));
         WorldError::NoStream { host: name.map(|(name, _)| name.clone()).unwrap_or_default(), at, streams }
     }
 
-    /// What TCP and SCTP counted, by the metrics' names.
+    /// Returns the counters of TCP and SCTP by metric.
     fn transport_totals(&self, tcp: TcpTotals) -> Result<[(Metric, u64); 9], WorldError> {
         let sctp = self.network.sctp_totals()?;
         Ok([
@@ -287,18 +287,18 @@ impl ScenarioRun {
         ])
     }
 
-    /// The metrics of the transports that were used.
+    /// Adds the metrics of the transports in use.
     fn transport_metrics(&self, out: &mut RunMetrics, [before, after]: &[[(Metric, u64); 9]; 2]) {
         let completed = self.network.observer().completed_count();
         if completed == 0 {
             return;
         }
-        // The first of a protocol's is what it sent at all.
+        // The first counter of a protocol is the number of its packets.
         let protocol = |metric: &Metric| metric.name.split('.').next();
         let used = |metric: &Metric| {
             after.iter().find(|(other, _)| protocol(other) == protocol(metric)).is_some_and(|(_, n)| *n > 0)
         };
-        // What a kernel does not count as the simulator does is not zero, but unknown.
+        // Counters that the kernel defines differently are unknown, not zero.
         let uncounted = [metrics::SCTP_RETRANSMISSIONS, metrics::SCTP_CONTROL];
         let unknown = |m: &Metric| self.network.is_lab() && uncounted.contains(m);
         let all = before.iter().zip(after).filter(|((m, _), _)| used(m) && !unknown(m));
@@ -307,7 +307,7 @@ impl ScenarioRun {
         }
     }
 
-    /// What the hosts held for their connections, where that was followed: the most of any of a group.
+    /// Adds the memory of the hosts' connections, if tracked: the maximum over a group.
     fn memory_metrics(&self, out: &mut RunMetrics) {
         for (name, _) in self.scenario.hosts.iter() {
             let members = self.topology.hosts.get(name).map_or(&[][..], Vec::as_slice);
@@ -321,12 +321,12 @@ impl ScenarioRun {
         }
     }
 
-    /// The roles of a workload.
+    /// Returns the roles of a workload.
     fn workload_roles(&self, workload: usize) -> impl Iterator<Item = &dyn HostRole> {
         self.network.roles_in_range(self.network.observer().application_range(workload)).into_iter()
     }
 
-    /// Messages of a workload's exchanges of traffic keys, and their bytes.
+    /// Returns the messages and octets of a workload's traffic-key exchanges.
     fn keying_totals(&self, workload: usize) -> [u64; 2] {
         let sides = self.workload_roles(workload).filter_map(HostRole::keying_totals);
         sides.fold([0; 2], |[m, b], side| [m + side.sent, b + side.octets])
@@ -344,7 +344,7 @@ impl ScenarioRun {
         }
     }
 
-    /// Messages of a workload's authentications by IKE, and their octets; nothing where there is none.
+    /// Returns the counters of a workload's IKE authentications; `None` if there are none.
     fn ike_totals(&self, workload: usize) -> Option<[u64; 10]> {
         let sides =
             self.workload_roles(workload).filter_map(HostRole::ike_totals).map(|totals| totals.all_counts());
@@ -370,7 +370,7 @@ impl ScenarioRun {
         }
     }
 
-    /// What all MIH functions of a workload counted together; nothing where there is none.
+    /// Returns the sum of a workload's MIH counters; `None` if it has no MIH functions.
     fn mih_totals(&self, workload: usize) -> Option<MihTotals> {
         self.workload_roles(workload).filter_map(HostRole::mih_totals).reduce(MihTotals::combine_with)
     }
@@ -416,7 +416,7 @@ impl ScenarioRun {
                 metrics::SCTP_PACKETS => metrics::SCTP_PER_MIH_PACKET,
                 _ => continue,
             };
-            // What carries several workloads is told of none.
+            // Packets per dialogue make no sense on a link of several workloads.
             if *after > 0 && packets > 0 && self.scenario.sole_workload().is_some() {
                 out.add_metric(carried, (after - before) as f64 / packets as f64);
             }
@@ -460,7 +460,7 @@ impl ScenarioRun {
         }
     }
 
-    /// What happened in the cells, those of a group together.
+    /// Returns the counters of cells, summed over groups.
     fn cell_counters(&self) -> Vec<CellCounters> {
         let sum = |cells: &Vec<usher_sim::CellId>| {
             let mut total = CellCounters::default();
@@ -491,7 +491,7 @@ impl ScenarioRun {
     }
 }
 
-/// How much of TCP's packets with data is data.
+/// Adds the share of TCP's data packets that is data.
 fn segment_metrics(out: &mut RunMetrics, before: TcpTotals, after: TcpTotals) {
     let segments = after.data_segments - before.data_segments;
     if segments > 0 {
@@ -502,24 +502,24 @@ fn segment_metrics(out: &mut RunMetrics, before: TcpTotals, after: TcpTotals) {
     }
 }
 
-/// What happens at a time itself counts to what comes after it.
+/// Returns the last instant before a time: events at that time belong to the next interval.
 fn just_before(time: Instant) -> Instant {
     Instant::from_nanos(time.as_nanos().saturating_sub(1))
 }
 
-/// Seconds of the wall's clock since now.
+/// Starts a stopwatch of wall-clock seconds.
 #[cfg(not(target_arch = "wasm32"))]
 fn stopwatch() -> impl Fn() -> f64 {
     let started = std::time::Instant::now();
     move || started.elapsed().as_secs_f64()
 }
-/// None: a module by itself has no clock.
+/// Always 0: a WebAssembly module has no clock of its own.
 #[cfg(target_arch = "wasm32")]
 fn stopwatch() -> impl Fn() -> f64 {
     || 0.0
 }
 
-/// VmHWM of `/proc/self/status`.
+/// Reads VmHWM of `/proc/self/status`.
 fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

@@ -1,12 +1,12 @@
-//! A queue that is nearly always empty or of one.
+//! A queue that is nearly always empty or of length one.
 
 use std::collections::VecDeque;
 
-/// A queue whose first entry needs no second place in memory.
+/// A queue that stores its first entry inline.
 #[derive(Debug)]
 pub(super) struct ShortQueue<T> {
     first: Option<T>,
-    /// Empty while there is no first.
+    /// Empty while `first` is.
     #[expect(
         clippy::box_collection,
         reason = "rarely there, and a quarter of the size in each of a million clients"

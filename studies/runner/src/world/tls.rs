@@ -6,57 +6,57 @@ use usher_core::{CloseReason, ConnId, Instant, ListenerId, Machine, MachineInput
 use usher_crypto::tls::{ClientConfig, HANDSHAKE_TIMEOUT, TlsStream, TrustConfig};
 use usher_sim::{AppContext, Payload};
 
-/// An endpoint's connections inside TLS, by the simulator's ids, and which of those that it opens are to be.
+/// An endpoint's TLS connections by the simulator's ids, and the addresses that need TLS.
 #[derive(Debug, Default)]
 pub(super) struct TlsConnections {
     outgoing: BTreeMap<SocketAddr, ClientConfig>,
     all: BTreeMap<ConnId, TlsConnection>,
-    /// Until when those are to be up that have begun, or over whose TLS failed: in the order of that.
+    /// Deadlines of handshakes and of ends after a TLS failure, ascending.
     deadlines: VecDeque<(Instant, ConnId)>,
 }
 
-/// One of them.
+/// A TLS connection.
 #[derive(Debug)]
 struct TlsConnection {
     stream: TlsStream,
-    /// The other side, our address, and for one that the other side began where it was accepted: once TCP is connected.
+    /// After the TCP connect: the peer, our address and, if the peer opened it, the listener.
     remote: Option<(SocketAddr, IpAddr, Option<ListenerId>)>,
-    /// The machine wants it to end as soon as what it said is sent.
+    /// True if the machine wants to close it after the queued data is sent.
     is_closing: bool,
-    /// TLS has failed, and nobody hears of it any more.
+    /// True if TLS has failed; the machine gets no further events.
     has_failed: bool,
 }
 
 impl TlsConnections {
-    /// Connections to these addresses are inside TLS.
+    /// Uses TLS for connections to these addresses.
     pub(super) fn with_outgoing(outgoing: BTreeMap<SocketAddr, ClientConfig>) -> Self {
         Self { outgoing, ..Self::default() }
     }
 
-    /// How a connection to this address is to be protected.
+    /// Returns the TLS configuration for connections to this address.
     pub(super) fn trust_for(&self, remote: SocketAddr) -> Option<TrustConfig> {
         self.outgoing.get(&remote).cloned().map(TrustConfig::Client)
     }
 
-    /// Puts a connection inside TLS; false where the configuration cannot work.
+    /// Starts TLS on a connection; false if the configuration is invalid.
     pub(super) fn start_tls(&mut self, sim: ConnId, trust: TrustConfig) -> bool {
         let Ok(stream) = TlsStream::new(trust) else { return false };
         self.all.insert(sim, TlsConnection { stream, remote: None, is_closing: false, has_failed: false });
         true
     }
 
-    /// Whether a connection is inside TLS.
+    /// True if a connection uses TLS.
     pub(super) fn contains(&self, sim: ConnId) -> bool {
         self.all.contains_key(&sim)
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// TCP is connected.
+    /// Handles the TCP connect.
     pub(super) fn handle_connected<R>(
         &mut self,
         ctx: &mut AppContext<'_, R>,
@@ -71,7 +71,7 @@ impl TlsConnections {
         write_octets(ctx, sim, &out);
     }
 
-    /// TCP brought octets: what the other side says reaches the machine, which calls the connection `conn`.
+    /// Handles TCP data. The machine, which names the connection `conn`, receives the decrypted data.
     pub(super) fn handle_received<R, M: Machine>(
         &mut self,
         ctx: &mut AppContext<'_, R>,
@@ -108,19 +108,20 @@ impl TlsConnections {
             }
         }
         write_octets(ctx, sim, &out);
-        // The other side reads the alert before the end.
+        // The peer reads the alert before the end of the stream.
         if *over || (*ending && stream.is_up()) {
             ctx.shutdown(sim);
         }
     }
 
-    /// The next one that has not come up, or to its end, in its time; it stays until it is [`closed`](Self::handle_closed).
+    /// Returns the next connection whose handshake or end is overdue; it stays until
+    /// [`handle_closed`](Self::handle_closed).
     pub(super) fn pop_overdue(&mut self, now: Instant) -> Option<ConnId> {
         self.next_deadline().filter(|at| *at <= now)?;
         self.deadlines.pop_front().map(|(_, sim)| sim)
     }
 
-    /// When that is.
+    /// Returns the next deadline.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let waited_for = |connection: &TlsConnection| connection.has_failed || !connection.stream.is_up();
         while let Some((at, sim)) = self.deadlines.front() {
@@ -132,19 +133,19 @@ impl TlsConnections {
         None
     }
 
-    /// All are over without a word.
+    /// Removes all connections without events.
     pub(super) fn clear(&mut self) {
         self.all.clear();
         self.deadlines.clear();
     }
 
-    /// TCP has come to its end: what the machine is to hear of that, if it knows of the connection.
+    /// Handles the end of TCP. Returns the close reason for the machine, if it knows the connection.
     pub(super) fn handle_closed(&mut self, sim: ConnId, reason: CloseReason) -> Option<CloseReason> {
         let connection = self.all.remove(&sim)?;
         if connection.has_failed { None } else { machine_close_reason(sim, &connection.stream, reason) }
     }
 
-    /// The machine says something.
+    /// Sends the machine's data.
     pub(super) fn send_data<R>(&mut self, ctx: &mut AppContext<'_, R>, sim: ConnId, bytes: &[u8]) {
         let Some(connection) = self.all.get_mut(&sim) else { return };
         let mut out = Vec::new();
@@ -152,7 +153,7 @@ impl TlsConnections {
         write_octets(ctx, sim, &out);
     }
 
-    /// The machine has no more to say: what it said before the handshake is complete goes first.
+    /// Closes the machine's side after the data queued before the handshake.
     pub(super) fn shutdown<R>(&mut self, ctx: &mut AppContext<'_, R>, sim: ConnId) {
         let Some(connection) = self.all.get_mut(&sim) else { return };
         connection.is_closing = true;
@@ -161,14 +162,14 @@ impl TlsConnections {
         }
     }
 
-    /// The machine resets it.
+    /// Resets the connection for the machine.
     pub(super) fn abort(&mut self, sim: ConnId) {
         self.all.remove(&sim);
     }
 }
 
-/// How a connection's end is told to the machine that it is of, as a live driver tells it: of one that was accepted and never
-/// came up it does not know.
+/// Returns the close reason for the machine, as a live driver reports it; `None` for an accepted connection whose
+/// handshake never completed.
 fn machine_close_reason(sim: ConnId, stream: &TlsStream, reason: CloseReason) -> Option<CloseReason> {
     match (stream.is_up(), sim.is_accepted()) {
         (true, _) => Some(reason),

@@ -12,24 +12,24 @@ use usher_sim::{
     SimulationBuilder,
 };
 
-/// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about so
-/// many packets of AAA.
+/// Deliveries that may wait for a processor: a kernel's default receive buffer (212,992 B) holds about this number of
+/// AAA packets.
 const CPU_QUEUE: usize = 1000;
 
 /// The hosts and links of a run by their names in the study.
 #[derive(Debug, Default)]
 pub(super) struct NetworkTopology {
     pub(super) hosts: BTreeMap<String, Vec<HostId>>,
-    /// In the study's order, links before cells and BSSs: name, its links.
+    /// In the study's order, links before cells and BSSs: name and links.
     pub(super) links: Vec<(String, Vec<LinkId>)>,
-    /// In the study's order: name, its cells.
+    /// In the study's order: name and cells.
     pub(super) cells: Vec<(String, Vec<CellId>)>,
-    /// For each of them, whether its packets have an Ethernet header.
+    /// For each link group, true if its packets have an Ethernet header.
     pub(super) ethernet: Vec<bool>,
 }
 
 impl NetworkTopology {
-    /// The members of a group of hosts.
+    /// Returns the members of a host group.
     pub(super) fn host_group(&self, name: &str) -> Result<&[HostId], WorldError> {
         self.hosts.get(name).map(Vec::as_slice).ok_or_else(|| WorldError::NoHost(name.to_owned()))
     }
@@ -41,7 +41,7 @@ impl NetworkTopology {
     ) -> Result<Self, WorldError> {
         let mut topology = Self::default();
         topology.build_hosts(scenario, seed, builder)?;
-        // First, so that a cell is its stations' first port, by which their frames go.
+        // Cells come first, so that a cell is its stations' first port, by which their frames go.
         let mut of_cells = topology.build_cells(scenario, builder)?;
         of_cells.extend(topology.build_bss(scenario, builder)?);
         for (name, link) in scenario.links.iter() {
@@ -71,7 +71,7 @@ impl NetworkTopology {
         Ok(topology)
     }
 
-    /// The hosts, then their interfaces, all where they are.
+    /// Builds the hosts, then their interfaces, with their positions.
     fn build_hosts(
         &mut self,
         scenario: &Scenario,
@@ -161,17 +161,17 @@ impl NetworkTopology {
     }
 }
 
-/// Whether a link joins stations with their NAS: what travels there are frames, whole with their headers.
+/// True if a link joins stations with their NAS: it carries whole frames with headers.
 fn carries_frames(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.eap_workloads().any(|(_, e)| [(a, b), (b, a)].contains(&(&e.stations, &e.nas)))
 }
 
-/// Whether packets on a link between these are within PPPoE.
+/// True if packets on a link between these hosts are within PPPoE.
 fn carries_sessions(scenario: &Scenario, [a, b]: &[String; 2]) -> bool {
     scenario.pppoe_workloads().any(|(_, of)| [(a, b), (b, a)].contains(&(&of.stations, &of.concentrator)))
 }
 
-/// The simulator's processor for a study's.
+/// Converts a study's processor to the simulator's.
 pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
     let time = |law: &model::TimeLaw| match law {
         model::TimeLaw::Constant(time) => ServiceTime::Constant(time.get()),
@@ -181,7 +181,7 @@ pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
     CpuConfig {
         cores: cpu.cores.get(),
         queue: CPU_QUEUE,
-        // What passes aside costs the processor what is said of that.
+        // Work in `aside` happens on workers: the processor is charged only its cost there.
         service: cpu
             .aside
             .iter()
@@ -192,7 +192,7 @@ pub fn cpu_config(cpu: &model::CpuSettings) -> CpuConfig {
     }
 }
 
-/// The simulator's TCP settings for the study's, where the smallest MTU is of so many bytes.
+/// Converts a study's TCP settings to the simulator's, for this smallest MTU in bytes.
 pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> usher_sim::tcp::TcpConfig {
     use usher_scenario::units::{InitialWindow, Switch};
     use usher_sim::tcp::{
@@ -316,7 +316,7 @@ pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> ush
         receive_buffer: tcp.receive_buffer.bytes() as u32,
         receive_buffer_max: tcp.receive_buffer_max.get().map(|most| most.bytes() as u32),
         window_scale: tcp.window_scale.then(|| {
-            // As Linux does, for all of a buffer half of which is announced.
+            // As Linux does, if the window announces half of the buffer.
             let most = tcp.receive_buffer_max.get().map_or(0, |most| 2 * most.bytes());
             window_shift(tcp.receive_buffer.bytes().max(most))
         }),
@@ -329,7 +329,7 @@ pub fn tcp_config(tcp: &model::TcpSettings, version: IpVersion, mtu: u32) -> ush
     }
 }
 
-/// The simulator's SCTP settings for the study's.
+/// Converts a study's SCTP settings to the simulator's.
 pub fn sctp_config(sctp: &model::SctpSettings, version: IpVersion, mtu: u32) -> usher_sim::sctp::SctpConfig {
     use usher_sim::sctp::{InitialWindow, LossRecovery, SctpConfig};
     let room = mtu.saturating_sub(version.header_len());
@@ -371,7 +371,7 @@ pub fn sctp_config(sctp: &model::SctpSettings, version: IpVersion, mtu: u32) -> 
     }
 }
 
-/// The smallest shift with which the 16-bit window can announce the whole buffer (RFC 7323 §2.2).
+/// Returns the smallest shift with which the 16-bit window can announce the whole buffer (RFC 7323 §2.2).
 fn window_shift(buffer: u64) -> u8 {
     (0..14).find(|shift| buffer >> shift <= 65_535).unwrap_or(14)
 }

@@ -1,4 +1,4 @@
-//! What a run shows beside its metrics where it is watched: when each dialogue ran, and the packets at both ends of links.
+//! The observation of a run beside its metrics: the time span of each dialogue, and the packets at both ends of links.
 
 use super::network::RunNetwork;
 use super::role::HostRole;
@@ -9,50 +9,50 @@ use usher_core::Instant;
 use usher_scenario::model::{Scenario, Workload};
 use usher_sim::{HostId, PacketTap, SimulationBuilder};
 
-/// A host that can be seen: of a group, the first.
+/// An observed host: of a group, the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObservedHost {
-    /// What the study calls it.
+    /// Its name in the study.
     pub name: String,
-    /// Its addresses, those of its interfaces included.
+    /// Its addresses, including those of its interfaces.
     pub addresses: Vec<IpAddr>,
 }
 
 /// A dialogue that has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObservedDialogue {
-    /// Its workload's name; of one that stands alone, nothing.
+    /// Its workload's name; empty for a sole workload.
     pub workload: String,
-    /// The place of who told of its end, where that can be seen.
+    /// Index of the host that reported its end, if observed.
     pub host_index: Option<usize>,
     /// When it began.
     pub started_at: Instant,
     /// When it ended.
     pub ended_at: Instant,
-    /// It ended well.
+    /// True if it succeeded.
     pub completed: bool,
-    /// It began within the counted time.
+    /// True if it began within the counted time.
     pub counts: bool,
-    /// It is of plain data, requests and answers of given sizes, whose messages have no names.
+    /// True for plain data: requests and answers of given sizes, whose messages have no names.
     pub data: bool,
 }
 
-/// What was seen of a run.
+/// The observation of a run.
 #[derive(Debug)]
 pub struct RunObservation {
-    /// When the counted time began.
+    /// Start of the counted time.
     pub from: Instant,
-    /// The hosts that can be seen, in the study's order.
+    /// The observed hosts, in the study's order.
     pub hosts: Vec<ObservedHost>,
-    /// By number of the tap's interface: the place whose port it is, and whether packets there have an Ethernet header.
+    /// By interface number of the tap: the index of the host, and whether its packets have an Ethernet header.
     pub ports: Vec<(Option<usize>, bool)>,
     /// The dialogues that have ended, in the order of their ends.
     pub dialogues: Vec<ObservedDialogue>,
-    /// The tap that was given, full.
+    /// The tap that was passed in, with its packets.
     pub tap: Option<Box<dyn PacketTap>>,
 }
 
-/// What is known of a run that is being watched.
+/// The state of an observed run.
 #[derive(Debug)]
 pub(super) struct ObservationSetup {
     hosts: Vec<ObservedHost>,
@@ -61,7 +61,7 @@ pub(super) struct ObservationSetup {
 }
 
 impl ObservationSetup {
-    /// Finds out who can be seen, and has links captured at both ends if `packets` are wanted.
+    /// Finds the observed hosts, and captures links at both ends if `packets` is true.
     pub(super) fn from_scenario(
         scenario: &Scenario,
         topology: &NetworkTopology,
@@ -94,7 +94,7 @@ impl ObservationSetup {
         watch
     }
 
-    /// What was seen.
+    /// Returns the observation.
     pub(super) fn finish_observation(
         self,
         network: &mut RunNetwork,

@@ -1,4 +1,4 @@
-//! An application that writes its connections slowly, a piece at a time.
+//! An application that writes to its connections slowly, in pieces.
 
 use super::report::RoleReport;
 use std::collections::VecDeque;
@@ -6,20 +6,20 @@ use usher_core::{ConnId, Duration, Instant};
 use usher_scenario::model;
 use usher_sim::{AppContext, Payload};
 
-/// What waits to be written, in its order over all connections.
+/// Data waiting to be written, in order over all connections.
 #[derive(Debug)]
 pub(super) struct PacedWriter {
-    /// `None` writes all at once.
+    /// `None` writes everything at once.
     paced: Option<Box<PacedQueue>>,
 }
 
 #[derive(Debug)]
 struct PacedQueue {
-    /// Octets of a piece and the time that it takes.
+    /// Octets of a piece and its duration.
     piece: u32,
     time: Duration,
     queue: VecDeque<(ConnId, u32)>,
-    /// When the next piece may be written.
+    /// The earliest time of the next piece.
     free_at: Instant,
 }
 
@@ -44,19 +44,19 @@ impl PacedWriter {
         }
     }
 
-    /// Writes the pieces whose time has come.
+    /// Writes the pieces that are due.
     pub(super) fn write_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         if let Some(paced) = &mut self.paced {
             paced.write_due(ctx);
         }
     }
 
-    /// When [`due`](Self::write_due) is to be called.
+    /// Returns when to call [`write_due`](Self::write_due).
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.paced.as_ref().filter(|paced| !paced.queue.is_empty()).map(|paced| paced.free_at)
     }
 
-    /// A connection is no more: what waited for it is dropped.
+    /// Drops the queued data of a closed connection.
     pub(super) fn discard_connection(&mut self, conn: ConnId) {
         if let Some(paced) = &mut self.paced {
             paced.queue.retain(|(of, _)| *of != conn);

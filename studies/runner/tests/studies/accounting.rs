@@ -3,14 +3,14 @@
 use super::run_study;
 use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
-/// A closed form of the one point of a study.
+/// Returns a closed form of the one point of a study.
 fn closed_form_value(name: ClosedForm, text: &str) -> f64 {
     let study = Study::parse("test", "test.toml", text).unwrap();
     let plan = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     usher_theory::closed_form_value(name, &plan.points[0].scenario).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Stations in their NASs' hosts and a server 10 ms from them; `workload` says what else is set.
+/// Stations on their NASs' hosts and a server 10 ms from them, with further settings in `workload`.
 fn accounting_study(aaa: &str, nas: u32, link: &str, workload: &str) -> String {
     format!(
         r#"
@@ -58,7 +58,7 @@ fn a_login_is_followed_by_the_records_of_its_session() {
             assert_eq!(with["packets.core"] - without["packets.core"], 8.0);
             assert_eq!(with["retransmissions"], 0.0);
         }
-        // Two or four records instead of four, and the octets of those that are left out.
+        // Two or four records instead of four, without the octets of the omitted ones.
         let two = run_study(&accounting_study(
             aaa,
             1,
@@ -67,7 +67,7 @@ fn a_login_is_followed_by_the_records_of_its_session() {
         ));
         assert_eq!(two["accounting.records"], 2.0, "{aaa}");
         assert!(two["bytes.core"] < with["bytes.core"] && two["bytes.core"] > without["bytes.core"], "{aaa}");
-        // What takes longer than it should is late, not lost.
+        // A record that takes longer than the limit is late, not lost.
         let late = FOUR_RECORDS.replace("used", "late = \"19 ms\", used");
         let late = run_study(&accounting_study(aaa, 1, "", &format!("{ONE_LOGIN}\n{late}")));
         assert_eq!((late["accounting.late"], late["accounting.lost"]), (1.0, 0.0), "{aaa}");
@@ -90,17 +90,17 @@ fn where_traffic_keys_are_asked_for_a_session_begins_with_them() {
     let keys = "keys = { used = true }";
     let with = over(keys, ONE_LOGIN);
     assert_eq!((with["completed"], with["accounting.records"], with["keys.failures"]), (20.0, 4.0, 0.0));
-    // Who has waited for keys in vain was never in: no record tells of him.
+    // A station that never got keys has no session, and so no record.
     let none = over("keys = { used = true, challenge_timeout = \"1 ms\", challenge_tries = 1 }", ONE_LOGIN);
     assert_eq!((none["completed"], none["keys.failures"]), (0.0, 1.0), "{none:?}");
     assert!(none.keys().all(|name| !name.starts_with("accounting.")), "{none:?}");
-    // As many sessions as have been given keys, where some are and some are not.
+    // One session for each station with keys, where only some get them.
     let some =
         "keys = { used = true, challenge_tries = 1, request_tries = 1, key_tries = 1 }\nloss = \"10 %\"";
     let poisson = "arrivals = { kind = \"poisson\", rate = \"2 /s\" }";
     let some = over(some, poisson);
     assert!(some["keys.failures"] > 0.2, "{some:?}");
-    // A lost Key-Reply is keys for the base station and none for its station.
+    // After a lost Key-Reply the base station has keys and its station has none.
     assert!((4.0..4.8).contains(&some["accounting.records"]), "{some:?}");
 }
 
@@ -144,14 +144,14 @@ fn without_a_second_try_as_many_are_lost_as_the_link_loses() {
     let again = once.replace("count = 1", "count = 5");
     let m = run_study(&accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")));
     assert!(m["accounting.lost"] < 0.002, "{}", m["accounting.lost"]);
-    // Every fifth record takes a second more, or some.
+    // Every fifth record takes at least a second more.
     let late = closed_form_value(
         ClosedForm::AccountingDelay,
         &accounting_study("radius", 40, "loss = \"10 %\"", &format!("{MANY}\n{again}")),
     );
     assert!((late - (0.020 + 0.19 / 0.81)).abs() < 0.002, "{late}");
     assert!((m["accounting.delay"] - late).abs() < 0.03, "{}", m["accounting.delay"]);
-    // TCP loses nothing, as long as it needs no more patience than its users have.
+    // TCP loses nothing while it delivers before its users give up.
     let m = run_study(&accounting_study("diameter", 40, "loss = \"1 %\"", &format!("{MANY}\n{once}")));
     assert_eq!(m["accounting.lost"], 0.0, "{m:?}");
 }
@@ -163,7 +163,7 @@ fn an_absent_server_loses_records_and_resumes_from_its_store() {
                radius = { retransmission = { kind = \"fixed\", interval = \"2 s\", count = 3 } }\nretry = \"2 s\"";
     let text = accounting_study("radius", 40, "", &format!("{MANY}\n{law}")).replace("[workload]", away);
     let m = run_study(&text);
-    // Of 100 s, records of fourteen to sixteen of those twenty are given up; those of the last come late.
+    // An outage of 20 s of the 100 s loses the records of its first 14 to 16 s; the later ones are late.
     assert!((0.08..0.22).contains(&m["accounting.lost"]), "{}", m["accounting.lost"]);
     assert!(m["accounting.late"] > 0.0 && m["failures"] < 0.05, "{m:?}");
     assert_eq!(m, run_study(&text), "the same seed gives the same run");

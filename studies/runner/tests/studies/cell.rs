@@ -42,14 +42,14 @@ fn the_delay_of_a_lone_station_is_that_of_hand_arithmetic() {
     let calm = "entry = { done = true }\nrequests = { backoff_start = 0 }";
     let arrivals = r#"{ kind = "constant", interval = "200 s", start = "1.001 s", count = 1 }"#;
     let m = run_study(&cell_study(1, 1, calm, arrivals));
-    // Nanoseconds from a frame's beginning: an uplink ends after 47 symbols and the gap, and the downlink's first slots,
-    // maps among them, after the preamble and two pairs of symbols.
+    // Nanoseconds from a frame's beginning. An uplink ends after 47 symbols and the gap. The downlink's first slots,
+    // with the maps, end after the preamble and two pairs of symbols.
     let (frame, symbol) = (5_000_000, 102_857);
     let (up, down) = (47 * symbol + 105_714, 5 * symbol);
-    // A station asks in the frame in which it has something to say, is granted in the next, and speaks in the one after.
-    // EAP-Start falls due in frame 200 and is heard in 202; the Identity request goes down in 203, the response up in
-    // 205. The server's answer is 20 ms on the way: to frame 210. The response to its challenge goes up in 212, and the
-    // verdict is there for frame 217.
+    // A station requests bandwidth in the frame in which it has data, gets a grant in the next, and sends in the one
+    // after. EAP-Start falls due in frame 200 and arrives in 202. The Identity request goes down in 203, the response
+    // up in 205. The server's answer takes 20 ms: to frame 210. The response to its challenge goes up in 212, and the
+    // verdict is ready for frame 217.
     let heard = |n: u64| n * frame + up;
     assert!(heard(202) <= 203 * frame && heard(205) + 20_000_000 <= 210 * frame);
     assert!(heard(205) + 20_000_000 > 209 * frame && heard(212) + 20_000_000 > 216 * frame);
@@ -57,8 +57,8 @@ fn the_delay_of_a_lone_station_is_that_of_hand_arithmetic() {
     let delay = (success - 1_001_000_000) as f64 / 1e9;
     assert!((m["delay.mean"] - delay).abs() < 1e-9, "{} for {delay}", m["delay.mean"]);
     assert_eq!((m["completed"], m["requests.air"], m["collisions.air"]), (1.0, 3.0, 0.0));
-    // EAP-Start, two requests, two responses, Success; each with three octets of PKM, two around an EAP packet, and ten of
-    // PDU. The identity is `station-00000@example.org`.
+    // EAP-Start, two requests, two responses, Success: each with three octets of PKM, two around an EAP packet, and ten
+    // of PDU. The identity is `station-00000@example.org`.
     assert_eq!(m["packets.air"], 6.0);
     let eap = [0, 5, 5 + 25, 22, 22, 4];
     let octets: u32 = eap.iter().map(|e| e + 13 + if *e > 0 { 2 } else { 0 }).sum();
@@ -72,7 +72,7 @@ fn a_hundred_stations_that_start_at_once_all_get_in() {
     assert_eq!((m["started"], m["completed"], m["failures"]), (100.0, 100.0, 0.0));
     assert!(m["collisions.air"] > 0.1, "{m:?}");
     assert!(m["requests.air"] >= 3.0, "{m:?}");
-    // Ranging and requests made up for collisions within seconds.
+    // Stations recover from collisions of ranging and requests within seconds.
     assert!(m["delay.max"] > 0.3 && m["delay.max"] < 30.0, "{m:?}");
     assert_eq!(m, run_study(&cell_study(100, 1, "", ALL_AT_ONCE)), "the same seed gives the same run");
     // Wider windows, fewer collisions.
@@ -159,8 +159,8 @@ fn traffic_keys_follow_an_authentication_if_the_study_says_so() {
             .replace("method = \"eap-md5\"", "method = \"eap-tls\"")
     };
     let (without, with) = (run_study(&tls("")), run_study(&tls("keys = { used = true }")));
-    // The closed form is in whole frames; within its last the downlink's maps and bursts are as long as EAP's success and
-    // challenge are, but for slots of a symbol or two.
+    // The closed form counts whole frames. In its last frame, maps and bursts of the downlink have the length of EAP's
+    // success and challenge, apart from slots of a symbol or two.
     for lead in [1, 2] {
         let text = tls(&format!("keys = {{ used = true }}\nframe = {{ uplink_lead = {lead} }}"));
         let plan = Study::parse("t", "t", &text)
@@ -178,8 +178,8 @@ fn traffic_keys_follow_an_authentication_if_the_study_says_so() {
     assert_eq!(with["keys.failures"], 0.0);
     assert_eq!(with["packets.air"] - without["packets.air"], 5.0);
     assert_eq!(with["bytes.air"] - without["bytes.air"], with["keys.bytes"] + 50.0);
-    // The authentication is longer by just that: two more requests for bandwidth, each heard two frames later and answered
-    // in the next.
+    // The authentication takes longer by exactly two more bandwidth requests, each received two frames later and
+    // answered in the next.
     let longer = with["delay.mean"] - without["delay.mean"];
     assert!((longer - with["keys.delay"]).abs() < 0.0051, "{longer} and {}", with["keys.delay"]);
     assert_eq!(with["requests.air"] - without["requests.air"], 2.0);
@@ -193,8 +193,8 @@ fn digests_and_keys_take_their_time() {
     let cpu = r#"cpu = { service = { "pkm.derive" = "7 ms", "pkm.digest" = "20 ms", "pkm.key" = "3 ms" } }"#;
     let charged = free.replace("[hosts.nas]", &format!("[hosts.nas]\n{cpu}"));
     let (free, charged) = (run_study(&free), run_study(&charged));
-    // A digest for the challenge, and for each of two requests one checked and one made; then two keys wrapped. The
-    // challenge, with the derivation, waits behind nothing: it leaves with EAP's success.
+    // A digest for the challenge, one check and one digest for each of two requests, then two wrapped keys. The
+    // challenge, with the derivation, waits for nothing: it leaves with EAP's success.
     let more = charged["keys.delay"] - free["keys.delay"];
     assert!((0.080..0.105).contains(&more), "{more}");
     assert!(charged["busy.nas"] > 0.0);
@@ -213,7 +213,7 @@ fn lost_key_messages_are_retransmitted_or_end_the_exchange() {
     let once = run_study(&lossy(ONCE));
     assert!(once["keys.failures"] > m["keys.failures"] + 0.1, "{once:?}");
     assert!(once["failures"] > m["failures"]);
-    // An authentication that is let in again and again until it has keys is one, and has them.
+    // Repeated admissions of one authentication until it has keys count as one authentication with keys.
     let again = lossy(ONCE).replace("duration = \"100 s\"", "duration = \"100 s\"\ndrain = \"900 s\"");
     let again = run_study(&format!("{again}retry = \"1 s\"\n"));
     assert_eq!((again["failures"], again["keys.failures"]), (0.0, 0.0), "{again:?}");

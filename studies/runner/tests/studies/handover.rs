@@ -2,7 +2,7 @@
 
 use super::run_study;
 
-/// Nodes that walk out of an 802.11 cell each, and are in an 802.16 cell all the time.
+/// Nodes that walk out of an 802.11 cell each, within an 802.16 cell that covers the whole way.
 fn handover_study(nodes: u32, by: &str, transport: &str, loss: &str, more: &str) -> String {
     format!(
         r#"
@@ -160,8 +160,8 @@ fn a_point_of_service_can_watch_the_link_at_its_access_point() {
     let remote = run_study(&handover_study(20, "network", "udp", "0 %", ""));
     let local = run_study(&handover_study(20, "network", "udp", "0 %", "going_down = \"local\""));
     assert_eq!((remote["success"], local["success"]), (1.0, 1.0));
-    // The indication need not come over the air and a wired link first. The scan then waits for the base station's
-    // descriptors, each of which has a phase of its own, so that the whole need not be shorter.
+    // The indication skips the air and a wired link. The scan then waits for the base station's descriptors, whose
+    // phases vary, so the total may still be longer.
     let sooner = remote["step.preparation"] - local["step.preparation"];
     assert!(sooner > 0.01 && sooner < 0.02, "{local:?} {remote:?}");
 }
@@ -186,7 +186,8 @@ fn a_run_is_the_same_each_time() {
     assert_eq!(run_study(&text), run_study(&text));
 }
 
-/// Of frames that are lost with chance 0.5 before the MAC's six retransmissions, one packet in 128 is lost; of packets one in two.
+/// If frames are lost with probability 0.5, the MAC's six retransmissions leave one loss in 128 packets; without them
+/// one in two.
 #[test]
 fn frames_that_the_mac_repeats_cost_no_handover() {
     let packets = handover_study(40, "station", "udp", "50 %", "");

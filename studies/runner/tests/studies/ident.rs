@@ -1,11 +1,11 @@
-//! IDENT on simulated hosts: the service of a configuration, asked whose connections are.
+//! IDENT on simulated hosts: the service of a configuration, queried for the owners of connections.
 
 use crate::services::{TempStudyDir, metric_value};
 use crate::{MetricMap, run_study};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-/// Two users on each of two hosts connect five times each, to a server that asks.
+/// Two users on each of two hosts connect five times each, to a server that queries them.
 fn ident_study(client: &str, link: &str) -> String {
     format!(
         r#"
@@ -41,7 +41,7 @@ prefix = "192.0.2.1"
 disclose = "user-name"
 "#;
 
-/// The same keys in the study, for a host that runs nothing else.
+/// The same keys in the study, for a host without other services.
 fn inline_config(disclose: &str) -> String {
     let config = CONFIG.replace("[[asker]]", "[[hosts.client.config.asker]]").replace("user-name", disclose);
     format!("runs = \"ident\"\n[hosts.client.config]\n{config}")
@@ -102,7 +102,7 @@ fn a_host_without_the_service_refuses() {
 
 #[test]
 fn a_connection_that_its_host_does_not_know_is_nobodys() {
-    // The host loses its first connection between the handshake's end and the question.
+    // The host loses its first connection between the handshake's end and the query.
     let outage = "[[outages]]\nhost = \"client\"\nfrom = \"25 ms\"\nuntil = \"35 ms\"\n";
     let config = inline_config("user-name").replace("hide = [\"eve\"]\n", "");
     let metrics = run_study(&(ident_study(&config, "") + outage));
@@ -112,7 +112,7 @@ fn a_connection_that_its_host_does_not_know_is_nobodys() {
 
 #[test]
 fn users_give_up_what_their_server_has_forgotten() {
-    // Whatever a connection was at when the server's host went off, its user is at the next one 6 s later.
+    // In any state of a connection when the server's host fails, its user makes the next one 6 s later.
     for from in (1000..1040).step_by(5) {
         let outage = format!("[[outages]]\nhost = \"server\"\nfrom = \"{from} ms\"\nuntil = \"1200 ms\"\n");
         let closed = ident_study(&inline_config("user-name"), "").replace(
@@ -121,11 +121,11 @@ fn users_give_up_what_their_server_has_forgotten() {
         );
         let metrics = run_study(&(closed + &outage));
         let [started, completed, failures] = dialogue_counts(&metrics);
-        // A connection takes 80 ms and its pause 50 ms: 154 of each of four users, but for those of seven seconds.
+        // A connection takes 80 ms and its pause 50 ms: 154 for each of four users, except for seven seconds.
         assert!(started > 390.0 && completed >= started - 4.0, "{from} ms: {metrics:?}");
         assert!((failures - (started - completed) / started).abs() < 1e-9);
     }
-    // Of a server that does not come back nothing is heard, and what is asked of it fails.
+    // A server that does not come back sends nothing, and its users' connections fail.
     let outage = "[[outages]]\nhost = \"server\"\nfrom = \"3 s\"\nuntil = \"1000 s\"\n";
     let metrics = run_study(&(ident_study(&inline_config("user-name"), "") + outage));
     assert_eq!(dialogue_counts(&metrics), [20.0, 8.0, 0.6], "{metrics:?}");
@@ -134,7 +134,7 @@ fn users_give_up_what_their_server_has_forgotten() {
 #[test]
 fn users_of_a_host_that_is_off_do_not_connect() {
     let outage = "[[outages]]\nhost = \"client\"\nfrom = \"3 s\"\nuntil = \"6.5 s\"\n";
-    // Of each user the connections of 4 s and of 6 s, with their staggers.
+    // For each user the connections at 4 s and 6 s, with their staggers.
     let metrics = run_study(&(ident_study(&inline_config("user-name"), "") + outage));
     assert_eq!(dialogue_counts(&metrics), [12.0, 12.0, 0.0], "{metrics:?}");
 }

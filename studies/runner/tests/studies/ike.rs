@@ -1,4 +1,4 @@
-//! IKEv2 gateways and clients on simulated hosts, each by its very file.
+//! IKEv2 gateways and clients on simulated hosts, each by its configuration file.
 
 use crate::MetricMap;
 use crate::services::{TempStudyDir, metric_value};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, StudyMode};
 
-/// Clients and their gateway, whose messages are all that their link has; behind it the AAA server; beside them a dialogue.
+/// Clients and their gateway, whose messages alone use their link; the AAA server behind it; and a separate dialogue.
 fn ike_study(more: &str) -> String {
     format!(
         r#"
@@ -81,7 +81,7 @@ fn access_packets(metrics: &MetricMap) -> f64 {
 }
 
 fn run_ike_study(gateway: &str, client: &str, more: &str) -> Result<MetricMap, String> {
-    // Tests run side by side, and each run has its own.
+    // Tests run in parallel, and each run has its own folder.
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let folder = TempStudyDir::new(&format!("ike-{}", RUNS.fetch_add(1, Ordering::Relaxed)));
     folder.write_file("gateway.toml", gateway);
@@ -96,11 +96,11 @@ fn run_ike_study(gateway: &str, client: &str, more: &str) -> Result<MetricMap, S
 #[test]
 fn a_gateway_and_its_clients_run_by_their_very_files() {
     let metrics = run_ike_study(GATEWAY, CLIENT, "").unwrap();
-    // Of each client two exchanges; the first request leaves as the run begins, before anything is counted. Nobody is behind a
-    // NAT, so that nobody sends keepalives.
+    // Two exchanges for each client. The first request leaves at the start of the run, before counting. Without NAT
+    // there are no keepalives.
     assert_eq!(access_packets(&metrics), 2.0 * 3.0, "{metrics:?}");
     assert_eq!(run_ike_study(GATEWAY, CLIENT, "").unwrap(), metrics, "the same rows again");
-    // One whose key is another's is refused, and tries again after each end: at 10 s and at 20 s.
+    // A client with another client's key is rejected, and tries again after each end: at 10 s and at 20 s.
     let wrong = CLIENT.replace("a shared secret", "another secret");
     let refused = run_ike_study(GATEWAY, &wrong, "").unwrap();
     assert_eq!(access_packets(&refused), 2.0 * 3.0 + 2.0 * 2.0 * 4.0, "{refused:?}");
@@ -118,6 +118,6 @@ fn dead_peer_detection_finds_a_failed_gateway_and_logs_in_again() {
     let without = run_ike_study(GATEWAY, &client, "").unwrap();
     let with = run_ike_study(GATEWAY, &client, outage).unwrap();
     assert_ne!(access_packets(&without), access_packets(&with));
-    // A client that is silent otherwise asks each 2 s whether the gateway lives.
+    // An idle client sends a liveness check every 2 s.
     assert!(access_packets(&without) > 6.0 + 2.0 * 2.0 * 10.0, "{without:?}");
 }

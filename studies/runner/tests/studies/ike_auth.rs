@@ -1,11 +1,11 @@
-//! The workload `ike`: initiators, a gateway and an AAA server of its own.
+//! The workload `ike`: initiators, a gateway and its own AAA server.
 
 use crate::MetricMap;
 use crate::services::metric_value;
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-/// Two initiators, ten authentications each, over links that take 1 ms each way; and what else the workload says.
+/// Two initiators, ten authentications each, over links of 1 ms each way, with further settings of the workload.
 fn ike_auth_study(more: &str) -> String {
     format!(
         r#"
@@ -50,7 +50,7 @@ fn run_twice(more: &str) -> MetricMap {
     metrics
 }
 
-/// Messages of IKE from and to the initiator, of RADIUS from and to the gateway.
+/// Messages of IKE from and to the initiator, and of RADIUS from and to the gateway.
 fn message_counts(metrics: &MetricMap) -> [f64; 4] {
     ["ike.initiator", "ike.gateway", "ike.radius-request", "ike.radius-response"]
         .map(|of| metric_value(metrics, &format!("{of}.messages")))
@@ -58,7 +58,7 @@ fn message_counts(metrics: &MetricMap) -> [f64; 4] {
 
 #[test]
 fn each_method_authenticates_with_its_messages() {
-    // IKE_SA_INIT, IKE_AUTH (RFC 7296 1.2); with EAP two IKE_AUTH more than the method has requests (2.16).
+    // IKE_SA_INIT, IKE_AUTH (RFC 7296 1.2). EAP needs two more IKE_AUTH than the method has requests (2.16).
     let cases = [
         ("psk", 2.0, [2.0, 2.0, 0.0, 0.0]),
         // Two certificates of RSA make IKE_AUTH two fragments each way (RFC 7383).
@@ -106,9 +106,9 @@ fn tunnels_tls_and_longer_chains_take_more_messages() {
     let long = of("eap-tls", "initiator_chain = 4, server_chain = 4");
     let large = of("eap-tls", "kind = \"rsa-1500\", initiator_chain = 4, server_chain = 4");
     assert!(short.0 < long.0 && long.0 < large.0, "{short:?} {long:?} {large:?}");
-    // Twelve certificates' octets go over two links, eight of them with 1500 octets.
+    // The octets of twelve certificates cross two links, eight of the certificates with 1500 octets.
     assert!(large.1 > 2.0 * 8.0 * 1500.0 && large.1 < 2.0 * 8.0 * 2500.0, "{large:?}");
-    // A recorded handshake stands for real ones.
+    // A recorded handshake replaces real ones.
     assert_eq!(of("eap-tls", "handshake = \"real\""), short);
     of("eap-tls", "version = \"1.3\", kind = \"ecdsa\"");
     of("peap", "");
@@ -119,7 +119,8 @@ fn tunnels_tls_and_longer_chains_take_more_messages() {
 #[test]
 fn the_old_ike_sa_ends_before_or_after_the_new_one() {
     let before = run_twice("method = \"psk\"");
-    // The first of each of the two initiators has nothing to take the place of; each other deletes first.
+    // The first authentication of each of the two initiators replaces no IKE_SA; each later one deletes the old one
+    // first.
     assert_eq!(
         message_counts(&before),
         [(2.0 * 2.0 + 18.0 * 3.0) / 20.0, (2.0 * 2.0 + 18.0 * 3.0) / 20.0, 0.0, 0.0]
@@ -137,15 +138,15 @@ fn tickets_resume_lost_sas_without_key_exchange_or_certificates() {
         let anew = run_twice(&format!("method = \"{method}\"\n{again}"));
         let resumed = run_twice(&format!("method = \"{method}\"\nresumption = \"1 h\"\n{again}"));
         assert_eq!(metric_value(&resumed, "completed"), 20.0, "{method}: {resumed:?}");
-        // Of each of the two initiators nine have four messages each. The first has as many as without; beside certificates the
-        // ticket that it gets makes a third fragment.
+        // Nine of ten authentications of each of the two initiators have four messages. The first has as many as
+        // without resumption; with certificates its ticket needs a third fragment.
         let with_ticket = if method == "certificate" { first + 1.0 } else { first };
         assert!(
             (metric_value(&resumed, "ike.messages") - (with_ticket + 9.0 * 4.0) / 10.0).abs() < 1e-9,
             "{method}"
         );
         assert_eq!(metric_value(&anew, "ike.messages"), first, "{method}");
-        // A ticket is shorter than two certificates, and longer than what X25519 exchanges.
+        // A ticket is shorter than two certificates, and longer than a key exchange by X25519.
         let fewer = metric_value(&resumed, "ike.bytes") < metric_value(&anew, "ike.bytes");
         assert_eq!(fewer, method == "certificate", "{method}: {resumed:?} {anew:?}");
     }
@@ -183,7 +184,7 @@ fn ike_sas_can_be_made_without_child_sas() {
             "{method}: {without:?}"
         );
         assert_eq!((message_counts(&without), message_counts(&with)), (expected, expected), "{method}");
-        // Proposals and selectors of a CHILD_SA are not there, and nobody derives its keys (RFC 6023).
+        // A childless IKE_SA has no proposals or selectors of a CHILD_SA and derives no keys for it (RFC 6023).
         assert!(
             metric_value(&without, "ike.bytes") < metric_value(&with, "ike.bytes") - 150.0,
             "{method}: {without:?} {with:?}"
@@ -195,14 +196,14 @@ fn ike_sas_can_be_made_without_child_sas() {
     }
 }
 
-/// Messages from the initiator and to it in a login of strongSwan's, without the deletion at its end.
+/// Messages from and to the initiator in a strongSwan login, without the deletion at its end.
 fn strongswan_messages(capture: &str) -> [f64; 2] {
     let of = |who: &str| capture.lines().filter(|line| line.starts_with(who)).count() as f64 - 1.0;
     [of("i "), of("r ")]
 }
 
-/// strongSwan 5.9.8 with FreeRADIUS (`vectors/ike`). Its responder asks for the EAP identity by an exchange of its own, where ours
-/// takes the initiator's IKE identity for it (RFC 7296 3.16 leaves that open).
+/// strongSwan 5.9.8 with FreeRADIUS (`vectors/ike`). Its responder requests the EAP identity in a separate exchange.
+/// Ours uses the initiator's IKE identity (RFC 7296 3.16 leaves that open).
 #[test]
 fn strongswan_differs_only_by_an_extra_identity_exchange() {
     let cases = [
@@ -218,7 +219,7 @@ fn strongswan_differs_only_by_an_extra_identity_exchange() {
     }
 }
 
-/// An initiator whose packets to its gateway go by CHILD_SAs, over links that take 1 ms each way, and what it sends there.
+/// An initiator that sends packets to its gateway by CHILD_SAs, over links of 1 ms each way.
 fn run_protected(ike: &str, application: &str) -> MetricMap {
     let text = format!(
         r#"
@@ -269,7 +270,7 @@ server = "gateway"
     metrics
 }
 
-/// 100 datagrams a second of 100 octets, each of which is echoed.
+/// 100 datagrams a second of 100 octets, each of them echoed.
 const STREAM: &str = "transport = \"udp\"\nrounds = [{ request = \"100 B\", answer = \"100 B\" }]\ngive_up = \"1 s\"\n\
                       arrivals = { kind = \"constant\", interval = \"10 ms\", start = \"205 ms\" }";
 
@@ -283,7 +284,7 @@ fn packets_go_by_their_child_sa_and_have_its_octets() {
         (metric_value(&esp, "failures.application"), metric_value(&esp, "completed.application")),
         (0.0, 1000.0)
     );
-    // Nothing is delayed: links take 1 ms each way, and have no rate.
+    // No queueing: links take 1 ms each way and have no rate.
     assert!((metric_value(&esp, "delay.mean.application") - 2e-3).abs() < 1e-9, "{esp:?}");
     // RFC 4303: SPI, number and vector are 24 octets; the datagram of 108, its padding, and two octets fill blocks of 16; the ICV has 16.
     let each = |octets: f64| 2.0 * (20.0 + octets);
@@ -308,7 +309,7 @@ fn packets_wait_or_are_lost_between_the_old_and_the_new_sa() {
     let gap = metric_value(&held, "ike.interruption.ike");
     assert!((gap - 14e-3).abs() < 1e-4, "{held:?}");
     assert!(metric_value(&held, "delay.max.application") > 10e-3, "a packet waited: {held:?}");
-    // Of answers that were under way when the SA went, and came without one, there is at most one each time.
+    // When the SA is deleted, at most one answer is in flight each time and arrives without an SA.
     assert!(metric_value(&held, "failures.application") <= 10.0 / 1000.0, "{held:?}");
     let dropped = of("discard", "break-before-make");
     let lost = metric_value(&dropped, "failures.application");
@@ -343,7 +344,7 @@ fn the_first_packet_begins_an_ike_sa_and_waits_for_it() {
     );
 }
 
-/// On the lab a wire stands for the cell of 802.11g.
+/// On the lab a wire replaces the cell of 802.11g.
 #[test]
 fn the_wire_of_ike_auth_takes_as_long_as_its_cell() {
     let delays = |sets: &[(&str, &str)]| {

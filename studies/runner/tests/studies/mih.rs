@@ -4,7 +4,7 @@ use super::{MetricMap, run_study};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
-/// A mobile node, a router and a point of service, 10 ms apart; what is lost is lost once, next to the mobile node.
+/// A mobile node, a router and a point of service, 10 ms apart; the link at the mobile node loses packets.
 fn mih_study(message: &str, transport: &str, loss: &str, duration: u32, more: &str) -> String {
     format!(
         r#"
@@ -56,7 +56,7 @@ lifetime = "100 s"
     )
 }
 
-/// Seconds that an MIH packet of this size takes over two links of 100 Mb/s, with UDP and IPv6 around it.
+/// Seconds that an MIH packet of this size takes over two links of 100 Mb/s, with UDP and IPv6 headers.
 fn path_delay(octets: u32) -> f64 {
     2.0 * (0.01 + f64::from((octets + 48) * 8) / 100e6)
 }
@@ -146,7 +146,7 @@ fn what_is_still_in_tcps_queue_counts() {
     );
     let whole = run_study(&text);
     assert!(whole["success"] < 0.5, "{whole:?}");
-    // Given up and answered all the same: each of them costs three requests, their acknowledgements and three responses.
+    // Requests that failed are still answered: each costs three requests, their acknowledgements and three responses.
     assert!(whole["mih.late"] > 0.5 && whole["mih.overhead"] > 3.5, "{whole:?}");
     let cut = run_study(&text.replace("drain = \"2000 s\"", "drain = \"2 s\""));
     assert_eq!(whole["success"], cut["success"]);
@@ -165,7 +165,7 @@ fn late_responses_may_be_accepted() {
     let accepted =
         run_study(&mih_study("request", "udp", "40 %", 1000, &format!("late_responses = true\n{short}")));
     assert_eq!(accepted["mih.late"], 0.0);
-    // Request and response by themselves: (1 - p³)², and a response that comes again for a request that does.
+    // Request and response alone succeed with (1 - p³)²; a retransmitted request may also bring another response.
     let bound = (1.0 - 0.4_f64.powi(3)).powi(2);
     assert!(dropped["success"] < bound - 0.1, "{dropped:?}");
     assert!((accepted["success"] - bound).abs() < 0.03, "{accepted:?} {bound}");
@@ -203,8 +203,8 @@ fn over_an_802_11_cell_the_access_delay_comes_in_addition() {
     // The preamble and 248 octets at 11 Mb/s take at least 0.37 ms, DIFS and headers included less than 1 ms.
     let access = m["delay.p50"] - path_delay(200);
     assert!(access > 0.37e-3 && access < 1e-3, "{access}");
-    // Frames that are lost are sent again by the MAC: later, but few are missing. A station that has missed too many
-    // beacons in a row comes back.
+    // The MAC retransmits lost frames: they are late, but few are missing. A station that missed too many beacons in a
+    // row reconnects.
     let lossy = run_study(&text.replace("stations = \"mn\"", "stations = \"mn\"\nframe_loss = \"30 %\""));
     assert!(lossy["success"] > 0.9 && lossy["delay.mean"] > m["delay.mean"] + 0.2e-3, "{lossy:?}");
     let lost = run_study(&text.replace("stations = \"mn\"", "stations = \"mn\"\npacket_loss = \"30 %\""));
@@ -218,7 +218,7 @@ fn a_delivery_counts_whatever_happens_to_its_transaction() {
     assert!((m["mih.delivery"] - path_delay(200)).abs() < 1e-9, "{m:?}");
     let m = run_study(&mih_study("indication", "udp", "30 %", 1000, "ack = true"));
     assert!((m["mih.delivery"] - m["delay.mean"]).abs() < 1e-9, "{m:?}");
-    // Given up after 0.9 s, and in TCP's queue for much longer.
+    // The request fails after 0.9 s, but stays in TCP's queue for much longer.
     let text = mih_study(
         "request",
         "tcp",
@@ -230,14 +230,15 @@ fn a_delivery_counts_whatever_happens_to_its_transaction() {
     assert!(m["success"] < 0.5 && m["mih.delivery"] > m["delay.mean"], "{m:?}");
 }
 
-/// Four segments for a request and its response, three where the response carries the acknowledgement of the request, two where the
-/// next request carries that of the response, too. Indications wait where their acknowledgement is later than the next of them.
+/// A request and its response take four segments. They take three if the response carries the request's
+/// acknowledgement, and two if the next request carries the response's. Indications wait if their acknowledgement comes
+/// after the next indication.
 #[test]
 fn a_delayed_acknowledgement_travels_with_the_response() {
     let mut overrides = PlanOverrides::default();
     overrides.add_setting("delack=0.1,0.25,0.4,0.5").unwrap();
     let plan = Study::open("mih-shared-segment").unwrap().build_plan(StudyMode::Quick, &overrides).unwrap();
-    // 20.46 ms there, 20.3 ms for the acknowledgement back, and half a second between.
+    // 20.46 ms to the receiver, 20.3 ms for the acknowledgement back, and half a second between.
     let cycle = 0.0408 + 0.5;
     let expected = |message: &str, delay: &str| match (message, delay) {
         ("request", "0.25 s") => 1.5,
@@ -265,7 +266,7 @@ fn a_delayed_acknowledgement_travels_with_the_response() {
     }
 }
 
-/// Requests answered late or in several packets, and what a MIH function answers by itself, with MIH acknowledgements.
+/// Late responses, fragmented responses and the MIH function's own responses, with MIH acknowledgements.
 #[test]
 fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
     let parts = "response_size = \"4000 B\"\nmax_message = \"1000 B\"";
@@ -302,13 +303,13 @@ fn messages_of_all_services_succeed_as_their_closed_form_has_it() {
     }
 }
 
-/// Share of some thousand transactions that is to be this, but for chance.
+/// Asserts that a share of some thousand transactions is within its statistical error.
 fn assert_fraction(share: f64, expected: f64, trials: f64) {
     let bound = 3.5 * (expected * (1.0 - expected) / trials).sqrt();
     assert!((share - expected).abs() < bound, "{share} for {expected}");
 }
 
-/// A query and an answer of some kilobytes, which is lost where one of its packets is.
+/// A query and a response of several kilobytes; the loss of any packet loses the response.
 #[test]
 fn an_information_query_is_answered_in_several_packets() {
     let more = "response_size = \"4000 B\"\nmax_message = \"1000 B\"";
@@ -359,8 +360,8 @@ fn each_service_can_have_timers_of_its_own() {
     }
 }
 
-/// A response timer that is shorter than a scan asks again for what is on its way; one that is longer brings back what was lost
-/// without an acknowledgement.
+/// A response timer shorter than a scan retransmits pending requests; a longer one recovers losses without an
+/// acknowledgement.
 #[test]
 fn a_response_timer_is_for_the_message_that_it_waits_for() {
     let with = |response: &str| {
@@ -377,8 +378,8 @@ fn a_response_timer_is_for_the_message_that_it_waits_for() {
     assert_eq!((long["mih.retransmissions"], long["success"]), (0.0, 1.0), "{long:?}");
 }
 
-/// There are 4096 identifiers, and a request that is never answered keeps its own for ever: those of the others come round while
-/// the receiver remembers them, and what has them is taken for a duplicate.
+/// There are 4096 transaction identifiers, and an unanswered request keeps its own forever. The others come around
+/// while the receiver remembers them, and messages that reuse them count as duplicates.
 #[test]
 fn without_a_transaction_timeout_identifiers_run_out() {
     let with = |timeout: &str| {
@@ -391,7 +392,8 @@ fn without_a_transaction_timeout_identifiers_run_out() {
     assert!(none["mih.memory"] >= 4096.0 && some["mih.memory"] < 3000.0, "{none:?} {some:?}");
 }
 
-/// What the MAC's seven tries leave of frame loss p is p^7; with beacons lost too a station loses its link now and then.
+/// The MAC's seven attempts reduce a frame loss of p to p^7. With lost beacons, a station also loses its link now and
+/// then.
 #[test]
 fn frames_are_lost_before_the_macs_retransmissions() {
     let air = "[hosts.ap]\n[bss.air]\naccess_point = \"ap\"\nstations = \"mn\"\nframe_loss = \"70 %\"\n\

@@ -5,7 +5,7 @@ use crate::{MetricMap, run_study};
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, StudyMode};
 
-/// Two nodes and their point of service, whose messages are all that their link has; beside them a dialogue.
+/// Two nodes and their point of service, whose messages alone use their link, and a separate dialogue.
 fn mih_service_study(node: &str, point: &str, more: &str) -> String {
     format!(
         r#"
@@ -64,7 +64,7 @@ register = true
 subscribe = ["link-up", "link-down"]
 "#;
 
-/// Packets of the functions' link.
+/// Packets on the functions' link.
 fn function_packets(metrics: &MetricMap) -> f64 {
     metric_value(metrics, "packets.access") * metric_value(metrics, "completed")
 }
@@ -84,15 +84,15 @@ fn functions_register_discover_and_subscribe_by_service_files() {
         Ok::<_, String>(metrics)
     };
     let metrics = told(&folder, NODE, POINT, "").unwrap();
-    // Of each node three transactions of three packets: request, response that acknowledges it, acknowledgement. The first
-    // request leaves as the run begins, before anything is counted. Before the point believes a node's address it asks there twice, which
-    // are two transactions more.
+    // For each node three transactions of three packets: request, response with acknowledgement, acknowledgement. The
+    // first request leaves at the start of the run, before counting. The point verifies a node's address by two more
+    // transactions.
     assert_eq!(function_packets(&metrics), 28.0, "{metrics:?}");
     assert_eq!(told(&folder, NODE, POINT, "").unwrap(), metrics, "the same rows again");
-    // A node that the point does not hear is silent after its tries.
+    // A node that the point ignores falls silent after its attempts.
     let deaf = told(&folder, NODE, &POINT.replace("192.0.2.0/24", "198.51.100.0/24"), "").unwrap();
     assert!(function_packets(&deaf) >= 4.0 && function_packets(&deaf) < 16.0, "{deaf:?}");
-    // A point that fails knows nobody when it is back; its peers come again.
+    // A point that fails forgets its peers; they register again.
     let outage = "[[outages]]\nhost = \"pos\"\nfrom = \"5 s\"\nuntil = \"6 s\"\n";
     let again = NODE.to_owned() + "[timers]\nrefresh = \"4 s\"\nretransmission = \"0.5 s\"\n";
     assert!(function_packets(&told(&folder, &again, POINT, outage).unwrap()) > 100.0);

@@ -1,10 +1,10 @@
-//! The access concentrator and hosts with sessions, simulated: whom it lets in, what passes, what that costs, and what an AAA server is
-//! told.
+//! The simulated access concentrator and hosts with sessions: admission, carried packets, their cost, and accounting to
+//! an AAA server.
 
 use crate::services::metric_value;
 use crate::{MetricMap, run_study};
 
-/// Hosts behind a concentrator with users of its own; a server beyond it, of which they fetch files.
+/// Hosts behind a concentrator with its own users, and a server beyond it that sends files.
 fn pppoe_study(concentrator: &str, session: &str, file: &str, more: &str) -> String {
     format!(
         r#"
@@ -83,7 +83,7 @@ fn each_protocol_lets_hosts_in_and_files_go_by_their_sessions() {
             (3.0, 0.0),
             "{method}"
         );
-        // PADI and PADO, PADR and PADS, LCP, the proof, IPCP: at least six round trips of two milliseconds.
+        // PADI and PADO, PADR and PADS, LCP, authentication, IPCP: at least six round trips of two milliseconds.
         let delay = metric_value(&metrics, "delay.mean.session");
         assert!((0.012..0.1).contains(&delay), "{method}: {delay} s");
     }
@@ -104,17 +104,17 @@ fn nothing_passes_for_a_host_that_was_not_let_in() {
         "{metrics:?}"
     );
     assert_eq!(metric_value(&metrics, "failures.file"), 1.0);
-    // Nor before: files that are asked for at once wait until their hosts have sessions.
+    // Not earlier either: files requested at once wait until their hosts have sessions.
     let early = pppoe_study("", "", "", ANN).replace("start = \"5 s\"", "start = \"0 s\"");
     let metrics = run_study(&early);
     assert_eq!(metric_value(&metrics, "completed.file"), 3.0);
-    // Connections are opened anew after a second, which is when sessions begin to be set up.
+    // Connections are retried after a second, when sessions begin.
     assert!(metric_value(&metrics, "delay.mean.file") > 1.0, "{metrics:?}");
 }
 
 #[test]
 fn session_packets_are_eight_octets_longer_than_plain_ones() {
-    // Octets on the access links in all.
+    // Total octets on the access links.
     let bytes = |text: &str| {
         let metrics = run_study(text);
         let sessions = metrics.get("completed.session").copied().unwrap_or_default();
@@ -145,7 +145,7 @@ fn the_processor_is_charged_for_each_packet_and_bounds_the_rate() {
     assert!(metric_value(&slow, "busy.ac") > 10.0 * metric_value(&fast, "busy.ac"));
 }
 
-/// A host is let in when its line of the log is durable.
+/// A host is admitted when its session-log record is durable.
 #[test]
 fn a_session_waits_for_its_line_of_the_log() {
     let log = |time: &str| {
@@ -179,7 +179,8 @@ fn a_router_is_charged_too() {
 fn rates_of_users_hold() {
     let rate = "[[hosts.ac.config.rate]]\nname = \"default\"\ndown = \"4 Mb/s\"\n";
     let limited = run_pppoe_study("", rate);
-    // A megabyte at 4 Mb/s takes two seconds; what may come at once is an eighth of it, and what is dropped comes again.
+    // A megabyte at 4 Mb/s takes two seconds. An eighth of it may come as a burst, and dropped packets are
+    // retransmitted.
     let (mean, free) = (
         metric_value(&limited, "delay.mean.file"),
         metric_value(&run_pppoe_study("", ""), "delay.mean.file"),
@@ -219,7 +220,7 @@ mtu = "1492 B"
         "{metrics:?}"
     );
     assert!(metric_value(&metrics, "packets.core") > 0.0);
-    // The server's answer takes ten milliseconds more than a judgement of the concentrator's own.
+    // The server's answer takes ten milliseconds more than the concentrator's own check.
     assert!(
         metric_value(&metrics, "delay.mean.session")
             > metric_value(&run_pppoe_study("", ""), "delay.mean.session") + 0.009

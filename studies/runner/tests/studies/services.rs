@@ -1,11 +1,11 @@
-//! Services on the hosts of a study, each with the configuration that it has where it is deployed.
+//! Services on the hosts of a study, each with its deployed configuration.
 
 use crate::{MetricMap, run_study};
 use std::path::PathBuf;
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, PlanPoint, Study, StudyMode};
 
-/// Stations log in at two NASes, which ask the service of "server".
+/// Stations that log in at two NASes, which use the AAA service of "server".
 pub(crate) fn service_study(server: &str, workload: &str) -> String {
     format!(
         r#"
@@ -59,7 +59,7 @@ pub(crate) fn metric_value(metrics: &MetricMap, name: &str) -> f64 {
     *metrics.get(name).unwrap_or_else(|| panic!("no {name} in {metrics:?}"))
 }
 
-/// All 120 logins that began are completed.
+/// Asserts that all 120 logins that began have completed.
 pub(crate) fn all_in(metrics: &MetricMap) {
     let counts = ["started", "completed", "failures", "rejected"].map(|name| metric_value(metrics, name));
     assert_eq!(counts, [120.0, 120.0, 0.0, 0.0], "{metrics:?}");
@@ -70,7 +70,7 @@ fn a_service_serves_by_its_own_configuration() {
     let radius = |config: &str| run_study(&service_study(config, "aaa = \"radius\""));
     let plain = radius(CONFIG);
     all_in(&plain);
-    // Each of the four stations is looked up once: then it is remembered.
+    // Each of the four stations is looked up once; then its rows are cached.
     let slow = "[hosts.server.cpu.service]\n\"store.lookup\" = \"200 ms\"\n";
     let slowed = radius(&format!("{CONFIG}{slow}"));
     all_in(&slowed);
@@ -79,7 +79,7 @@ fn a_service_serves_by_its_own_configuration() {
         (metric_value(&slowed, "delay.p50") - metric_value(&plain, "delay.p50")).abs() < 0.001,
         "{slowed:?}"
     );
-    // A server that has its users in memory asks nobody.
+    // A server with its users in memory has no store lookups.
     let memory = radius(&format!("{CONFIG}[hosts.server.config.users]\nstore = \"memory\"\n{slow}"));
     all_in(&memory);
     assert_eq!(metric_value(&memory, "delay.max"), metric_value(&plain, "delay.max"));
@@ -93,7 +93,7 @@ fn what_the_file_says_of_users_holds_for_stations() {
     all_in(&run_study(&study("groups = [\"days\"]")));
     let rejected = run_study(&study("check = [\"NAS-Port-Type == Virtual\"]"));
     assert_eq!(metric_value(&rejected, "rejected"), 120.0, "{rejected:?}");
-    // A pool of three addresses for four stations, whose sessions last.
+    // A pool of three addresses for four stations with lasting sessions.
     let pool = "[[hosts.server.config.pool]]\nname = \"guests\"\nranges = [\"198.51.100.1-198.51.100.3\"]\n";
     let accounting = "[workload.accounting]\nused = true\nsession = \"1000 s\"\n";
     let text = crate::services::service_study(
@@ -121,7 +121,7 @@ fn radsec_and_diameter_go_inside_tls() {
     for metrics in [&udp, &radsec, &tcp, &tls] {
         all_in(metrics);
     }
-    // The handshake of each of the two NASs, and what the records add.
+    // The handshake of each of the two NASs, and the overhead of TLS records.
     let octets = |metrics: &MetricMap| 120.0 * metric_value(metrics, "bytes.core");
     assert!(octets(&tls) - octets(&tcp) > 2.0 * 4000.0, "{tls:?}");
     assert!(octets(&radsec) - octets(&udp) > 2.0 * 4000.0, "{radsec:?}");
@@ -157,7 +157,7 @@ delay = "30 ms"
     let near = run_study(&service_study(CONFIG, "aaa = \"radius\""));
     let far = run_study(&service_study(&format!("{CONFIG}{proxy}"), "aaa = \"radius\""));
     all_in(&far);
-    // Two rounds of EAP-MD5, there and back.
+    // Two rounds of EAP-MD5, both ways.
     assert!(
         (metric_value(&far, "delay.p50") - metric_value(&near, "delay.p50") - 0.12).abs() < 0.002,
         "{far:?}"

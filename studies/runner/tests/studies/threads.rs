@@ -1,10 +1,10 @@
-//! One run by two threads gives what it gives by one.
+//! A run by two threads gives the same results as by one.
 
 use usher_core::{Duration, Instant};
 use usher_runner::world::{RunDivision, ScenarioRun};
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-/// Clients behind a router, with loss, other traffic and a server with a processor; what they do comes behind it.
+/// Clients behind a router, with loss, background traffic and a server with a processor; their workload follows.
 const NETWORK: &str = r#"
 title = "test"
 question = "?"
@@ -80,7 +80,7 @@ arrivals = { kind = "poisson", rate = "20/s" }
 const ANSWERS: &str = r#""dialogue.answer" = { kind = "exponential", mean = "2 ms" }"#;
 const REQUESTS: &str = r#""radius.request" = "1 ms", "eap.md5" = { kind = "exponential", mean = "1 ms" }"#;
 
-/// What one thread and more give of a study's one point, which is the same, and how that was divided.
+/// Asserts that one thread and more give the same results for a study's one point, and returns the division.
 fn run_divided(text: &str) -> RunDivision {
     let study = Study::parse("test", "test.toml", text).unwrap_or_else(|faults| panic!("{faults}"));
     let plan = study
@@ -121,7 +121,7 @@ fn dialogues_over_tcp_and_udp_are_divided() {
 #[test]
 fn authentications_by_radius_are_divided() {
     assert_eq!(run_divided(&[&network_with_service(REQUESTS), RADIUS].concat()), RunDivision::Halves);
-    // Stations at NASes of their own ask with them.
+    // Stations on separate hosts are in their NAS's half.
     let behind = network_with_service(REQUESTS)
         + r#"
 [hosts.station]
@@ -165,8 +165,8 @@ fn what_shares_something_is_not_divided() {
 
 #[test]
 fn an_order_that_two_threads_do_not_know_is_left_to_one() {
-    // A request takes 2 ms to the server, which answers at once as the next client asks: answer and request come to the router
-    // 1 ms later, both.
+    // A request takes 2 ms to the server, which answers just when the next client sends its request. Answer and request
+    // reach the router together 1 ms later.
     let even = NETWORK
         .replace(
             "rate = \"10 Mb/s\"\ndelay = \"1 ms\"\njitter = \"300 us\"\nloss = \"2 %\"",

@@ -1,4 +1,4 @@
-//! TLS with the certificates that are deployed: RadSec, Diameter over TLS and EAP methods at servers that hosts run.
+//! TLS with deployed certificates: RadSec, Diameter over TLS and EAP methods at servers of hosts.
 
 use crate::MetricMap;
 use crate::services::{TempStudyDir, all_in, metric_value, service_study};
@@ -9,10 +9,10 @@ use usher_pki::{CertificateAuthority, CertificateKind, CertificateRequest, InitO
 use usher_runner::world::ScenarioRun;
 use usher_scenario::{PlanOverrides, StudyMode};
 
-/// 2026-07-01, on which studies take place unless they say another day.
+/// 2026-07-01, the default date of studies.
 const NOW: WallTime = WallTime::from_unix_secs(1_782_864_000);
 
-/// An authority, as `usher aaa cert` makes it, with the certificates of these.
+/// Creates an authority, as `usher aaa cert` does, with certificates for `whom`.
 fn create_authority(folder: &Path, name: &str, key: KeyKind, whom: &[(&str, CertificateKind)]) {
     let options = InitOptions { name: name.to_owned(), key, days: 365, now: NOW };
     let mut authority = CertificateAuthority::init(&folder.join(name), &options).unwrap();
@@ -24,7 +24,7 @@ fn create_authority(folder: &Path, name: &str, key: KeyKind, whom: &[(&str, Cert
     }
 }
 
-/// Everybody's certificates, in the folder of a study, and the server's configuration in one of its own.
+/// Creates all certificates in the folder of a study, and the server's configuration in its own folder.
 fn deploy_certificates(name: &str, key: KeyKind) -> TempStudyDir {
     let folder = TempStudyDir::new(name);
     let whom = [
@@ -68,7 +68,7 @@ peer = [
 ]
 "#;
 
-/// The NASes of an authority, under a name.
+/// Returns the section of an authority's NASes under a name.
 fn nas_section(authority: &str, name: &str) -> String {
     format!(
         "[workload.tls]\ncertificate = \"{authority}/issued/{name}.crt\"\nkey = \"{authority}/issued/{name}.key\"\n\
@@ -80,7 +80,7 @@ const RADSEC: &str = "aaa = \"radsec\"\n";
 const DIAMETER: &str = "aaa = \"diameter\"\ndiameter = { transport = \"tls\" }\n";
 const SWITCHES: &str = "switches.example.org";
 
-/// Runs a study in a folder whose server has its configuration there.
+/// Runs a study in a folder that contains the server's configuration.
 fn run_in_folder(folder: &TempStudyDir, workload: &str) -> MetricMap {
     folder.write_file("study.toml", &service_study("config = \"server/aaa.toml\"", workload));
     let plan =
@@ -92,9 +92,9 @@ fn run_in_folder(folder: &TempStudyDir, workload: &str) -> MetricMap {
 
 #[test]
 fn radsec_and_diameter_over_tls_reach_the_deployed_server() {
-    // The keys that `usher aaa cert` makes unless it is told otherwise, whose signatures are of several lengths.
+    // The default keys of `usher aaa cert`, whose signatures vary in length.
     let folder = deploy_certificates("inward", KeyKind::EcdsaP256);
-    // Without TLS a Diameter server knows its NASes by their addresses.
+    // Without TLS a Diameter server identifies its NASes by their addresses.
     let plain = SERVER.replace(
         "transport = \"tls\", certificate = \"switches.example.org\"",
         "prefix = [\"192.0.2.0/24\"]",
@@ -129,12 +129,12 @@ fn a_nas_whom_the_server_does_not_trust_is_refused() {
     for workload in [RADSEC, DIAMETER] {
         for (authority, name) in [("other", SWITCHES), ("pki", "guest.example.org")] {
             let metrics = run_in_folder(&folder, &format!("{workload}{}", nas_section(authority, name)));
-            // Failures are a share: each of the four stations waits for its first login to the end.
+            // Failures are a share: each of the four stations waits for its first login until the end.
             let counts =
                 ["started", "completed", "failures", "rejected"].map(|name| metric_value(&metrics, name));
             assert_eq!(counts, [4.0, 0.0, 1.0, 0.0], "{workload} {authority} {name}: {metrics:?}");
         }
-        // Nor does a NAS talk to a server whom it does not trust.
+        // A NAS also rejects a server that it does not trust.
         let workload = format!("{workload}{}", nas_section("pki", SWITCHES))
             .replace("\"pki/ca.crt\"", "\"other/ca.crt\"");
         assert_eq!(metric_value(&run_in_folder(&folder, &workload), "completed"), 0.0);
@@ -172,7 +172,7 @@ ca = "../pki/ca.crt"
     // Two rounds of EAP-MD5, 40 ms away.
     assert!((metric_value(&metrics, "delay.p50") - 4.0 * 0.041).abs() < 0.004, "{metrics:?}");
     assert!(metric_value(&metrics, "bytes.away") > 0.0, "{metrics:?}");
-    // A server of another name is none that it sends its users' logins to.
+    // A NAS sends no logins to a server with another name.
     assert_eq!(metric_value(&study("elsewhere.example.org"), "completed"), 0.0);
 }
 
@@ -246,13 +246,13 @@ fn files_that_are_of_no_use_are_found_where_the_plan_is_made() {
     std::fs::set_permissions(folder.0.join(key), std::fs::Permissions::from_mode(0o600)).unwrap();
     let half = said(&text.replace("key = \"pki", "# key = \"pki"));
     assert!(half.contains("belong together"), "{half}");
-    // What the server's own configuration names, with its line.
+    // The error names the file that the server's configuration refers to, with its line.
     folder.write_file("server/aaa.toml", &SERVER.replace("radius.example.org.key", "home.example.org.key"));
     let server = said(&text);
     assert!(server.contains("server/aaa.toml:") && server.contains("home.example.org.key: "), "{server}");
     folder.write_file("server/aaa.toml", SERVER);
 
-    // Of a study within a folder of its own, as `include` names them.
+    // Of a study in its own folder, relative to it, as `include` names files.
     std::fs::create_dir_all(folder.0.join("shared")).unwrap();
     folder.write_file(
         "shared/nas.toml",

@@ -1,9 +1,9 @@
-//! Studies as a researcher writes them, whose answers are known beforehand.
+//! Studies as a researcher writes them, with known results.
 
 use crate::services::metric_value;
 use crate::{MetricMap, run_study};
 
-/// Logins by EAP-TLS at a server with so many cores, in whose work TLS has its part.
+/// Logins by EAP-TLS at a server with this number of cores, with the work of TLS charged.
 fn run_logins(cores: u32, aaa: &str) -> MetricMap {
     run_study(&format!(
         r#"
@@ -40,7 +40,7 @@ server_chain = 2
     ))
 }
 
-/// What one connection carries keeps its order, whichever core is done with it first: TLS would end it otherwise.
+/// The data of a connection stays in order no matter which core finishes first; otherwise TLS would fail.
 #[test]
 fn more_cores_shorten_logins_and_break_no_connection() {
     for aaa in [
@@ -56,13 +56,13 @@ fn more_cores_shorten_logins_and_break_no_connection() {
             assert!(metric_value(metrics, "completed") > 300.0, "{aaa}: {metrics:?}");
         }
         let delay = |metrics: &MetricMap| metric_value(metrics, "delay.mean");
-        // One core is busy for four fifths of its time; two and four wait for nobody.
+        // One core is busy for four fifths of the time; with two or four there is no queue.
         assert!(delay(&two) < 0.9 * delay(&one), "{aaa}: {} {}", delay(&one), delay(&two));
         assert!(delay(&four) < 1.01 * delay(&two), "{aaa}: {} {}", delay(&two), delay(&four));
     }
 }
 
-/// The delay of logins beside a download that shares their link, behind a queue of so many packets.
+/// The delay of logins beside a download on the same link, with a queue of this number of packets.
 fn measure_login_delay(control: &str, queue: u32, buffer: &str) -> f64 {
     let metrics = run_study(&format!(
         r#"
@@ -126,16 +126,16 @@ arrivals = {{ kind = "closed", pause = "1 s" }}
     metric_value(&metrics, "delay.p50.login")
 }
 
-/// A deep queue is filled by senders that wait for a loss, as receive buffers that grow let them; one that measures the path leaves it
+/// Loss-based senders fill a deep queue as growing receive buffers let them; a sender that measures the path leaves it
 /// empty.
 #[test]
 fn downloads_fill_a_deep_queue_before_logins() {
     let (shallow, deep) = (measure_login_delay("cubic", 20, ""), measure_login_delay("cubic", 1000, ""));
     assert!(shallow < 0.5, "{shallow}");
-    // 1000 packets of 1500 octets are 2.4 s of the link, and a login is two questions by it.
+    // 1000 packets of 1500 octets take 2.4 s on the link, and a login sends two requests over it.
     assert!(deep > 2.4, "{deep}");
     assert!(measure_login_delay("bbr", 1000, "") < deep / 3.0);
-    // Four receivers of 64 KiB hold no more than that under way: 0.4 s.
+    // Four receivers with 64 KiB limit the data in flight to that: 0.4 s.
     let fixed = measure_login_delay("cubic", 1000, "receive_buffer_max = \"off\"");
     assert!(fixed < deep / 2.0, "{fixed} {deep}");
 }
@@ -177,18 +177,18 @@ arrivals = {{ kind = "poisson", rate = "5 /s" }}
     ))
 }
 
-/// Whoever stands or walks within the cell is let in; out of it nobody is, and the faster all walk, the sooner.
+/// Stations within the cell log in; outside none can, and faster stations leave sooner.
 #[test]
 fn who_walks_out_of_a_cell_is_let_in_no_more() {
     let [slow, walk, run] =
         ["0.2 m/s", "1 m/s", "5 m/s"].map(|speed| metric_value(&run_walking_stations(speed), "failures"));
     assert!(slow == 0.0, "{slow}");
     assert!((0.05..0.5).contains(&walk), "{walk}");
-    // Nine tenths of the time are left when they begin to walk, and an eighth of that is enough.
+    // They begin to walk with nine tenths of the time left, and leave the cell within an eighth of it.
     assert!((0.5..0.95).contains(&run), "{run}");
 }
 
-/// Questions by TCP, each by a connection of its own, over one link; its keys, what TCP does, and the octets of each question.
+/// Requests by TCP, each on its own connection over one link, with TCP settings and the size of each request.
 fn run_dialogues(link: &str, tcp: &str, request: &str) -> MetricMap {
     run_study(&format!(
         r#"
@@ -217,7 +217,7 @@ arrivals = {{ kind = "poisson", rate = "0.2 /s" }}
     ))
 }
 
-/// Whatever is sent again before its acknowledgement can be there, the FIN among it: each dialogue ends, after two round trips.
+/// With spurious retransmissions, including the FIN, each dialogue still ends after two round trips.
 #[test]
 fn a_path_beyond_the_first_timeout_takes_two_round_trips() {
     for (delay, least) in [("501 ms", 2.004), ("2 s", 8.0), ("5 s", 20.0)] {
@@ -229,7 +229,7 @@ fn a_path_beyond_the_first_timeout_takes_two_round_trips() {
     }
 }
 
-/// A queue that overflows and damaged packets slow a transfer down, and stop none.
+/// Queue overflows and damaged packets slow a transfer but do not stop it.
 #[test]
 fn a_short_queue_and_damage_stop_no_transfer() {
     let link = "rate = \"2 Mb/s\"\ndelay = \"20 ms\"\nqueue = \"10 packets\"\ncorrupt = ";

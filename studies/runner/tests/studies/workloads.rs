@@ -1,10 +1,11 @@
-//! Several workloads in one study, side by side.
+//! Several workloads in one study.
 
 use crate::services::metric_value;
 use crate::{MetricMap, run_study};
 use usher_scenario::{ClosedForm, PlanOverrides, Study, StudyMode};
 
-/// Stations of switches by RADIUS, and others of base stations by Diameter, at one AAA server; and a dialogue over the same link.
+/// Stations of switches by RADIUS and of base stations by Diameter at one AAA server, and a dialogue over the same
+/// link.
 const SEVERAL: &str = r#"
 title = "Several"
 question = "Do they get on with each other?"
@@ -88,7 +89,7 @@ rounds = [{ request = "100 B", answer = "100 B" }]
 arrivals = { kind = "poisson", rate = "10 /s" }
 "#;
 
-/// What one workload measured, under the names that it would have alone.
+/// Returns one workload's metrics under the names that it would have alone.
 fn workload_metrics(metrics: &MetricMap, workload: &str) -> MetricMap {
     let end = format!(".{workload}");
     let own = metrics.iter().filter_map(|(name, value)| Some((name.strip_suffix(&end)?.to_owned(), *value)));
@@ -108,12 +109,12 @@ fn each_workload_has_its_own_metrics() {
     let begun = metric_value(&wireless, "started");
     assert!((150.0..250.0).contains(&begun) && metric_value(&wireless, "completed") == begun, "{metrics:?}");
     assert_eq!((metric_value(&talk, "failures"), metric_value(&wireless, "failures")), (0.0, 0.0));
-    // To the AAA server and back are 22 ms, twice by EAP-MD5; to the other 12 ms.
+    // A round trip to the AAA server takes 22 ms, twice by EAP-MD5; to the other server 12 ms.
     for eap in [&wired, &wireless] {
         assert!((0.044..0.050).contains(&metric_value(eap, "delay.p50")), "{metrics:?}");
     }
     assert!((metric_value(&talk, "delay.p50") - 0.012).abs() < 0.000_1, "{metrics:?}");
-    // What all of them share is of the run: rates divide by all that was completed.
+    // Shared metrics belong to the run: rates divide by all completed dialogues.
     let completed: f64 =
         [&wired, &wireless, &talk].map(|workload| metric_value(workload, "completed")).iter().sum();
     assert!(metric_value(&metrics, "packets.core") * completed > 4.0 * (40.0 + begun), "{metrics:?}");
@@ -123,13 +124,13 @@ fn each_workload_has_its_own_metrics() {
 #[test]
 fn a_workload_has_its_chance_whatever_stands_beside_it() {
     let all = run_study(SEVERAL);
-    // Without the dialogue, which shares no link with them that would have anybody wait.
+    // Without the dialogue, which shares no link with them that has a queue.
     let (two, _) = SEVERAL.split_once("[workloads.talk]").unwrap();
     let fewer = run_study(two);
     for workload in ["wired", "wireless"] {
         assert_eq!(workload_metrics(&fewer, workload), workload_metrics(&all, workload));
     }
-    // Another name, other chance: its own arrivals differ, and where no link makes anybody wait nothing else does.
+    // Another name gives other random streams: only its own arrivals differ if no link has a queue.
     let free = two.replace("rate = \"10 Mb/s\"\n", "");
     let (named, renamed) = (run_study(&free), run_study(&free.replace("wireless", "air")));
     assert_eq!(workload_metrics(&renamed, "wired"), workload_metrics(&named, "wired"));
@@ -162,7 +163,7 @@ fn one_workload_with_a_name_is_a_study_of_one() {
 
 #[test]
 fn workloads_with_servers_of_their_own_share_a_host() {
-    // The same host is a RADIUS server to one workload, a Diameter server to another and asks by IDENT.
+    // One host is a RADIUS server to one workload, a Diameter server to another, and queries by IDENT.
     let text = SEVERAL.replace("runs = \"aaa\"\n", "");
     let (head, rest) = text.split_once("[hosts.server.config]").unwrap();
     let (_, links) = rest.split_once("[links.office]").unwrap();

@@ -35,7 +35,8 @@ fn assert_close(value: f64, expected: f64) {
 
 #[test]
 fn every_dialogue_over_many_streams_is_answered() {
-    // The accepting side had ten streams to send on, whatever was asked for: a dialogue on another one failed.
+    // Regression test: the accepting side had ten streams for any requested number, and dialogues on further streams
+    // failed.
     for streams in [1, 16, 100, 65_535] {
         let m = run_dialogue(
             "",
@@ -114,7 +115,7 @@ fn an_unanswered_request_is_sent_again_and_given_up() {
     );
     assert_eq!((m["started"], m["completed"], m["failures"]), (80.0, 0.0, 1.0));
     assert!(!m.contains_key("delay.mean"));
-    // Half of the packets are lost; the 1 s timer brings all of them through in the end.
+    // Half of the packets are lost; the 1 s timer delivers all of them in the end.
     let m = run_dialogue(
         "loss = \"50 %\"",
         &format!(
@@ -123,11 +124,11 @@ fn an_unanswered_request_is_sent_again_and_given_up() {
         ),
     );
     assert_eq!(m["completed"], 80.0);
-    // An attempt survives with 1/4: three more on average.
+    // An attempt succeeds with probability 1/4: three retransmissions on average.
     assert!((2.0..4.2).contains(&m["retransmissions"]), "{}", m["retransmissions"]);
 }
 
-/// One client asks once, and its first requests are lost.
+/// One client sends one request, and its first transmissions are lost.
 fn run_single_request(lost: &str, retransmission: &str) -> MetricMap {
     let text = DIALOGUE.replace("count = 4\n", "");
     run_study(&format!(
@@ -146,16 +147,16 @@ fn a_dialogue_repeats_its_request_as_a_radius_client_does() {
     let m = run_single_request("0, 1, 2", plain);
     assert_close(m["delay.mean"], 14.020);
     assert_eq!(m["retransmissions"], 3.0);
-    // The fifth would leave 30 s after the first: that is MRD.
+    // The fifth transmission would leave 30 s after the first, which is MRD.
     assert_eq!(run_single_request("0, 1, 2, 3", plain)["failures"], 1.0);
     let patient = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s" }"#;
     assert_close(run_single_request("0, 1, 2, 3", patient)["delay.mean"], 30.020);
     // MRC is 5.
     assert_eq!(run_single_request("0, 1, 2, 3, 4", patient)["failures"], 1.0);
-    // MRT is 16 s: the sixth leaves 46 s after the first, and not 62 s.
+    // MRT is 16 s: the sixth leaves 46 s after the first, not 62 s.
     let stubborn = r#"{ kind = "rfc5080", jitter = "0 %", duration = "0 s", count = 9 }"#;
     assert_close(run_single_request("0, 1, 2, 3, 4", stubborn)["delay.mean"], 46.020);
-    // RAND varies each wait by a tenth at most.
+    // RAND varies each wait by at most a tenth.
     let jittered = run_single_request("0", "\"rfc5080\"")["delay.mean"];
     assert!((1.82..=2.22).contains(&jittered) && (jittered - 2.020).abs() > 1e-6, "{jittered}");
 }
@@ -164,17 +165,17 @@ fn a_dialogue_repeats_its_request_as_a_radius_client_does() {
 fn clients_of_a_host_share_a_connection_with_a_loop_each() {
     for (transport, connections) in [("tcp", 4.0), ("sctp", 4.0)] {
         let text = DIALOGUE.replace("duration = \"100 s\"", "duration = \"10 s\"\nmemory = true");
-        // Nagle's algorithm would hold back what shares a connection.
+        // Nagle's algorithm would delay data on a shared connection.
         let m = run_study(&format!(
             "{text}\n[transport.tcp]\nnagle = false\n[workload]\nkind = \"dialogue\"\nclients = \"client\"\nserver = \"server\"\nper_host = 5\n\
              transport = \"{transport}\"\nrounds = [{{ request = \"20 B\", answer = \"20 B\" }}]\n\
              arrivals = {{ kind = \"closed\", pause = \"480 ms\", start = \"500 ms\" }}"
         ));
-        // A cycle is 480 + 20 ms, the first at 0.98 s: nineteen of each of twenty clients begin in ten seconds.
+        // A cycle is 480 + 20 ms, the first at 0.98 s: nineteen for each of twenty clients in ten seconds.
         assert_eq!((m["started"], m["completed"]), (380.0, 380.0), "{transport}");
         assert_eq!(m["connections.server"], connections, "{transport}");
     }
-    // The rate of all clients together is that rate, however they are spread.
+    // The rate of all clients together does not depend on their distribution over hosts.
     let rate = |per_host: u32, per: &str| {
         run_dialogue(
             "",
@@ -184,7 +185,7 @@ fn clients_of_a_host_share_a_connection_with_a_loop_each() {
             ),
         )["started"]
     };
-    // 2000 and 16,000 are expected; four standard deviations either way.
+    // Expected are 2000 and 16,000; four standard deviations either way.
     assert!((rate(2, "all") - 2000.0).abs() < 4.0 * 45.0);
     assert!((rate(2, "client") - 16_000.0).abs() < 4.0 * 127.0);
 }
@@ -232,7 +233,7 @@ fn logins_within_a_time_are_counted_where_the_study_asks() {
     assert_eq!(m.len(), plain.len() + 4);
     assert!(plain.iter().all(|(name, value)| m[name] == *value), "what is asked for changes nothing else");
     assert_eq!(m["within(19 ms)"], 0.0);
-    // A request and its answer survive with 0.49; what fails is within no time.
+    // Request and answer both arrive with 0.49; failures are within no time limit.
     assert!((0.3..0.7).contains(&m["within(20 ms)"]), "{}", m["within(20 ms)"]);
     assert_close(m["within(2 s)"], 1.0 - m["failures"]);
     assert!(m["failures"] > 0.0);
@@ -263,7 +264,7 @@ fn a_poisson_stream_has_its_rate_whatever_the_number_of_clients() {
 
 #[test]
 fn a_lost_connection_is_opened_again() {
-    // From 10 s on nothing gets through; TCP gives up after two retransmissions, and the next one likewise.
+    // From 10 s on all packets are lost; TCP gives up after two retransmissions, and the next connection too.
     let m = run_dialogue(
         "loss = \"100 %\"\nimpaired_from = \"10 s\"\n[transport.tcp]\nretransmissions = 2\nsyn_retransmissions = 1",
         &format!(
@@ -277,7 +278,7 @@ fn a_lost_connection_is_opened_again() {
 
 #[test]
 fn a_slow_reader_fills_the_window_and_gets_everything() {
-    // 100 kB at 80 kb/s take 10 s to read, which the sender learns through the window.
+    // 100 kB at 80 kb/s take 10 s to read; the window tells the sender.
     let m = run_dialogue(
         "[transport.tcp]\nread_rate = \"80 kb/s\"\nreceive_buffer = \"8 kB\"",
         "transport = \"tcp\"\nrounds = [{ request = \"100 kB\", answer = \"1 B\" }]\n\
@@ -290,8 +291,8 @@ fn a_slow_reader_fills_the_window_and_gets_everything() {
 
 #[test]
 fn a_slow_writer_writes_its_requests_one_piece_at_a_time() {
-    // Ten pieces, a tenth of a second apart: the last of the first request leaves 0.9 s after it began at 1 s, the first
-    // of the second at 2 s.
+    // Ten pieces, a tenth of a second apart. The last of the first request leaves 0.9 s after it began at 1 s, the
+    // first of the second at 2 s.
     let m = run_dialogue(
         "[transport.tcp]\nnagle = false",
         "transport = \"tcp\"\nwrite_rate = \"800 b/s\"\nwrite_size = \"10 B\"\n\
@@ -320,7 +321,7 @@ fn silly_windows_are_as_their_closed_form_has_them() {
         };
         formed += 1;
         let share = m["tcp.data-share"];
-        // An answer lets the acknowledgement that rides on it come early, once in a request.
+        // An answer carries the acknowledgement early, once for each request.
         let off =
             if point.key.contains("Nagle and delayed") || point.key.contains("all") { 0.04 } else { 0.02 };
         assert!((share / form - 1.0).abs() < off, "{}: {share}, and {form} by the closed form", point.key);
@@ -400,7 +401,7 @@ fn a_busy_server_makes_everybody_wait() {
     // Without a queue: two round trips and two services, six times over the access link.
     let alone = 2.0 * 0.020 + 2.0 * 0.010 + 6.0 * 0.001;
     assert!((alone..alone + 0.004).contains(&calm["delay.mean"]), "{}", calm["delay.mean"]);
-    // Twenty stations are a closed loop in the end: at most twenty requests wait.
+    // Twenty stations form a closed loop: at most twenty requests wait.
     assert!((alone + 0.008..alone + 0.4).contains(&busy["delay.mean"]), "{}", busy["delay.mean"]);
 }
 
@@ -417,7 +418,7 @@ fn connections_cost_memory_and_share_what_a_loss_holds_up() {
     let [one, many, own] = ["1", "48", "\"per-session\""].map(|c| with("0 %", c));
     assert_eq!((one["connections.server"], one["connections.nas"]), (1.0, 1.0));
     assert_eq!((many["connections.server"], many["connections.nas"]), (48.0, 48.0));
-    // What waits for its acknowledgement is some messages of some hundred octets each.
+    // Unacknowledged data is a few messages of some hundred octets each.
     assert!((block..block + 20_000.0).contains(&one["memory.server"]), "{}", one["memory.server"]);
     let more = many["memory.server"] - 48.0 * block;
     assert!((0.0..20_000.0).contains(&more), "{}", many["memory.server"]);

@@ -1,4 +1,4 @@
-//! What no single value shows about cells.
+//! Checks of cells between settings.
 
 use super::workloads::of_workload;
 use super::{ScenarioCheck, keys};
@@ -19,7 +19,7 @@ impl ScenarioCheck<'_> {
         }
     }
 
-    /// The hosts of a cell or BSS: its `[table, name, key]` names the one in the middle, in whose words it is.
+    /// Checks the hosts of a cell or BSS. `[table, name, key]` is the setting that names its central host.
     pub(super) fn check_medium(
         &mut self,
         [table, name, key]: [&str; 3],
@@ -98,12 +98,12 @@ impl ScenarioCheck<'_> {
             Err(why @ ConfigError::Coverage) => {
                 self.add_fault(keys!["cells", name, "going_down"], why.to_string());
             }
-            // The rest is reported above, or its type cannot hold it.
+            // Other values are reported above, or their type excludes them.
             _ => {}
         }
     }
 
-    /// Keys follow from an authentication by a method that gives some.
+    /// Checks that the authentication derives keys, which the key exchange needs.
     fn check_key_exchange(&mut self, name: &str, cell: &WimaxCellSettings) {
         if !cell.keys.used {
             return;

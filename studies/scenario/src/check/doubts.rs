@@ -1,5 +1,5 @@
-//! What is right and may mislead: a setting in which the points of a plan differ beside what they compare, and losses that
-//! last as long as nothing is sent.
+//! Warnings about valid but misleading settings: a difference of points beside the compared setting, and burst losses
+//! counted in packets.
 
 use super::{CheckFinding, keys};
 use crate::lab;
@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use usher_config::tree::TreeNode;
 use usher_core::impair;
 
-/// What may mislead in the points of a plan. `given` is the study as its file and its mode have it, `varied` are the paths that
-/// axes and choices set.
+/// Returns the misleading settings of a plan's points. `given` is the study with its mode applied; `varied` are the
+/// paths that axes and choices set.
 pub(crate) fn find_doubts(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Vec<CheckFinding> {
     find_nagle_difference(points, given, varied).into_iter().chain(find_packet_bursts(points)).collect()
 }
 
-/// Losses whose bursts last so many packets, however long these take to come.
+/// Finds burst losses measured in packets: the burst lasts as long as the sender is silent.
 fn find_packet_bursts(points: &[&Scenario]) -> Vec<CheckFinding> {
     let mut found: Vec<CheckFinding> = Vec::new();
     for (name, link) in points.iter().flat_map(|scenario| scenario.links.iter()) {
@@ -34,7 +34,7 @@ fn find_packet_bursts(points: &[&Scenario]) -> Vec<CheckFinding> {
     found
 }
 
-/// Points over TCP and points over SCTP whose Nagle's algorithm is not the same, unless the study says so of both.
+/// Finds TCP and SCTP points with different Nagle settings, unless the study sets both.
 fn find_nagle_difference(points: &[&Scenario], given: &TreeNode, varied: &[String]) -> Option<CheckFinding> {
     let of = |carrier: &str, nagle: fn(&Scenario) -> bool| {
         let carried = points.iter().filter(|scenario| lab::used_transports(scenario).contains(carrier));
@@ -42,7 +42,7 @@ fn find_nagle_difference(points: &[&Scenario], given: &TreeNode, varied: &[Strin
     };
     let tcp = of("tcp", |scenario| scenario.transport.tcp.nagle);
     let sctp = of("sctp", |scenario| scenario.transport.sctp.nagle);
-    // Where one has both, there are points to compare with.
+    // Only a plan with points of both has a comparison.
     let ([tcp], [sctp]) =
         (&tcp.into_iter().collect::<Vec<_>>()[..], &sctp.into_iter().collect::<Vec<_>>()[..])
     else {

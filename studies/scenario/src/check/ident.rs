@@ -1,4 +1,4 @@
-//! What no single value shows of the workload `ident`.
+//! Checks of the workload `ident` between settings.
 
 use super::{ScenarioCheck, find_repeated, keys};
 use crate::model::IdentWorkload;
@@ -28,7 +28,7 @@ impl ScenarioCheck<'_> {
         self.require_positive(ident.patience, at("patience"));
     }
 
-    /// Whether the service on the clients' hosts, if they run one, hears the server.
+    /// Checks that the service on the clients' hosts, if any, accepts the server's queries.
     fn check_ident_service(&mut self, ident: &IdentWorkload) {
         let scenario = self.scenario;
         let IdentWorkload { clients, server, .. } = ident;

@@ -1,4 +1,4 @@
-//! Settings that tell only beside another: given where that other never lets them, they would do nothing.
+//! Reports settings without effect, because another setting disables them.
 
 use super::CheckFinding;
 use super::workloads::of_workload;
@@ -7,25 +7,25 @@ use crate::setting;
 use usher_config::tree::TreeNode;
 use usher_config::units::Bound;
 
-/// Whether a setting does nothing in a scenario that has it.
+/// The condition under which a setting has no effect.
 enum IdleCondition {
     OnScenario(fn(&Scenario) -> bool),
     OnWorkload(fn(&Scenario, &Workload) -> bool),
 }
 
-/// A setting that tells only beside others.
+/// A setting that has an effect only with certain values of others.
 struct ConditionalSetting {
     /// Its path.
     path: &'static str,
-    /// When it does nothing.
+    /// The condition under which it has no effect.
     idle: IdleCondition,
-    /// Those that decide it.
+    /// The settings that decide it.
     depends_on: &'static [&'static str],
-    /// What is wrong, and what to do.
+    /// The message: fault and remedy.
     remedy: &'static str,
 }
 
-/// Of a transport's own setting beside that of both.
+/// The message for a transport's own setting beside the shared one.
 const SHARED: &str = "transport.nagle decides for TCP and SCTP alike: leave one of the two out";
 
 const SETTINGS: [ConditionalSetting; 17] = [
@@ -166,12 +166,12 @@ const RUN: &str = "the server is a service of its host, whose certificates are i
 const OWN: &str = "the server is the workload's own, which knows the certificates that come with the program: let its host run \"aaa\", \
                    or leave this out";
 
-/// Whether a workload is a dialogue by a transport of which this holds.
+/// True if a workload is a dialogue over a transport for which `is` returns true.
 fn of_dialogue(workload: &Workload, is: fn(TransportProtocol) -> bool) -> bool {
     matches!(workload, Workload::Dialogue(dialogue) if is(dialogue.transport))
 }
 
-/// Whether the server of a workload's logins is a service of its host.
+/// True if the server of a workload's logins is a service of its host.
 fn uses_host_service(scenario: &Scenario, workload: &Workload) -> Option<bool> {
     match workload {
         Workload::Eap(eap) => Some(scenario.aaa_service(&eap.server).is_some()),
@@ -179,8 +179,8 @@ fn uses_host_service(scenario: &Scenario, workload: &Workload) -> Option<bool> {
     }
 }
 
-/// The settings of `given` that do nothing in a scenario. What an axis or a choice decides beside them may let them tell
-/// at other points, which is in order: `varied` are the paths that those set.
+/// Returns the settings of `given` without effect in a scenario. `varied` are the paths that axes and choices set. A
+/// setting that depends on one of them may have an effect at other points, so it is not reported.
 pub(crate) fn find_idle_settings(
     scenario: &Scenario,
     given: &TreeNode,
@@ -209,7 +209,7 @@ pub(crate) fn find_idle_settings(
     findings
 }
 
-/// Whether one of the paths is that of a setting, or of a table that has it.
+/// True if a path is that of the setting, or of a table that contains it.
 fn any_covers(paths: &[String], setting: &str) -> bool {
     paths.iter().any(|path| setting::covers_setting(path, setting))
 }

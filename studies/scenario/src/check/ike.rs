@@ -1,4 +1,4 @@
-//! What no single value shows of the workload `ike`.
+//! Checks of the workload `ike` between settings.
 
 use super::{ScenarioCheck, keys};
 use crate::model::{CertificateKind, IkeWorkload, ReauthenticationOrder, UnprotectedAction};

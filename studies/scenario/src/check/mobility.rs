@@ -1,4 +1,4 @@
-//! What no single value shows about interfaces, BSSs, and the workloads of IEEE 802.21.
+//! Checks of interfaces, BSSs and the IEEE 802.21 workloads between settings.
 
 use super::{ScenarioCheck, keys};
 use crate::model::{
@@ -10,12 +10,12 @@ use usher_config::units::{Coordinate, Length, PositiveCount, QueueCapacity, Swit
 use usher_mih::MessageId;
 use usher_sim::radio::wifi::ConfigError;
 
-/// The smallest size that an indication, a request or a response may have: the header, both MIHF identifiers and what
-/// tells one transaction from another.
+/// Minimum size of an indication, request or response: the header, both MIHF identifiers and a transaction's unique
+/// part.
 const SMALLEST: u64 = 128;
-/// The smallest piece that a message is cut into.
+/// Minimum size of a fragment.
 const PIECE: u64 = 64;
-/// The largest MIH message: the header's length field has 16 bits.
+/// Maximum size of an MIH message: the header's length field has 16 bits.
 const LARGEST: u64 = 8 + 65_535;
 
 impl ScenarioCheck<'_> {
@@ -93,7 +93,7 @@ impl ScenarioCheck<'_> {
         }
         let Err(why) = bss.wifi_config().check() else { return };
         let path = match why {
-            // Shares are shares.
+            // The type checks probabilities already.
             ConfigError::Probability(_) => return,
             ConfigError::Windows(..) => at("cw_min"),
             ConfigError::Coverage => at("going_down"),
@@ -215,7 +215,7 @@ impl ScenarioCheck<'_> {
         self.check_mih_function(handover.mih_function());
     }
 
-    /// The settings of MIH functions.
+    /// Checks the settings of MIH functions.
     pub(super) fn check_mih_function(&mut self, function: MihFunction<'_>) {
         let at = |key: &str| keys!["workload", key];
         let largest = match function.transport {

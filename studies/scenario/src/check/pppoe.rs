@@ -1,10 +1,10 @@
-//! What no single value shows of the workload `pppoe`.
+//! Checks of the workload `pppoe` between settings.
 
 use super::{ScenarioCheck, keys};
 use crate::model::PppoeWorkload;
 use usher_config::units::Bound;
 
-/// Octets of the longest IP packet of a session, without another agreement (RFC 2516 §7).
+/// Octets of the longest IP packet of a session with the default MRU (RFC 2516 §7).
 const LONGEST: u64 = 1492;
 
 impl ScenarioCheck<'_> {
@@ -47,7 +47,8 @@ impl ScenarioCheck<'_> {
         }
     }
 
-    /// Frames go by the first port of a station: cells come first, then links in the file's order.
+    /// Checks the access link. Frames use the first port of a station; cells come first, then links in the file's
+    /// order.
     fn check_access_link(&mut self, pppoe: &PppoeWorkload) {
         let at = keys!["workload", "concentrator"];
         let scenario = self.scenario;

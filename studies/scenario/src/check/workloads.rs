@@ -1,4 +1,4 @@
-//! What is wrong with the workloads of a study, each by itself and beside the others.
+//! Checks of a study's workloads, singly and together.
 
 use super::{ScenarioCheck, keys};
 use crate::model::{EapWorkload, IkeWorkload, NasAaaProtocol, TransportProtocol, Workload};
@@ -9,22 +9,22 @@ use std::net::SocketAddr;
 use usher_aaa_config::ListenTransport;
 use usher_sim::HostId;
 
-/// The most characters of a workload's name, which is part of those that its hosts give themselves.
+/// Limit of a workload's name, in characters. It is part of the names of the workload's hosts.
 const LONGEST_NAME: usize = 32;
 
-/// A port at which a workload's own server listens: the setting that names its host, the host, the protocol and the number.
+/// A port of a workload's own server: the setting that names its host, the host, the transport and the number.
 type ServerPort<'a> = (&'static str, &'a str, TransportProtocol, u16);
 
-/// Who listens at a port.
+/// The owner of a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PortOwner<'a> {
     /// A service of the host.
     Service(ServiceKind),
-    /// The server of a workload.
+    /// A workload's own server.
     Workload(&'a str),
 }
 
-/// What Usher itself says of settings of the sole workload, said of the one of this name.
+/// Rewrites a message about the only workload for the workload with this name.
 pub(super) fn of_workload(text: &str, name: &str) -> String {
     if name.is_empty() { text.to_owned() } else { text.replace("workload.", &format!("workloads.{name}.")) }
 }
@@ -54,12 +54,12 @@ impl ScenarioCheck<'_> {
                 Workload::Pppoe(pppoe) => self.check_pppoe(pppoe),
             }
             if let Some(arrivals) = workload.arrivals() {
-                // Packets begin what is on demand.
+                // With `on_demand`, packets start the exchanges.
                 let policy = |ike: &IkeWorkload| ike.policy.as_ref().is_some_and(|policy| policy.on_demand);
                 let on_demand = matches!(workload, Workload::Ike(ike) if policy(ike));
                 self.check_arrivals(arrivals, !on_demand);
             }
-            // They are of the sole workload.
+            // The messages speak of the only workload.
             for (path, _) in self.findings.iter_mut().skip(before).filter(|_| !name.is_empty()) {
                 if path.first().is_some_and(|first| first == "workload") {
                     path.splice(..1, keys!["workloads", name]);
@@ -78,7 +78,7 @@ impl ScenarioCheck<'_> {
         self.check_frames();
     }
 
-    /// A port is one server's.
+    /// Checks that each port has one server.
     fn check_ports(&mut self) {
         let scenario = self.scenario;
         let mut taken: BTreeMap<(&str, &str, u16), PortOwner<'_>> = BTreeMap::new();
@@ -124,7 +124,7 @@ impl ScenarioCheck<'_> {
         }
     }
 
-    /// Where a service of a host listens for others.
+    /// Returns the ports on which a host's service listens for other hosts.
     fn served_at(&self, host: &str, service: &HostService) -> Vec<(ServiceKind, TransportProtocol, u16)> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         let (kind, all) = match service {
@@ -161,7 +161,7 @@ impl ScenarioCheck<'_> {
                 (ServiceKind::Mih, [of(udp, &listen.udp), of(tcp, &listen.tcp)].concat())
             }
         };
-        // Too many hosts were reported, and are not gone through.
+        // Too many hosts are reported elsewhere.
         let first = self
             .scenario
             .numbered_groups()
@@ -177,7 +177,7 @@ impl ScenarioCheck<'_> {
         reached.map(|(transport, address)| (kind, transport, address.port())).collect()
     }
 
-    /// Where a workload's own servers listen.
+    /// Returns the ports of a workload's own servers.
     fn server_ports<'a>(&self, workload: &'a Workload) -> Vec<ServerPort<'a>> {
         let (tcp, udp) = (TransportProtocol::Tcp, TransportProtocol::Udp);
         match workload {
@@ -198,7 +198,7 @@ impl ScenarioCheck<'_> {
                 vec![("server", &dialogue.server, dialogue.transport, ports::DIALOGUE)]
             }
             Workload::Ident(ident) => vec![("server", &ident.server, tcp, ports::CHAT)],
-            // A concentrator's frames are no port's.
+            // A concentrator receives frames, which have no port.
             Workload::Pppoe(_) => Vec::new(),
             Workload::Ike(ike) => {
                 let of = |key, host, port| (key, host, udp, port);
@@ -225,7 +225,7 @@ impl ScenarioCheck<'_> {
         }
     }
 
-    /// What travels between stations and NAS are frames, and those of a host are one workload's.
+    /// Checks that the frames of a host, such as EAP between station and NAS, belong to one workload.
     fn check_frames(&mut self) {
         let sessions: Vec<(&str, &str)> =
             self.scenario.pppoe_workloads().map(|(name, pppoe)| (name, &*pppoe.stations)).collect();

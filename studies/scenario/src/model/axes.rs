@@ -1,4 +1,4 @@
-//! What is varied and what is drawn: `[[axes]]` and `[[figures]]`.
+//! Axes and figures: `[[axes]]` and `[[figures]]`.
 
 use crate::ClosedForm;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,4 +1,4 @@
-//! Hosts, links and the traffic in the background.
+//! Hosts, links and background traffic.
 
 use super::{OneOrMore, TimeLaw};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -29,7 +29,7 @@ pub struct HostSettings {
     /// file's folder, or a table with that as `profile`. In place of `cpu`.
     #[serde(default)]
     #[schemars(schema_with = "crate::processors::schema")]
-    // It stands here for the schema: `crate::processors` puts the `cpu` of it into its place, so that it is `None`.
+    // For the schema only: `crate::processors` replaces it with `cpu` before this is read, so it is always `None`.
     pub processor: Option<ConfigValue>,
     /// Where it is, or starts: x and y.
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct HostSettings {
     /// several services a table with one for each, by the service's name.
     #[serde(default)]
     #[schemars(schema_with = "crate::services::config_schema")]
-    // It stands here for the schema: `crate::services` takes it out of the tree before this is read, so that it is `None`.
+    // For the schema only: `crate::services` removes it from the tree before this is read, so it is always `None`.
     pub config: Option<ConfigValue>,
 }
 
@@ -385,7 +385,7 @@ impl LinkLoss {
                 bad: bad.get(),
             },
             Self::Burst { loss, .. } if loss.get() == 0.0 => impair::LossModel::None,
-            // The good state lasts so long that it makes up the rest.
+            // The good state lasts long enough to make up the rest of the time.
             Self::Burst { loss, mean: BurstLength::Time(mean) } => {
                 impair::LossModel::TimedGilbertElliott(TimedStates {
                     good_time: mean.get().mul_f64((1.0 - loss.get()) / loss.get()),
@@ -492,7 +492,7 @@ mod tests {
             impair::LossModel::TimedGilbertElliott(TimedStates { good_time, bad_time, good: 0.0, bad: 1.0 })
         );
         assert!((states.mean_loss() - 0.05).abs() < 1e-12);
-        // No good state is left where all is lost.
+        // With a loss of 100 %, there is no good state.
         assert_eq!(burst_loss("loss = '100 %'\nmean = '20 ms'").mean_loss(), 1.0);
         assert_eq!(burst_loss("loss = '0 %'\nmean = '20 ms'"), impair::LossModel::None);
     }
@@ -503,7 +503,7 @@ mod tests {
         let impair::LossModel::GilbertElliott { to_bad, to_good, good, bad } = chain else {
             panic!("{chain:?}")
         };
-        // Of 80 packets a burst takes 4 and 76 are well: 1/76 of these is followed by the bad state.
+        // Of 80 packets, a burst takes 4 and 76 are good. One of these 76 precedes the bad state.
         assert_eq!((to_good, good, bad), (0.25, 0.0, 1.0));
         assert!((to_bad - 1.0 / 76.0).abs() < 1e-15);
         assert!((chain.mean_loss() - 0.05).abs() < 1e-15);

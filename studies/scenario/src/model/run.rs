@@ -1,4 +1,4 @@
-//! How long and how often: `[run]`, `[quick]`, `[full]`, `[capture]`.
+//! Duration and replications: `[run]`, `[quick]`, `[full]`, `[capture]`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -73,7 +73,7 @@ impl CalendarDate {
         let fits = parts.next().is_none() && (1..=*days.get(before)?).contains(&day);
         let years = year.checked_sub(1970)?;
         let past = year - 1;
-        // Leap days between 1970 and this year; there were 477 before.
+        // Leap days from 1970 to this year; 477 came before.
         let leaps = past / 4 - past / 100 + past / 400 - 477;
         let since = 365 * years + leaps + days[..before].iter().sum::<u64>() + day - 1;
         fits.then(|| Self(WallTime::from_unix_secs(86_400 * since)))

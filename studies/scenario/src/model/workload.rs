@@ -1,4 +1,4 @@
-//! Who says what to whom, and how often: `[workload]`.
+//! Workloads: `[workload]`.
 
 use super::{HandoverWorkload, IkeWorkload, MihWorkload, PppoeWorkload};
 use schemars::JsonSchema;
@@ -557,7 +557,7 @@ impl SizeLaw {
                 low.bytes() + rng.sample_below(high.bytes().saturating_sub(low.bytes()).saturating_add(1))
             }
             Self::Exponential { mean, max } => {
-                // In bytes for nanoseconds: both are whole numbers.
+                // Nanoseconds stand for bytes; both are whole numbers.
                 let drawn = rng.sample_exponential(usher_core::Duration::from_nanos(mean.bytes())).as_nanos();
                 drawn.saturating_add(1).min(max.bytes())
             }

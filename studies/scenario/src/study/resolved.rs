@@ -1,4 +1,4 @@
-//! A study in one file: with what it includes, with the profiles and the configurations of services that it names.
+//! Writes a study as a single file, with its includes, profiles and service configurations.
 
 use super::{Study, StudyOrigin};
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use usher_config::tree::{TableEntry, TreeItem, TreeNode};
 use usher_config::{ConfigValue, OptionalPosition};
 
-/// A line is not made longer than this by what could stand below it.
+/// Limit of a line that could be written as a section instead, in characters.
 const WIDE: usize = 100;
 
 impl Study {
-    /// The study as one text that says all that its files say, with the files that stay outside of it: certificates and
-    /// keys, which are named by their whole paths. A plan of that text has the points of a plan of the study.
+    /// Returns the study as a single text, and the files that stay outside: certificates and keys, with absolute paths.
+    /// A plan of the text has the same points as a plan of the study.
     pub fn resolved_text(&self) -> (String, Vec<PathBuf>) {
         let mut tree = self.tree.clone();
         tree.take_entry("include");
@@ -24,7 +24,7 @@ impl Study {
         (out, outside)
     }
 
-    /// Gives files that are named from the folder of the file that names them their whole paths.
+    /// Makes relative paths of files absolute. They are relative to the folder of the file that names them.
     fn name_whole(&self, node: &mut TreeNode, outside: &mut Vec<PathBuf>) {
         match &mut node.item {
             TreeItem::Text(text) => {
@@ -44,7 +44,7 @@ impl Study {
         }
     }
 
-    /// The file that a text names, where it has a name like one and there is such a file.
+    /// Returns the file that a text names, if the text looks like a file name and the file exists.
     fn find_named_file(&self, span: &OptionalPosition, text: &str) -> Option<PathBuf> {
         let like_one = |text: &str| !text.contains(['\n', ' ']) && text.contains(['.', '/']);
         let source = span.as_ref().and_then(|span| self.sources.get(span.source)).or(self.sources.first())?;
@@ -54,12 +54,12 @@ impl Study {
     }
 }
 
-/// Writes what a table holds: what fits a line first, then a section for each of its tables, in their order.
+/// Writes a table: short values on lines first, then a section for each of its tables, in order.
 fn write_section(out: &mut String, path: &mut Vec<String>, entries: &[TableEntry]) {
-    // Bundles of settings by path are read best in a line each.
+    // Bundles of settings by path are easiest to read as one line each.
     let bundle = path.first().is_some_and(|first| first == "axes" || first == "choices") && path.len() > 2;
     let divided = |node: &TreeNode| !bundle && is_of_tables(node);
-    // If one of several tables has a section, all have, so that they stay in their order.
+    // If one of several tables needs a section, all get one, so that they keep their order.
     let long = entries
         .iter()
         .filter(|e| divided(&e.node))
@@ -87,7 +87,7 @@ fn write_section(out: &mut String, path: &mut Vec<String>, entries: &[TableEntry
     }
 }
 
-/// True for a table, and for an array of nothing else.
+/// True for a table, and for an array of tables.
 fn is_of_tables(node: &TreeNode) -> bool {
     match &node.item {
         TreeItem::Table(_) => true,
@@ -130,7 +130,7 @@ fn key_text(key: &str) -> String {
     if !key.is_empty() && key.chars().all(bare) { key.to_owned() } else { quote_text(key) }
 }
 
-/// A text as TOML's basic string.
+/// Formats a text as a basic string of TOML.
 fn quote_text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -156,7 +156,7 @@ mod tests {
     use crate::founding;
     use usher_config::OrderedMap;
 
-    /// The same with what is no table in front of what is one, as far as that has no order to keep.
+    /// Moves values that are not tables in front of tables, as far as order does not matter.
     fn sort_tables(value: ConfigValue) -> ConfigValue {
         match value {
             ConfigValue::Array(values) => ConfigValue::Array(values.into_iter().map(sort_tables).collect()),

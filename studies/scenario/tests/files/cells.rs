@@ -1,9 +1,9 @@
-//! What is wrong with a cell, or with the accounting of stations in one, is said with its line and column.
+//! Faults of a cell, and of accounting in a cell, are reported with line and column.
 
 use crate::faults::faults_with_line;
 use usher_scenario::Study;
 
-/// A study with a cell; the tests change lines of it.
+/// A study with a cell. Tests replace its lines.
 const CELL: &str = r#"title = "T"
 question = "Q?"
 [run]

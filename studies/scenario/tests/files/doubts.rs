@@ -1,8 +1,8 @@
-//! What is right and may mislead: warnings of plans.
+//! Warnings of plans about valid but misleading settings.
 
 use usher_scenario::{PlanOverrides, Study, StudyMode};
 
-/// What the plan of a study warns of, in which TCP and SCTP are compared with these settings.
+/// The warnings of a study that compares TCP and SCTP with these settings.
 fn plan_warnings(settings: &str, set: &[&str]) -> Vec<String> {
     let text = format!(
         r#"
@@ -41,10 +41,10 @@ fn nagles_algorithm_of_one_of_two_compared_transports_is_told() {
     let told = "t.toml:10:2: transport: Nagle's algorithm is off in the points over TCP and on in those over SCTP, so that they \
                 differ in it, too: write transport.nagle, which is of both, or each one's own";
     assert_eq!(plan_warnings(one, &[]), [told]);
-    // Of the RFCs, too, one has it and one has not.
+    // The presets of the RFCs differ, too: one has it, the other does not.
     let unsaid = plan_warnings("", &[]);
     assert!(unsaid.len() == 1 && unsaid[0].contains("on in the points over TCP and off in those over SCTP"));
-    // Points of one transport compare nothing.
+    // Points of a single transport are not compared.
     assert!(plan_warnings(one, &["transport=sctp"]).is_empty());
 }
 
@@ -56,7 +56,7 @@ fn nagles_algorithm_of_both_is_in_order() {
         presets.to_owned(),
         format!("[transport]\nnagle = false\n{presets}"),
         format!("{presets}{axis}"),
-        // Whoever gives each its own means it.
+        // Separate settings for each transport are deliberate.
         "[transport.tcp]\nnagle = false\n[transport.sctp]\nnagle = true".to_owned(),
     ] {
         assert!(plan_warnings(&in_order, &[]).is_empty(), "{in_order}");
@@ -100,7 +100,7 @@ fn bursts_of_packets_are_told_with_their_link() {
     }
 }
 
-/// One compares bursts of so many packets, which is its question.
+/// A study that compares bursts measured in packets needs no warning.
 #[test]
 fn founding_studies_and_templates_have_no_others() {
     let study = |name: &str, text: &str| Study::parse(name, name, text).unwrap_or_else(|e| panic!("{e}"));

@@ -1,9 +1,9 @@
-//! What is wrong with a study file is said with its line and column, all of it at once.
+//! All faults of a study file are reported at once, with line and column.
 
 use proptest::prelude::*;
 use usher_scenario::{PlanOverrides, Study, StudyMode, default_template};
 
-/// A small study that is right; the tests change lines of it.
+/// A small valid study. Tests replace its lines.
 pub(crate) const RIGHT: &str = r#"title = "T"
 question = "Q?"
 [run]
@@ -34,7 +34,7 @@ x = "loss"
 y = "delay.mean"
 "#;
 
-/// The faults of the study with one line in place of another.
+/// The faults of the study with one line replaced.
 pub(crate) fn faults_with_line(line: &str, other: &str) -> String {
     assert!(RIGHT.contains(line), "{line}");
     let text = RIGHT.replacen(line, other, 1);
@@ -227,7 +227,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
         (r#", rate = "5 /s""#, "", "t.toml:19:1: \"rate\" is missing in workload.arrivals"),
         (r#"title = "T""#, "", "t.toml:1:1: \"title\" is missing at the top"),
         (r#"between = ["client", "server"]"#, "", "t.toml:8:8: \"between\" is missing in links.core"),
-        // Names that refer to nothing.
+        // Unknown names.
         (
             r#"between = ["client", "server"]"#,
             r#"between = ["client", "sever"]"#,
@@ -327,7 +327,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "y = \"delay.mean\"\n[[recommendations]]\ntitle = \"R\"\nchoose = \"loss\"\nmetric = \"delay.mean\"\nwhere = { loss = \"7 %\", los = 3 }",
             "t.toml:33:18: recommendations[0].where.loss: axis \"loss\" has no value \"7 %\"; did you mean \"0 %\"?\nt.toml:33:31: recommendations[0].where.los: there is no axis \"los\"; did you mean \"loss\"?",
         ),
-        // What others measured.
+        // Measurements of others.
         (
             r#"x = "loss""#,
             "x = \"loss\"\nreference = [{ name = \"ns-2\", points = [{ x = \"5 ms\", y = \"0.3 s\" }] }]",
@@ -374,7 +374,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "transport = \"tcp\"\nwrite_size = \"0 B\"",
             "t.toml:18:14: workload.write_size: 0 B is not between 1 B and 1 GiB",
         ),
-        // Settings that tell only beside another.
+        // Settings that depend on others.
         (
             "[workload]",
             "[transport.tcp]\nread_size = \"10 B\"\n[workload]",
@@ -398,7 +398,7 @@ fn each_kind_of_fault_names_its_place_and_what_would_be_right() {
             "t.toml:14:24: transport.sctp.initial_window_bytes: transport.sctp.initial_window, in packets, decides where both are given: leave one \
              of the two out",
         ),
-        // A date that is none, and hosts without end whose addresses nobody could count up.
+        // An invalid date, and more hosts than addresses can be counted for.
         (
             r#"duration = "10 s""#,
             "duration = \"10 s\"\ndate = \"0000-01-01\"",
@@ -448,7 +448,7 @@ fn a_dependent_setting_may_stand_where_its_condition_varies() {
     );
     let slow = "[[choices]]\nname = \"readers\"\ndefault = \"fast\"\n[choices.cases.slow]\n\"transport.tcp.read_rate\" = \"8 kb/s\"\n";
     assert_eq!(check(&format!("{alone}{slow}")), "");
-    // A choice that turns the one off may turn the other off with it.
+    // A choice that disables one setting may disable the other with it.
     let both = "[[choices]]\nname = \"acknowledgements\"\ndefault = \"with data\"\n[choices.cases.alone]\n\"transport.sctp.bundle_sacks\" = false\n\"transport.sctp.duplicate_resets_delay\" = false\n";
     assert_eq!(check(both), "");
     let one = both.replace("\"transport.sctp.bundle_sacks\" = false\n", "");
@@ -513,7 +513,7 @@ fn an_axis_over_the_share_of_bursts_is_checked_at_each_value() {
 
 #[test]
 fn a_group_that_reaches_its_server_only_in_part_is_found() {
-    // Seven clients on five switches on three servers: client 5 is on switch 0, at server 0, and asks server 2.
+    // Seven clients on five switches on three servers. Client 5 is on switch 0 at server 0, and sends to server 2.
     let text = RIGHT
         .replace("count = 4\n[hosts.server]", "count = 7\n[hosts.switch]\ncount = 5\n[hosts.server]\ncount = 3")
         .replace(
@@ -562,7 +562,7 @@ proptest! {
     }
 }
 
-/// Mobile nodes with an interface each in a BSS; the table changes lines of it.
+/// Mobile nodes with an interface each in a BSS. The table changes its lines.
 const MOBILE: &str = r#"title = "T"
 question = "Q?"
 [run]
@@ -791,7 +791,7 @@ fn faults_of_moving_hosts_and_of_mih_name_their_place() {
     }
 }
 
-/// Two nodes that can hand over; the tests change lines of it.
+/// Two nodes that can hand over. Tests replace its lines.
 const HANDOVER: &str = r#"title = "T"
 question = "Q?"
 [run]

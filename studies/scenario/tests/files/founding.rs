@@ -1,4 +1,4 @@
-//! The studies that come with the program, the template and the published schema.
+//! The founding studies, the templates and the published schema.
 
 use usher_scenario::metrics::METRICS;
 use usher_scenario::model::{
@@ -29,7 +29,7 @@ fn founding_studies_and_templates_are_valid_in_every_mode() {
     }
 }
 
-/// By it claims know whether a run was of the study that comes with the program.
+/// Claims use the digest to recognize runs of a founding study.
 #[test]
 fn a_founding_studys_digest_is_that_of_its_runs() {
     for study in founding::founding_studies() {
@@ -39,7 +39,7 @@ fn a_founding_studys_digest_is_that_of_its_runs() {
     let [parallel, remote] = ["ike-parallel", "ike-remote"].map(named);
     let of_text = |text: &str| Study::parse("x", "x.toml", text).unwrap().digest();
     assert_eq!(remote.digest(), of_text(remote.text));
-    // Its processors are of profiles, which are part of it.
+    // Its processors come from profiles, which the digest covers.
     assert_eq!(parallel.digest(), of_text(parallel.text));
 }
 
@@ -96,7 +96,7 @@ fn groups_name_their_studies() {
     assert_eq!(founding::group_members("pppoe"), ["pppoe-servers", "pppoe-wlan", "pppoe-many", "pppoe-aaa"]);
     assert!(mih.len() == 8 && closed.iter().chain(&open).all(|study| mih.contains(study)), "{mih:?}");
     assert_eq!(founding::group_members("beyond"), ["aaa-beyond", "aaa-advice", "aaa-sctp-delay"]);
-    // A name means one thing.
+    // A name is a study or a group, not both.
     assert!(founding::founding_studies().iter().all(|s| founding::group_members(s.name).is_empty()));
     assert_eq!(founding::group_members("bench"), ["bench-radius-100", "bench-tcp-100"]);
     assert!(founding::group_members("none").is_empty());
@@ -197,7 +197,8 @@ fn as_in_the_document_no_mih_transaction_is_given_up() {
             }
         }
     }
-    // Without acknowledgement nothing is sent twice: to remember it would hide the requests that have its number next.
+    // Without acknowledgement there is no retransmission. Remembering a transaction would hide a later request with the
+    // same number.
     for point in open_plan("mih-udp", StudyMode::Default).points {
         let Some(Workload::Mih(mih)) = &point.scenario.workload else { panic!("not MIH") };
         assert_eq!(mih.lifetime.get().is_some(), mih.ack, "{}", point.key);
@@ -222,7 +223,7 @@ fn the_yardsticks_make_as_many_transactions_as_they_say() {
     }
 }
 
-/// The rows of the table of a page whose first column has this title.
+/// Returns the rows of a page's table whose first column has this title.
 fn page_table(page: &str, title: &str) -> Vec<String> {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -233,7 +234,7 @@ fn page_table(page: &str, title: &str) -> Vec<String> {
 #[test]
 fn what_is_called_a_share_is_one() {
     for metric in METRICS {
-        // What is offered to a link may be more than it can carry.
+        // The load offered to a link may exceed its rate.
         let called = metric.about.starts_with("share of") && metric.name != "load";
         assert_eq!(metric.share, called, "{}", metric.name);
         assert!(!metric.share || metric.unit.is_empty(), "{}", metric.name);

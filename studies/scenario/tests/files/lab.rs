@@ -1,8 +1,8 @@
-//! `[lab]`: what runs in real time on a network of cables.
+//! `[lab]`: studies in real time on a network of cables.
 
 use usher_scenario::{PlanOverrides, Study, StudyMode, founding, lab};
 
-/// The five studies that say how they fit on a lab.
+/// The studies with a `[lab]` table.
 const STUDIES: [&str; 8] =
     ["aaa-hol", "aaa-nagle", "aaa-delack", "mih-udp", "mih-tcp", "ike-auth", "ike-remote", "ike-parallel"];
 
@@ -26,7 +26,7 @@ fn founding_studies_that_say_how_they_fit_on_a_lab_do() {
                 point.key
             );
             assert!(!lab::needs_sctp(&point.scenario), "{} {}", found.name, point.key);
-            // What is real time is somebody's.
+            // Real time is limited: a replication has to end soon.
             assert!(lab::real_time(&point.scenario) <= 130.0, "{} {}", found.name, point.key);
         }
         let preset = plan.points.iter().all(|p| p.scenario.transport.tcp.timestamps);
@@ -58,7 +58,7 @@ fn what_is_in_the_way_of_a_lab_is_named_with_what_to_set() {
     let faults = study.check_plans().unwrap_err().to_string();
     assert!(faults.contains("cells.access is an 802.16 cell"), "{faults}");
     assert!(faults.contains("\"cells.access.used\" = false"), "{faults}");
-    // Without [lab] nothing is asked of it.
+    // Without `[lab]` there are no requirements.
     let handover = Study::open("handover-mn").unwrap();
     handover.check_plans().unwrap_or_else(|e| panic!("{e}"));
     let plan = handover.build_plan(StudyMode::Lab, &PlanOverrides::default()).unwrap();

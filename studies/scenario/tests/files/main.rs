@@ -1,4 +1,4 @@
-//! Study files: what is right in them, what is wrong, and the plans that follow.
+//! Study files: valid ones, their faults, and their plans.
 
 mod cells;
 mod doubts;

@@ -1,4 +1,4 @@
-//! What a study would mean otherwise than it says is said, with all else that is wrong.
+//! Settings with another meaning than they seem to have are reported, together with all other faults.
 
 use crate::faults::{RIGHT, faults_with_line};
 use usher_scenario::Study;
@@ -68,7 +68,7 @@ fn what_means_something_else_than_it_says_is_a_fault() {
             "request = { kind = \"one-of\", sizes = [\"0 B\", \"3 B\"] }",
             "workload.rounds[0].request: 0 B to 3 B are not between 1 B and",
         ),
-        // Settings that would do nothing, and so mean something else than they say.
+        // Settings that would have no effect.
         (
             "transport = \"tcp\"",
             "transport = \"tcp\"\nretransmission = \"rfc5080\"",

@@ -1,4 +1,4 @@
-//! Plans: their size, keys, seeds, hashes, and what overrides change.
+//! Plans: size, keys, seeds, hashes and overrides.
 
 use usher_scenario::model::{ChannelDirection, TransportProtocol, Workload};
 use usher_scenario::{PlanOverrides, Study, StudyMode, StudyPlan, default_template};
@@ -164,7 +164,7 @@ fn what_only_shows_the_rows_leaves_the_hash_as_it_is() {
     assert_eq!(hash(&text.replace(axis, &format!("{axis}full = [\"1 %\", \"2 %\"]\n"))), before);
     assert_eq!(hash(&text.replace("[capture]\nlinks = [\"core\"]\n", "")), before);
     assert_eq!(hash(&text.replace("[capture]", "[full]\nduration = \"999 s\"\n[capture]")), before);
-    // The same values given otherwise.
+    // The same values, given in another way.
     let given = |sets: &[&str]| template_plan(sets).hash;
     assert_eq!(given(&["loss=0 %,5 %,10 %"]), given(&["loss=0 %, 5 %, 10 %"]));
     for said in ["common_random_numbers = false\n", "relax = { from = \"5 %\", precision = \"50 %\" }\n"] {
@@ -201,7 +201,7 @@ fn a_setting_that_an_axis_decides_is_not_set_beside_it() {
     );
     let repeats = "workload.retransmission.interval=2 s";
     assert!(plan(&[repeats]).unwrap_err().to_string().contains("at \"UDP, every second\""));
-    // Where the axis does not go there, nothing overrides it.
+    // If the axis does not change this setting, it does not override it.
     assert!(plan(&["workload.give_up=9 s"]).is_ok());
     let own = Study::parse(
         "t",
@@ -264,9 +264,9 @@ fn sensitivity_varies_each_choice_alone_and_relaxes_by_the_axis() {
         p.scenario.links.get("core").unwrap().channel_config(ChannelDirection::Up).delay.as_millis()
     });
     assert_eq!(delays.skip(2).collect::<Vec<_>>(), [0, 0, 100, 100]);
-    // The same chance for all: what differs is due to the choice.
+    // All points have the same seeds: a difference is due to the choice.
     assert!(plan.points.iter().all(|p| p.replication_seed(3) == plan.points[0].replication_seed(3)));
-    // Other modes know nothing of it, and a precision below the axis's bound stays.
+    // Other modes ignore it, and a precision below the axis's bound stays.
     let plain = study.build_plan(StudyMode::Default, &PlanOverrides::default()).unwrap();
     assert!(plain.points.iter().all(|p| p.axis_setting("variant").is_none()));
     assert!(plain.points[0].scenario.run.replications.precision.get() < 0.5);

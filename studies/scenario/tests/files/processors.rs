@@ -1,4 +1,4 @@
-//! Processors that a profile says.
+//! Processors by a profile.
 
 use usher_profile::StoreKind;
 use usher_profile::testing::sample_profile_text;
@@ -23,7 +23,7 @@ aaa = "radius"
 arrivals = { kind = "poisson", rate = "5 /s" }
 "#;
 
-/// A folder that goes away with the value, with a study and the profile that it names.
+/// A temporary folder with a study and the profile that it names.
 struct TempStudyDir(std::path::PathBuf);
 
 impl TempStudyDir {
@@ -70,7 +70,7 @@ fn a_profile_is_charged() {
     let plain = cpu(&[]);
     assert_eq!((plain.cores.get(), us(plain.wakeup), us(plain.batch)), (1, 3.0, 1.0));
     assert_eq!(mean(plain.service.get("radius.request")), 10.0);
-    // A look-up passes aside; asking for it, and hearing of it, costs the processor.
+    // A lookup takes no time of the processor; sending it and receiving its result do.
     assert_eq!(
         (mean(plain.service.get("store.lookup")), mean(plain.aside.get("store.lookup"))),
         (300.0, 30.0)

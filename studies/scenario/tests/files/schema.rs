@@ -1,10 +1,10 @@
-//! The published schema takes every study that the loader takes, and refuses what an editor should mark.
+//! The published schema accepts every study that the loader accepts, and rejects faults that an editor should mark.
 
 use serde_json::Value;
 use usher_scenario::{TEMPLATES, default_template, founding, json_schema};
 
-/// What does not fit the schema, by its place. Understands the keywords that our schema uses and no other, so
-/// that nothing is taken for checked that is not.
+/// Returns violations of the schema, by place. Understands only the keywords of our schema and panics at others, so
+/// that it skips no check.
 fn find_misfits(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<String> {
     let Value::Object(rules) = schema else {
         return if schema == &Value::Bool(false) {

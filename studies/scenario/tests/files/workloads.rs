@@ -1,4 +1,4 @@
-//! Workloads of IDENT, and several side by side: what is wrong with them, and where.
+//! Workloads of IDENT, and several workloads together: their faults and places.
 
 use crate::faults::RIGHT;
 use usher_scenario::{PlanOverrides, Study, StudyMode};
@@ -83,7 +83,7 @@ rounds = [{ request = "200 B", answer = "200 B" }]
 arrivals = { kind = "poisson", rate = "5 /s" }
 "#;
 
-/// What is wrong with the two workloads with one text in place of another.
+/// The result for the two workloads with one text replaced.
 fn check_with(text: &str, other: &str) -> Result<(), String> {
     assert!(SEVERAL.contains(text), "{text}");
     let study = Study::parse("t", "t.toml", &SEVERAL.replacen(text, other, 1));
@@ -161,7 +161,7 @@ fn faults_of_several_workloads_name_the_workload() {
     let expected =
         "analytic: closed forms are of a study of one workload, and this one has several: leave this out";
     assert!(form.ends_with(expected), "{form}");
-    // What a user writes is said as it is written.
+    // Text of the user appears unchanged.
     let realm = check_with("aaa = \"radius\"", "aaa = \"radius\"\nrealm = \"my workload.org\"").unwrap_err();
     assert_eq!(realm, "t.toml:26:9: workloads.a.realm: \"my workload.org\" is not a domain name");
     let keys =
@@ -225,7 +225,7 @@ fn ports_of_services_and_of_workloads_are_each_ones_own() {
     }
     let loopback = aaa.replace("0.0.0.0:7", "127.0.0.1:7");
     assert_eq!(check_with("[links.a]", &loopback), Ok(()), "which nobody else reaches");
-    // A sole workload is looked at as well.
+    // A sole workload is checked as well.
     let server = "[hosts.server]\nruns = \"ident\"\n[hosts.server.config]\nlisten = [\"0.0.0.0:7\"]";
     let study = Study::parse("t", "t.toml", &RIGHT.replacen("[hosts.server]", server, 1));
     let found = study.and_then(|study| study.check_plans()).unwrap_err().to_string();

@@ -1,28 +1,27 @@
-//! MIH messages on a TCP connection whose segments and acknowledgements are lost, with a timeout that doubles up to a
-//! largest value.
+//! MIH messages over TCP with lost segments and acknowledgements. The retransmission timeout doubles up to a maximum.
 
 use usher_core::Duration;
 
-/// What is rarer than this changes no digit.
+/// Probability below which a case is omitted: it changes no printed digit.
 const RARE: f64 = 1e-13;
-/// Phases that the time between two messages is divided into.
+/// Number of phases of the time between two messages.
 const PHASES: usize = 250;
 
-/// One segment on a connection on which nothing else is under way.
+/// A segment on a connection with no other data in flight.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LoneSegment {
-    /// The chance that a segment is lost on the way of the data, and on the way back; below 1.
+    /// Probability that a packet is lost, in the direction of the data and back; below 1.
     pub loss: [f64; 2],
-    /// How long a packet takes, on these ways.
+    /// Delay of a packet, in the same directions.
     pub delay: [Duration; 2],
-    /// The retransmission timeout's lower bound, which holds the timeout while nothing was lost.
+    /// Minimum of the retransmission timeout, and its value while no packet is lost.
     pub rto_min: Duration,
-    /// Its upper bound, at least the lower.
+    /// Maximum of the retransmission timeout, at least the minimum.
     pub rto_max: Duration,
 }
 
 impl LoneSegment {
-    /// The timeout after so many doublings.
+    /// Returns the timeout after `level` doublings.
     fn timeout_at(&self, level: u32) -> Duration {
         let (mut timeout, mut left) = (self.rto_min, level);
         while left > 0 && timeout < self.rto_max {
@@ -32,13 +31,13 @@ impl LoneSegment {
         timeout
     }
 
-    /// How many doublings change something.
+    /// Returns the number of doublings until the maximum.
     fn level_count(&self) -> u32 {
         (0..).find(|level| self.timeout_at(*level) >= self.rto_max).unwrap_or(0)
     }
 
-    /// The mean time in seconds that retransmissions add to the delivery of a segment whose timeout begins at a level:
-    /// the i-th timeout is waited for when the first i + 1 transmissions are lost.
+    /// Returns the mean delay that retransmissions add, in seconds, for a segment whose timeout begins at a level. The
+    /// i-th timeout counts if the first i + 1 transmissions are lost.
     fn repair_delay(&self, level: u32) -> f64 {
         let (mut sum, mut lost, mut at) = (0.0, self.loss[0], level);
         while lost > RARE {
@@ -49,51 +48,50 @@ impl LoneSegment {
         sum
     }
 
-    /// The mean delay of its delivery in seconds. A message that finds an idle connection with an unused timeout has
-    /// this delay, and none has less on average.
+    /// Returns the mean delay of delivery, in seconds. It is that of a message on an idle connection with an unused
+    /// timeout, and a lower bound for any other message.
     pub fn mean_delay(&self) -> f64 {
         self.delay[0].as_secs_f64() + self.repair_delay(0)
     }
 }
 
-/// Messages at even intervals over one connection on which one segment is under way at a time: Nagle's algorithm holds
-/// back what comes meanwhile, and the next segment carries all of it. Acknowledgements are not delayed, there are no
-/// timestamps, and what was backed off holds until a segment passes at once (RFC 6298, Karn's rule).
+/// Messages at even intervals over one connection with one segment in flight. Nagle's algorithm holds later messages,
+/// and the next segment carries them all. Acknowledgements are not delayed, and there are no timestamps. The backed-off
+/// timeout stays until a segment needs no retransmission (RFC 6298, Karn's algorithm).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MessageStream {
-    /// The connection, whose round trip is shorter than its least timeout.
+    /// The connection. Its round trip is shorter than its minimum timeout.
     pub lone_segment: LoneSegment,
-    /// From one message to the next.
+    /// Interval between messages.
     pub every: Duration,
-    /// How many messages a segment holds.
+    /// Messages that fit into a segment.
     pub segment_capacity: f64,
 }
 
-/// The means over all messages.
+/// Means over all messages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct StreamMeans {
-    /// From a message's sending to its delivery, in seconds.
+    /// Time from sending a message to its delivery, in seconds.
     pub delay: f64,
-    /// Segments of both sides for each message, acknowledgements included.
+    /// Segments of both sides per message, acknowledgements included.
     pub segments: f64,
-    /// The share of messages that leave in a segment which would have to hold more than it can: how far the model
-    /// leaves its domain.
+    /// Share of messages in segments that exceed their capacity. It shows how far the model leaves its domain.
     pub crowded: f64,
 }
 
-/// One way for a segment to be acknowledged.
+/// One way in which a segment is acknowledged, with its probability.
 struct AckCycle {
     chance: f64,
-    /// In phases.
+    /// Duration, in phases.
     lasts: usize,
-    /// The level that its timeout is left at.
+    /// Level of the timeout afterwards.
     level: usize,
-    /// Transmissions, and acknowledgements of those that arrived.
+    /// Transmissions, and acknowledgements of those that arrive.
     segments: f64,
 }
 
 impl MessageStream {
-    /// The means; `None` where everything is lost, or a timeout is shorter than the round trip.
+    /// Returns the means; `None` if every packet is lost, or the minimum timeout is shorter than the round trip.
     pub fn means(&self) -> Option<StreamMeans> {
         let [lost, lost_back] = self.lone_segment.loss;
         let round_trip = self.lone_segment.delay[0] + self.lone_segment.delay[1];
@@ -113,7 +111,7 @@ impl MessageStream {
                 for cycle in &cycles[level] {
                     let chance = share * cycle.chance;
                     let (n, next) = next_batch(phase + cycle.lasts);
-                    // The newest of them has waited for the phase, each other for one interval more than the next.
+                    // The newest message waited for the phase, each earlier message one interval more.
                     let waited = next as f64 * phase_s + (n - 1.0) / 2.0 * self.every.as_secs_f64();
                     messages += chance * n;
                     waits += chance * n * (waited + there + repairs[cycle.level]);
@@ -129,12 +127,12 @@ impl MessageStream {
         })
     }
 
-    /// The ways for a segment whose timeout begins at a level: so many failures, in each of which the data or its
-    /// acknowledgement is lost, and then neither.
+    /// Returns the ways in which a segment is acknowledged if its timeout begins at a level: a number of failures,
+    /// where data or acknowledgement is lost, then a success.
     fn ack_cycles(&self, level: u32) -> Vec<AckCycle> {
         let [lost, lost_back] = self.lone_segment.loss;
         let passes = (1.0 - lost) * (1.0 - lost_back);
-        // Of the tries that fail, those whose data arrives are acknowledged in vain.
+        // In some failures the data arrives and its acknowledgement is lost.
         let in_vain = if passes < 1.0 { (1.0 - lost) * lost_back / (1.0 - passes) } else { 0.0 };
         let phase = self.every.as_nanos() as f64 / PHASES as f64;
         let top = self.lone_segment.level_count();
@@ -157,14 +155,14 @@ impl MessageStream {
     }
 }
 
-/// How many messages have come so many phases after the last one before, and the phase that the segment which carries
-/// them begins in: that of their last. With none there is silence until the next one.
+/// Returns the number of messages in the next segment, and the phase in which it begins, `phases` after the last
+/// message. Without a waiting message, the next segment begins with the next message.
 fn next_batch(phases: usize) -> (f64, usize) {
     let (n, phase) = (phases / PHASES, phases % PHASES);
     if n == 0 { (1.0, 0) } else { (n as f64, phase) }
 }
 
-/// How often segments begin at each level and phase in the long run.
+/// Returns the long-run share of segments that begin at each level and phase.
 fn stationary_distribution(cycles: &[Vec<AckCycle>]) -> Vec<Vec<f64>> {
     let mut now = vec![vec![0.0; PHASES]; cycles.len()];
     now[0][0] = 1.0;
@@ -208,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_lone_segment_waits_for_its_own_repairs() {
-        // 20 ms, and 200, 400, 500, 500, ... ms with the chances 1/2, 1/4, 1/8, 1/16, ...
+        // 20 ms, and 200, 400, 500, 500, ... ms with probabilities 1/2, 1/4, 1/8, 1/16, ...
         let mean = test_stream(0.5, 500).lone_segment.mean_delay();
         assert!((mean - (0.02 + 0.1 + 0.1 + 0.5 * 0.25)).abs() < 1e-9, "{mean}");
         assert_eq!(test_stream(0.0, 500).lone_segment.mean_delay(), 0.02);
@@ -226,7 +224,7 @@ mod tests {
         assert_eq!(test_stream(1.0, 1000).means(), None);
     }
 
-    /// The connection played try by try, in milliseconds.
+    /// Simulates the connection, transmission by transmission, in milliseconds.
     fn play_stream(s: &MessageStream, seed: Seed, messages: u64) -> (f64, f64) {
         let mut rng = seed.derive_rng("losses", 0);
         let (every, one_way) = (s.every.as_millis(), s.lone_segment.delay[0].as_millis());

@@ -1,83 +1,83 @@
-//! One MIH transaction over UDP, on which each packet is lost by itself.
+//! One MIH transaction over UDP. Packets are lost independently.
 
 use std::collections::BTreeMap;
 use usher_core::Duration;
 
-/// Up to so many retransmissions the course of a request is followed: the ways that it may take grow fast.
+/// Maximum number of retransmissions of a request with acknowledgement: the number of paths grows fast.
 pub const MOST_RETRANSMISSIONS: u32 = 5;
 
-/// What is exchanged.
+/// The kind of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageKind {
-    /// An indication: one message, one way.
+    /// An indication: one message in one direction.
     Indication,
     /// A request and its response.
     Request,
 }
 
-/// A transaction and what carries it. Transactions do not meet: queues are left out.
+/// A transaction and its transport. There are no queues, and transactions do not affect each other.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MihTransaction {
-    /// What is exchanged.
+    /// The kind of transaction.
     pub message: MessageKind,
-    /// Whether each message asks for an MIH acknowledgement, and is sent again without.
+    /// True if each message requests an MIH acknowledgement, and is retransmitted without one.
     pub ack: bool,
-    /// The chance that a packet is lost, on the way of the indication or request and on the way back.
+    /// Probability that a packet is lost, in the direction of the indication or request and back.
     pub loss: [f64; 2],
-    /// How long a packet takes, on these ways.
+    /// Delay of a packet, in the same directions.
     pub delay: [Duration; 2],
-    /// From the arrival of a request to its response. Where it is longer than nothing, the request is acknowledged by itself
-    /// first; else the response acknowledges it.
+    /// Time from the arrival of a request to its response. If it is above zero, an acknowledgement of its own precedes
+    /// the response; otherwise the response acknowledges the request.
     pub processing: Duration,
-    /// From a copy to the next, while there is no acknowledgement.
+    /// Retransmission timeout.
     pub timeout: Duration,
-    /// How often a message is sent again at most.
+    /// Maximum number of retransmissions of a message.
     pub retransmissions: u32,
 }
 
-/// How a request is answered.
+/// The response to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MihResponse {
-    /// Packets of the response, at least 1, each lost by itself. Of a response that is sent again, the copies together
-    /// have to bring each of them.
+    /// Packets of the response, at least 1, lost independently. The copies of a retransmitted response together have to
+    /// bring each packet.
     pub packets: u32,
-    /// How long the response takes, until the last of them is there.
+    /// Time until the last packet of the response arrives.
     pub delay: Duration,
 }
 
-/// What is expected of a transaction.
+/// Expected values of a transaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ExpectedOutcome {
-    /// The chance that the indication is delivered, or the response in time.
+    /// Probability that the indication is delivered, or the response arrives in time.
     pub success: f64,
-    /// The mean time from the first copy to the delivery of the indication or the response in seconds, of the
-    /// transactions that succeed; NaN where none does.
+    /// Mean time from the first copy to the delivery of the indication or response, in seconds, over successful
+    /// transactions. NaN if none succeeds.
     pub delay: f64,
-    /// Packets that both sides hand to the transport: copies and acknowledgements.
+    /// Packets of both sides: copies and acknowledgements.
     pub packets: f64,
-    /// Messages that carry information: the indication, or the request and the response where there is one.
+    /// Messages that carry information: the indication, or the request and its response, if there is one.
     pub messages: f64,
 }
 
 impl ExpectedOutcome {
-    /// Packets for each message that carries information.
+    /// Returns packets per message that carries information.
     pub fn overhead(&self) -> f64 {
         self.packets / self.messages
     }
 }
 
 impl MihTransaction {
-    /// What is expected; `None` where a request with acknowledgement has more retransmissions than
-    /// [`MOST_RETRANSMISSIONS`] or takes no time to process.
+    /// Returns the expected values. Returns `None` for a request with acknowledgement with more than
+    /// [`MOST_RETRANSMISSIONS`] retransmissions or without processing time.
     pub fn expected_outcome(&self) -> Option<ExpectedOutcome> {
         let at_once = self.ack && self.message == MessageKind::Request && self.processing.is_zero();
         let one = MihResponse { packets: 1, delay: self.delay[1] };
         (!at_once).then(|| self.outcome_with_response(one)).flatten()
     }
 
-    /// What is expected with a response of several packets, or one that is there at once and acknowledges the request itself:
-    /// where it takes no time to process. `None` where a request with acknowledgement has more retransmissions than
-    /// [`MOST_RETRANSMISSIONS`].
+    /// Returns the expected values for a response of several packets, or for an immediate response that acknowledges
+    /// the request. Returns `None` for a request with acknowledgement with more than [`MOST_RETRANSMISSIONS`]
+    /// retransmissions.
     pub fn outcome_with_response(&self, answer: MihResponse) -> Option<ExpectedOutcome> {
         match (self.ack, self.message) {
             (false, _) => Some(self.unacknowledged_outcome(answer)),
@@ -88,8 +88,8 @@ impl MihTransaction {
         }
     }
 
-    /// The chance of success where each message counts by itself and nothing is ever too late: for a request with
-    /// acknowledgement the product of the chances that a copy of the request and one of the response arrive.
+    /// Returns the success probability if each message succeeds by itself and no message is late. For a request with
+    /// acknowledgement, it is the probability that a copy of the request arrives times that for the response.
     pub fn success_bound(&self) -> f64 {
         let copies = if self.ack { f64::from(self.retransmissions) + 1.0 } else { 1.0 };
         let arrives = |loss: f64| 1.0 - libm::pow(loss, copies);
@@ -116,8 +116,8 @@ impl MihTransaction {
         .with_defined_delay()
     }
 
-    /// Copy k is the first to arrive with chance p^k (1 - p); it is sent when none of those whose acknowledgement
-    /// would be back by then was acknowledged.
+    /// Copy k is the first to arrive with probability p^k (1 - p). It is sent if every acknowledgement that could have
+    /// arrived by then is missing.
     fn indication_outcome(&self) -> ExpectedOutcome {
         let [lost, lost_back] = self.loss;
         let unanswered = 1.0 - (1.0 - lost) * (1.0 - lost_back);
@@ -136,7 +136,7 @@ impl MihTransaction {
         ExpectedOutcome { success, delay, packets: copies * (2.0 - lost), messages: 1.0 }.with_defined_delay()
     }
 
-    /// Follows all courses at once, in time: those that have come to the same state go on as one.
+    /// Follows all paths in the order of time. Paths in the same state are merged.
     fn request_outcome(&self, answer: MihResponse) -> ExpectedOutcome {
         let mut sum = ExpectedOutcome { success: 0.0, delay: 0.0, packets: 0.0, messages: 1.0 };
         let mut courses = BTreeMap::new();
@@ -164,7 +164,7 @@ impl MihTransaction {
         ExpectedOutcome { delay: sum.delay / sum.success, ..sum }.with_defined_delay()
     }
 
-    /// Puts a course back for what may become of the packet that it sent.
+    /// Splits a path into the cases of the packet that it sends: arrival and loss.
     fn branch_path(
         &self,
         answer: MihResponse,
@@ -183,7 +183,7 @@ impl MihTransaction {
         let (packets, delay, lost) = match event {
             TransactionEvent::Response => {
                 let missing = self.missing_probability(answer, course.copies + 1);
-                // Of a single packet it tells nothing how many copies there were: courses are joined.
+                // With a single packet, the number of copies does not matter, so paths can merge.
                 course.copies += u32::from(answer.packets > 1);
                 (answer.packets, answer.delay, missing)
             }
@@ -200,27 +200,27 @@ impl MihTransaction {
         put(course, chance * lost);
     }
 
-    /// The chance that a copy of the response does not bring what was missing of it, so many having been sent since one
-    /// was whole, this one included.
+    /// Returns the probability that a copy of the response leaves it incomplete. `copies` counts those since the
+    /// response was last complete, this copy included.
     fn missing_probability(&self, answer: MihResponse, copies: u32) -> f64 {
         let whole = |copies: u32| {
             let each = 1.0 - libm::pow(self.loss[1], f64::from(copies));
             libm::pow(each, f64::from(answer.packets))
         };
         let before = 1.0 - whole(copies - 1);
-        // Where the copies before this one brought all for sure, there is none.
+        // Zero if the earlier copies certainly completed the response.
         if before > 0.0 { (1.0 - whole(copies)) / before } else { 0.0 }
     }
 }
 
-/// What may happen next; at the same time what was set in motion first, a timer, comes first.
+/// The next event of a path. At equal times, timers come first, as they were started first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum TransactionEvent {
     RequestTimeout,
     ResponseTimeout,
     /// The response is ready.
     Ready,
-    /// These arrive.
+    /// This and the following packets arrive.
     Request,
     RequestAck,
     Response,
@@ -231,24 +231,24 @@ enum TransactionEvent {
 enum RequesterState {
     #[default]
     Waiting,
-    /// The response has come.
+    /// The response arrived.
     Done,
-    /// No acknowledgement came: a response is dropped.
+    /// No acknowledgement arrived; a later response is dropped.
     Failed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum ResponderState {
-    /// No request has come.
+    /// No request arrived.
     #[default]
     Idle,
     Works,
-    /// The response has been sent, and is not acknowledged.
+    /// The response was sent, and is not acknowledged.
     Answered,
     Acknowledged,
 }
 
-/// A transaction on its way: what is to happen first of all, so that courses are followed in time.
+/// A transaction in progress. `pending` comes first, so that paths are ordered by time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct TransactionPath {
     pending: Vec<(Duration, TransactionEvent)>,
@@ -257,7 +257,7 @@ struct TransactionPath {
     requests: u32,
     responder: ResponderState,
     responses: u32,
-    /// Of the response, since one of them made it whole.
+    /// Copies of the response, since it was last complete.
     copies: u32,
 }
 
@@ -284,7 +284,7 @@ impl TransactionPath {
         Some((at, TransactionEvent::Response))
     }
 
-    /// What an event makes one side send.
+    /// Handles an event; returns the packet that a side sends in return.
     fn handle_event(
         &mut self,
         x: &MihTransaction,
@@ -313,7 +313,7 @@ impl TransactionPath {
                 }
                 Some((at, TransactionEvent::RequestAck))
             }
-            // A duplicate gets the response, which acknowledges too.
+            // A duplicate request gets the response, which also acknowledges it.
             TransactionEvent::Request => Some((at, TransactionEvent::Response)),
             TransactionEvent::RequestAck => {
                 self.request_acknowledged = true;
@@ -341,7 +341,7 @@ impl TransactionPath {
 }
 
 impl ExpectedOutcome {
-    /// No delay where nothing succeeds.
+    /// Sets the delay to NaN if no transaction succeeds.
     fn with_defined_delay(self) -> Self {
         if self.success > 0.0 { self } else { Self { delay: f64::NAN, ..self } }
     }
@@ -382,7 +382,7 @@ mod tests {
         ResponseTimeout,
     }
 
-    /// A transaction played event by event, as the standard's machines go: it knows nothing of fates.
+    /// A transaction simulated event by event, like the standard's state machines.
     #[derive(Default)]
     struct PlayedTransaction {
         queue: BinaryHeap<Reverse<(u64, PlayedEvent)>>,
@@ -524,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_give_up_rule_stays_below_the_bound() {
-        // A request that arrives and whose acknowledgements are all lost fails, but where its response is in time.
+        // A request that arrives with all its acknowledgements lost fails, unless its response is in time.
         for timeout in [50, 100, 200, 300, 500, 1000] {
             for loss in [0.05, 0.2, 0.5] {
                 let x = test_transaction(MessageKind::Request, true, loss, timeout);
@@ -532,7 +532,7 @@ mod tests {
                 assert!(success < bound, "{timeout} ms, {loss}: {success} is not below {bound}");
             }
         }
-        // Nothing is lost back: whatever arrives is acknowledged and answered in time.
+        // No packet is lost on the way back: each request that arrives is acknowledged and answered in time.
         let x = MihTransaction { loss: [0.4, 0.0], ..test_transaction(MessageKind::Request, true, 0.4, 500) };
         assert!((x.expected_outcome().unwrap().success - x.success_bound()).abs() < 1e-12);
     }
@@ -542,8 +542,8 @@ mod tests {
     fn every_copy_is_sent_where_acknowledgements_come_too_late() {
         let late = test_transaction(MessageKind::Indication, true, 0.5, 10).expected_outcome().unwrap();
         assert!((late.packets - 4.5).abs() < 1e-12, "{late:?}");
-        // Without loss a request is sent three times and acknowledged three times; its response comes after the
-        // requester gave up, at 30 ms, and is sent three times: the document's limit of 4.5.
+        // Without loss, a request is sent and acknowledged three times. Its response comes at 30 ms, after the
+        // requester gave up, and is sent three times: the document's limit of 4.5.
         let late = test_transaction(MessageKind::Request, true, 0.0, 10).expected_outcome().unwrap();
         assert!(
             (late.overhead() - 4.5).abs() < 1e-12 && late.success == 0.0 && late.delay.is_nan(),
@@ -563,7 +563,7 @@ mod tests {
         // The acknowledgement and the response must both be back: 0.9 · (0.9 · 0.9).
         assert!((one.success - 0.9 * 0.9 * 0.9).abs() < 1e-12, "{one:?}");
         let lost = MihTransaction { loss: [1.0, 0.0], ..x }.expected_outcome().unwrap();
-        // Of two packets both must be back, and one that answers at once needs no other acknowledgement.
+        // Both of two packets have to arrive. An immediate response needs no other acknowledgement.
         let single = MihTransaction { retransmissions: 0, ..x };
         let two = MihResponse { packets: 2, delay: millis(25) };
         let of = |x: MihTransaction| x.outcome_with_response(two).unwrap();
@@ -573,8 +573,8 @@ mod tests {
         assert!(
             (at_once.success - libm::pow(0.9, 3.0)).abs() < 1e-12 && (at_once.messages - 1.9).abs() < 1e-12
         );
-        // Nothing is lost there, and the response is sent at once, again by its own timer and for the second request: of
-        // three copies each packet comes with 1 - 0.1³.
+        // No request is lost. The response is sent at once, again by its own timer, and for the second request. With
+        // three copies, each packet arrives with probability 1 - 0.1³.
         let again = of(MihTransaction { retransmissions: 1, loss: [0.0, 0.1], processing: millis(0), ..x });
         assert!((again.success - libm::pow(0.999, 2.0)).abs() < 1e-12, "{again:?}");
         assert!(lost.success == 0.0 && lost.delay.is_nan() && (lost.overhead() - 3.0).abs() < 1e-12);

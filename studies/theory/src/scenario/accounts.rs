@@ -1,5 +1,4 @@
-//! Accounting beside logins (RFC 2866): how many records there are, what they add to the way to the AAA server, and how long
-//! one takes.
+//! Accounting beside logins (RFC 2866): the number of records, their packets and their delay.
 
 use super::{round_trip, transmission_times};
 use usher_aaa::AuthMethod;
@@ -12,8 +11,8 @@ fn eap_workload(scenario: &Scenario) -> Option<&EapWorkload> {
     }
 }
 
-/// Records of a session in the long run: Start, Stop, and an Interim each interval until its end. Of a session that lasts
-/// exponentially long with mean m, k intervals of t have passed with chance e^(-kt/m).
+/// Returns the mean number of records of a session: Start, Stop, and an Interim after each interval. If sessions are
+/// exponential with mean m, k intervals of t pass with probability e^(-kt/m).
 pub(super) fn records_per_session(scenario: &Scenario) -> Option<f64> {
     let accounting = &eap_workload(scenario)?.accounting;
     if !accounting.used {
@@ -22,7 +21,7 @@ pub(super) fn records_per_session(scenario: &Scenario) -> Option<f64> {
     let Some(every) = accounting.interim.get() else { return Some(2.0) };
     let every = every.get().as_secs_f64();
     let told = match accounting.session {
-        // With an Interim and Stop due at once there is Stop alone.
+        // If an Interim and Stop are due at the same time, only Stop is sent.
         TimeLaw::Constant(lasts) => (libm::ceil(lasts.get().as_secs_f64() / every) - 1.0).max(0.0),
         TimeLaw::Exponential { mean } => 1.0 / libm::expm1(every / mean.get().as_secs_f64()),
         TimeLaw::Uniform { .. } => return None,
@@ -30,8 +29,8 @@ pub(super) fn records_per_session(scenario: &Scenario) -> Option<f64> {
     Some(2.0 + told)
 }
 
-/// Packets between NAS and server for each login by EAP-MD5 over RADIUS without loss: two requests with their answers, and a
-/// request with its answer for each record.
+/// Returns the packets between NAS and server per login by EAP-MD5 over RADIUS without loss: two requests and replies,
+/// and one request and reply per record.
 pub(super) fn packets_per_login(scenario: &Scenario) -> Option<f64> {
     let eap = eap_workload(scenario)?;
     let ways = round_trip(scenario, &eap.nas, &eap.server)?.1;
@@ -43,8 +42,8 @@ pub(super) fn packets_per_login(scenario: &Scenario) -> Option<f64> {
     Some(4.0 + 2.0 * records)
 }
 
-/// From when a record falls due until its acknowledgement is back, of those that have one: a round trip, and over RADIUS what
-/// was lost before. Over Diameter, which leaves that to its transport, without loss alone.
+/// Returns the time from a record's due time to its acknowledgement, over acknowledged records: a round trip and, over
+/// RADIUS, the time of retransmissions. Over Diameter, where the transport retransmits, it applies without loss only.
 pub(super) fn record_delay(scenario: &Scenario) -> Option<f64> {
     let eap = eap_workload(scenario).filter(|eap| eap.accounting.used)?;
     let (trip, [there, back]) = round_trip(scenario, &eap.nas, &eap.server)?;
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn a_record_takes_a_round_trip_and_what_was_lost_before() {
         let both = "accounting=Start and Stop";
-        // 2 ms and 10 ms, there and back.
+        // 2 ms and 10 ms, in each direction.
         for protocol in [RADIUS, "protocol=Diameter/TCP"] {
             let delay = value_at(ClosedForm::AccountingDelay, &[protocol, both]).unwrap();
             assert!((delay - 0.024).abs() < 1e-12, "{protocol}: {delay}");
@@ -115,8 +114,8 @@ mod tests {
             value_at(ClosedForm::AccountingDelay, &["protocol=Diameter/TCP", both, "links.core.loss=1 %"]),
             None
         );
-        // Half of what crosses both ways is lost: sent at 0, 2, 6, 14 s and, half the time, at 30 s, and each time a
-        // quarter gets through, as in the form of a login's delay.
+        // Half of the packets are lost in each direction. Attempts are at 0, 2, 6, 14 s and, half the time, at 30 s. A
+        // quarter of them succeed, as in the form of a login's delay.
         let last = 81.0 / 8.0;
         let wait = (2.0 * 48.0 + 6.0 * 36.0 + 14.0 * 27.0 + 30.0 * last) / (64.0 + 48.0 + 36.0 + 27.0 + last);
         let delay = value_at(ClosedForm::AccountingDelay, &[RADIUS, both, "links.core.loss=50 %"]).unwrap();

@@ -1,18 +1,18 @@
-//! The exchange of traffic keys over an 802.16 cell.
+//! The key exchange of an 802.16 cell.
 
 use usher_aaa::AuthMethod;
 use usher_scenario::model::{Scenario, Workload};
 
-/// Messages that a station has to say between EAP's success and its keys: SA-TEK-Request and Key-Request.
+/// Messages from a station between EAP's success and its keys: SA-TEK-Request and Key-Request.
 const MESSAGES_UP: u32 = 2;
 
-/// From EAP's success to a station's traffic keys, on an idle cell.
+/// Returns the time from EAP's success to a station's traffic keys, on an idle cell.
 pub(super) fn keys_delay(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Eap(eap)) = scenario.sole_workload() else { return None };
     let (_, cell) = scenario
         .cells_in_use()
         .find(|(_, cell)| cell.base_station == eap.nas && cell.stations == eap.stations)?;
-    // A window beyond a frame's opportunities puts requests off, and a processor answers.
+    // A window beyond the opportunities of a frame delays requests, and a processor delays answers.
     let at_once =
         1u64.checked_shl(cell.requests.backoff_start)? <= u64::from(cell.requests.opportunities.get());
     let charged = [&eap.nas, &eap.stations]
@@ -20,7 +20,7 @@ pub(super) fn keys_delay(scenario: &Scenario) -> Option<f64> {
         .filter_map(|name| scenario.hosts.get(name)?.cpu.as_ref())
         .any(|cpu| cpu.service.names().any(|label| label.starts_with("pkm.")));
     let sound = cell.keys.used && eap.method == AuthMethod::EapTls && cell.loss.get() == 0.0;
-    // Asked for in one frame, granted in the next, said so many later and answered in the one after.
+    // Requested in one frame, granted in the next, sent `uplink_lead` frames later and answered in the next.
     let frames = MESSAGES_UP * (2 + cell.frame.uplink_lead);
     (sound && at_once && !charged).then(|| f64::from(frames) * cell.frame.duration.get().as_secs_f64())
 }

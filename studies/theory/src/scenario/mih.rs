@@ -1,4 +1,4 @@
-//! MIH messages: what `docs/mih.md` derives, for a scenario.
+//! MIH messages: the forms of `docs/mih.md` for a scenario.
 
 use super::two_way_delay;
 use crate::mih::{
@@ -12,18 +12,18 @@ use usher_scenario::model::{
 };
 use usher_sim::radio::wifi::{self, DataRate};
 
-/// MAC header, LLC and SNAP, check sequence.
+/// Octets of the MAC header, LLC and SNAP, and frame check sequence.
 const DATA_HEADER: u64 = 36;
-/// Before an acknowledgement.
+/// Time before an acknowledgement.
 const SIFS: Duration = Duration::from_micros(10);
-/// An acknowledgement.
+/// Octets of an acknowledgement.
 const ACK: u32 = 14;
-/// Of MIH (IEEE 802.21, 8.4), and both MIHF identifiers of those that studies name, which each fragment has.
+/// Octets of the MIH header (IEEE 802.21, 8.4) and of both MIHF identifiers, which each fragment has.
 const MIH_HEADER: u64 = 8 + 13;
-/// The share of messages that may leave in segments beyond the MSS.
+/// Maximum share of messages in segments beyond the MSS.
 const CROWDED: f64 = 0.01;
 
-/// Both ways between the sender of the message and its receiver: delays, and chances that a packet is lost.
+/// Delays and loss probabilities between the sender of the message and its receiver, in both directions.
 struct RoundTripPath {
     delay: [Duration; 2],
     loss: [f64; 2],
@@ -73,7 +73,7 @@ fn expected_outcome(scenario: &Scenario) -> Option<ExpectedOutcome> {
 
 fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> {
     let mih = mih_workload(scenario, TransportProtocol::Udp)?;
-    // The times of what waits to be acknowledged with its answer, or has a limit that tells, are not followed.
+    // The form does not cover acknowledgements that wait for their answer, or time limits that take effect.
     let tries = mih.timing.retransmission.get() * (u64::from(mih.timing.retransmissions) + 1);
     let longest = tries + tries + mih.processing.get() + Duration::from_secs(1);
     let plain = mih.ack_delay.get().is_zero()
@@ -82,7 +82,8 @@ fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> 
         && mih.timing.response.get().is_none()
         && mih.timing.by_message.is_empty()
         && mih.timing.by_service.iter().all(|(_, change)| change.is_none());
-    // Its MIH function answers a registration, at once; what users take no time for may be acknowledged before.
+    // The MIH function answers a registration immediately. With an immediate user, the response may acknowledge the
+    // request.
     let at_once = mih.message == MihMessage::Registration;
     let processing = if at_once { Duration::ZERO } else { mih.processing.get() };
     let sound = at_once || mih.message == MihMessage::Indication || !mih.ack || !processing.is_zero();
@@ -105,8 +106,8 @@ fn transaction_of(scenario: &Scenario) -> Option<(MihTransaction, MihResponse)> 
     Some((exchange, response_of(scenario, mih)?))
 }
 
-/// The response: one packet, or fragments, of which all but the last are full and each waits for those before it in the
-/// 802.11 cells.
+/// Returns the response: one packet, or fragments. All fragments but the last are full, and each waits for the earlier
+/// ones in the 802.11 cells.
 fn response_of(scenario: &Scenario, mih: &MihWorkload) -> Option<MihResponse> {
     let (whole, most) = (mih.response_size.unwrap_or(mih.size).bytes(), mih.max_message.bytes());
     if whole <= most {
@@ -134,7 +135,7 @@ fn mih_workload(scenario: &Scenario, transport: TransportProtocol) -> Option<&Mi
 }
 
 fn over_tcp(scenario: &Scenario) -> Option<(&MihWorkload, RoundTripPath)> {
-    // Other messages than these two have sizes and senders of their own.
+    // Other messages have their own sizes and senders.
     let alike = |mih: &&MihWorkload| {
         !mih.ack
             && mih.response_size.is_none()
@@ -149,7 +150,7 @@ fn lone_segment(scenario: &Scenario, ways: &RoundTripPath) -> LoneSegment {
     LoneSegment { loss: ways.loss, delay: ways.delay, rto_min: tcp.rto_min.get(), rto_max: tcp.rto_max.get() }
 }
 
-/// The means of indications over TCP, where the model holds.
+/// Returns the means of indications over TCP, if the model applies.
 fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
     let (mih, ways) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
@@ -176,15 +177,15 @@ fn stream_means(scenario: &Scenario) -> Option<StreamMeans> {
     stream.means().filter(|m| m.crowded <= CROWDED)
 }
 
-/// Messages over TCP of which none is lost.
+/// MIH messages over TCP without loss.
 struct LosslessStream {
     delay: f64,
-    /// Of both sides, for each MIH packet.
+    /// Segments of both sides per MIH packet.
     segments: f64,
 }
 
-/// Without loss, where TCP delays its acknowledgements: `docs/mih.md` derives which messages carry one, and when Nagle's
-/// algorithm holds a message back for one.
+/// Returns the form without loss and with delayed acknowledgements. `docs/mih.md` derives which messages carry an
+/// acknowledgement, and when Nagle's algorithm holds a message for one.
 fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
     let (mih, RoundTripPath { delay, loss }) = over_tcp(scenario)?;
     let tcp = &scenario.transport.tcp;
@@ -216,14 +217,14 @@ fn lossless_stream(scenario: &Scenario) -> Option<LosslessStream> {
     }
     let free = every - answered;
     let alone = [processing, free].iter().filter(|until| waits < **until).count();
-    // Where an acknowledgement is due just when it may be carried, the order of both decides.
+    // If an acknowledgement is due at the moment when it could be carried, the order of both events decides.
     let decided = waits != processing && waits != free;
     let segments = 1.0 + 0.5 * alone as f64;
     decided.then(|| LosslessStream { delay: answered.as_secs_f64(), segments })
 }
 
-/// From the sender of the indication or request to its receiver and back, along the fewest hops, for MIH packets of so many
-/// octets. Of links their propagation counts, of an 802.11 cell that is otherwise quiet the time of a frame.
+/// Returns the path from the sender of the indication or request to its receiver and back, over the fewest hops. A link
+/// counts with its propagation, an otherwise idle 802.11 cell with the time of a frame of `size` octets.
 fn round_trip_path(scenario: &Scenario, mih: &MihWorkload, size: u64) -> Option<RoundTripPath> {
     let (from, to) = match mih.message {
         MihMessage::Indication | MihMessage::Information | MihMessage::Registration => (&mih.mn, &mih.pos),
@@ -249,7 +250,7 @@ fn round_trip_path(scenario: &Scenario, mih: &MihWorkload, size: u64) -> Option<
     None
 }
 
-/// Of IP and the transport.
+/// Octets of the IP and transport headers.
 fn header_octets(scenario: &Scenario, transport: TransportProtocol) -> u64 {
     let ip = match scenario.run.ip {
         IpVersion::V4 => 20,
@@ -258,7 +259,7 @@ fn header_octets(scenario: &Scenario, transport: TransportProtocol) -> u64 {
     ip + if transport == TransportProtocol::Udp { 8 } else { 20 }
 }
 
-/// A neighbour, the delays there and back, and the chances that both ways are survived, if those are independent.
+/// A neighbour, the delays in both directions, and the delivery probabilities, if losses are independent.
 type PathHop<'a> = (&'a str, [Duration; 2], Option<[f64; 2]>);
 
 fn neighbour_hops<'a>(scenario: &'a Scenario, here: &str, octets: u64) -> Vec<PathHop<'a>> {
@@ -295,12 +296,12 @@ fn slot_time(bss: &Bss) -> Duration {
     wifi::SlotTime::from(bss.slot).duration()
 }
 
-/// What a station waits on average before the next frame of its own: half the window.
+/// Mean backoff of a station before its next frame: half the window.
 fn mean_backoff(bss: &Bss) -> Duration {
     slot_time(bss) * u64::from(bss.cw_min) / 2
 }
 
-/// What a packet of so many octets takes in a cell that is quiet.
+/// Time of a packet with this number of octets in an idle cell.
 fn frame_duration(bss: &Bss, octets: u64) -> Duration {
     let octets = u32::try_from(octets + DATA_HEADER).unwrap_or(u32::MAX);
     SIFS + slot_time(bss) * 2 + DataRate::from(bss.rate).airtime(bss.preamble.into(), octets)
@@ -349,7 +350,7 @@ mod tests {
     #[test]
     fn over_tcp() {
         let tcp = TEXT.replace("'udp'", "'tcp'").replace("ack = true", "ack = false");
-        // Each way 20 ms and 0.2 s for each of 0.3 / 0.7 losses.
+        // In each direction 20 ms, and 0.2 s for each of 0.3 / 0.7 losses.
         assert_close(&tcp, ClosedForm::MihTcpDelay, 0.24 + 2.0 * 0.2 * 0.3 / 0.7);
         assert!(
             value_at(&tcp, ClosedForm::MihTcpSegments).is_none()

@@ -1,4 +1,4 @@
-//! Silly windows: what `docs/silly-window.md` derives, for a scenario.
+//! Silly windows: the form of `docs/silly-window.md` for a scenario.
 
 use super::round_trip;
 use usher_config::units::{Bound, PositiveCount};
@@ -6,23 +6,23 @@ use usher_scenario::model::{
     AckTimer, DialogueConnection, IpVersion, NagleVariant, Scenario, TimeLaw, TransportProtocol, Workload,
 };
 
-/// Octets of TCP's header without options.
+/// Octets of a TCP header without options.
 const TCP_HEADER: f64 = 20.0;
 
-/// Of an application that writes or reads so many octets at a time, with so much time from one to the next.
+/// An application that reads or writes `octets` at a time, every `every` seconds.
 struct SlowApplication {
     octets: f64,
     every: f64,
 }
 
 impl SlowApplication {
-    /// Octets that it handles in a time, in the long run.
+    /// Returns the octets that it handles in a time, in the long run.
     fn handled_octets(&self, time: f64) -> f64 {
         self.octets / self.every * time
     }
 }
 
-/// The share of data in the packets with data, both ways.
+/// Returns the share of data in the packets with data, of both directions.
 pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
     let Some(Workload::Dialogue(dialogue)) = scenario.sole_workload() else { return None };
     let tcp = &scenario.transport.tcp;
@@ -56,13 +56,14 @@ pub(super) fn data_share(scenario: &Scenario) -> Option<f64> {
         }
         (Bound::Unlimited, Bound::Limited(rate)) => {
             let octets = tcp.read_size.map_or(full, |size| size.bytes() as f64);
-            // The simulator's readers take whole bytes a second.
+            // The simulator's readers use whole bytes per second.
             let every = octets / (rate.bits_per_second() / 8).max(1) as f64;
             let reader = SlowApplication { octets, every };
             let buffer = tcp.receive_buffer.bytes().min(65_535) as f64;
             match (tcp.silly_window_avoidance, delayed > 0.0) {
                 (true, _) => full.min(libm::floor(buffer / 2.0)),
-                // A delayed acknowledgement begins to wait at the first read after the last one, before data can come.
+                // A delayed acknowledgement starts its timer at the first read after the last one, before new data can
+                // arrive.
                 (false, true) if every < trip => octets * (1.0 + libm::floor(delayed / every)),
                 (false, true) => return None,
                 (false, false) if tcp.nagle => octets.max(reader.handled_octets(trip)),

@@ -1,4 +1,4 @@
-//! The access server that speaks Diameter: the same requests as AVPs (RFC 4072, RFC 7155, RFC 6733 §9).
+//! The access server that speaks Diameter: it sends the same requests as AVPs (RFC 4072, RFC 7155, RFC 6733 §9).
 
 use super::wire::{self, DIAMETER, NUMBER, SentRequest};
 use super::world::AaaTestNetwork;
@@ -31,14 +31,14 @@ fn diameter_applications() -> [DiameterApplication; 3] {
     ]
 }
 
-/// The server's side.
+/// The server's Diameter node.
 pub(super) fn diameter_server_config() -> node::DiameterNodeConfig {
     let mut config = node::DiameterNodeConfig::new(SERVER, REALM, &diameter_applications());
     config.local.addresses.push(wire::SERVER.into());
     config.accept_from(CLIENT)
 }
 
-/// The access server's.
+/// The access server's Diameter node.
 pub(super) fn client_node(now: Instant) -> DiameterNode {
     let mut config = node::DiameterNodeConfig::new(CLIENT, REALM, &diameter_applications());
     config.local.addresses.push(wire::access_server_address(DIAMETER).into());
@@ -46,7 +46,7 @@ pub(super) fn client_node(now: Instant) -> DiameterNode {
     DiameterNode::new(config.connect_to(SERVER, server), now, Seed::new(2).derive_secure_rng("diameter", 0))
 }
 
-/// A request's attributes as a message; `password`, where it has one, in clear. `None`: Diameter has no such request.
+/// Converts a request's attributes to a message. `password` is in clear. `None`: Diameter has no such request.
 pub(super) fn build_message(
     token: u64,
     session: String,
@@ -77,7 +77,7 @@ pub(super) fn build_message(
             framed_ip: attributes.get_ipv4(kind::FRAMED_IP_ADDRESS),
             class: attributes.get(kind::CLASS),
             nas,
-            // Records of a session are told apart by their numbers.
+            // Numbers distinguish the records of a session.
             ..AccountingRequest::new(record_type, token as u32)
         };
         acr.to_request(token, session, realm, None)
@@ -103,12 +103,12 @@ pub(super) fn build_message(
     Some(request)
 }
 
-/// AVPs that are attributes of RADIUS, as such.
+/// Converts the AVPs that are RADIUS attributes.
 fn attributes_from_avps(avps: &AvpBuf) -> AttributeList {
     let mut attributes = AttributeList::new();
     for avp in avps.as_sequence() {
         if let (0, Ok(kind)) = (avp.vendor, u8::try_from(avp.code)) {
-            // What is longer fits none.
+            // Longer values do not fit into an attribute and are dropped.
             let _ = attributes.push_bytes(kind, avp.data);
         }
     }
@@ -116,7 +116,7 @@ fn attributes_from_avps(avps: &AvpBuf) -> AttributeList {
 }
 
 impl AaaTestNetwork {
-    /// Carries what the access server says and hears by Diameter, until it says no more.
+    /// Carries the access server's Diameter traffic until it is idle.
     pub(super) fn carry_diameter(&mut self) -> Result<(), InvariantBreach> {
         let mut buf = Vec::new();
         while let Some(output) = self.diameter.poll_output(&mut buf) {
@@ -148,11 +148,11 @@ impl AaaTestNetwork {
         }
         Ok(())
     }
-    /// The server's name for the connection.
+    /// Returns the server's id of the connection.
     pub(super) fn accepted_connection(&self) -> ConnId {
         ConnId::accepted_at(DIAMETER_LISTENER, self.connections)
     }
-    /// The connection is lost: the access server connects again by itself.
+    /// Closes the connection. The access server reconnects by itself.
     pub(super) fn disconnect_diameter(&mut self) {
         if let Some(conn) = self.connection.take() {
             let accepted = self.accepted_connection();
@@ -161,7 +161,7 @@ impl AaaTestNetwork {
             self.diameter.handle_input(self.now, MachineInput::Stream { conn, event: event() });
         }
     }
-    /// The access server sends a request by Diameter, if it has a connection.
+    /// Sends a request by Diameter, if there is a connection.
     pub(super) fn send_by_diameter(&mut self, number: usize) -> Result<(), InvariantBreach> {
         let message = self.sent.get(number).and_then(|SentRequest { message, .. }| message.clone());
         if let Some(message) = message.filter(|_| self.is_peer_up)

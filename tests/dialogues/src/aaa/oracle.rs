@@ -1,4 +1,4 @@
-//! What must hold: who was proved is who is let in, told of and holds an address.
+//! The oracle: only a user whose proof was shown is accepted, accounted for and given an address.
 
 use super::wire::SentRequest;
 use crate::holdings::SessionHoldings;
@@ -9,29 +9,29 @@ use usher_aaa::store::SessionRow;
 use usher_aaa::{FinishedLogin, canonical_name};
 use usher_core::{Duration, Instant};
 
-/// How many failures hold a name back, and within how long.
+/// The number of failed attempts that lock a name out, and their period.
 pub(super) const FAILURES: (u32, Duration) = (3, Duration::from_secs(60));
 
-/// An accept that its access server has been sent.
+/// An accept that was sent to its access server.
 #[derive(Clone, Debug)]
 pub(super) struct AcceptGrant {
-    /// Whom the server let in.
+    /// The accepted user.
     pub(super) person: TestUser,
-    /// When.
+    /// The time of the accept.
     pub(super) granted_at: Instant,
 }
 
-/// What is known about what was proved.
+/// Recorded proofs and accepts.
 #[derive(Debug, Default)]
 pub(super) struct ProofOracle {
     belief: OracleBelief,
-    /// By the number of the dialogue: whose proofs were shown in it.
+    /// The users whose proofs were shown, by dialogue.
     proofs: Vec<BTreeSet<TestUser>>,
-    /// By the number of the request: whom it let in.
+    /// The accepts, by request.
     grants: BTreeMap<usize, AcceptGrant>,
-    /// By Acct-Session-Id: whose it is.
+    /// The user of each session, by Acct-Session-Id.
     pub(super) sessions: BTreeMap<String, TestUser>,
-    /// When proofs of a name failed, since it was last let in.
+    /// Times of the failed attempts for a name since its last accept.
     failed: BTreeMap<Vec<u8>, VecDeque<Instant>>,
 }
 
@@ -43,7 +43,7 @@ impl ProofOracle {
         self.proofs.push(BTreeSet::new());
         self.proofs.len() - 1
     }
-    /// A proof is shown in a dialogue.
+    /// Records a proof shown in a dialogue.
     pub(super) fn record_proof(&mut self, dialogue: usize, by: TestUser) {
         if let Some(proofs) = self.proofs.get_mut(dialogue) {
             proofs.insert(self.belief.believed_owner(by));
@@ -56,7 +56,7 @@ impl ProofOracle {
         self.grants.len()
     }
 
-    /// The server has let somebody in by this request.
+    /// Records an accept by this request.
     pub(super) fn record_accept(
         &mut self,
         now: Instant,
@@ -77,12 +77,12 @@ impl ProofOracle {
         Ok(())
     }
 
-    /// The server begins anew: failures are not kept over that.
+    /// Clears the failed attempts: a restarted server has lost them.
     pub(super) fn clear_failures(&mut self) {
         self.failed.clear();
     }
 
-    /// A proof of a name was weighed, and failed.
+    /// Records a failed attempt for a name.
     pub(super) fn record_failure(&mut self, now: Instant, name: &[u8]) -> Result<(), InvariantBreach> {
         let (most, within) = FAILURES;
         if name.is_empty() {
@@ -100,7 +100,7 @@ impl ProofOracle {
         })
     }
 
-    /// Sessions that are open, and addresses that access servers were given for sessions to come.
+    /// Checks open sessions, and the addresses of accepts whose sessions have not started.
     pub(super) fn check_sessions<'a>(
         &self,
         open: impl Iterator<Item = &'a SessionRow>,

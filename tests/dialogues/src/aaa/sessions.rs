@@ -1,4 +1,4 @@
-//! Accounting, restarts, and what is looked at after each operation.
+//! Accounting, restarts, and the checks after each operation.
 
 use super::RunOutcome;
 use super::wire::{self, ACCESS_SERVERS};
@@ -19,14 +19,15 @@ const STOP: u32 = 2;
 const INTERIM: u32 = 3;
 const ON: u32 = 7;
 
-/// An access server whose Accounting-Start is not acknowledged so long after the accept gives the session up: the ledger holds what it
-/// admitted for 60 s.
+/// An access server drops a session if its Accounting-Start is not acknowledged within this time of the accept. The
+/// ledger keeps an accepted login for 60 s.
 const START_TIMEOUT: Duration = Duration::from_secs(50);
-/// For how long an accounting request is sent again.
+/// The time for which an accounting request is retransmitted.
 const RETRANSMISSION: Duration = Duration::from_secs(15);
 
-/// Counters of requests that get no answer. The protocols ask for each: what cannot be trusted or read is discarded (RFC 2865 §3, RFC 3579
-/// §3.2), what is being worked on is not begun again (RFC 5080 §2.2.2), what is not recorded is not acknowledged (RFC 2866 §4.1).
+/// Counters of requests without a reply, which the protocols require: an untrusted or malformed request is discarded
+/// (RFC 2865 §3, RFC 3579 §3.2). A retransmission of a pending request is not processed again (RFC 5080 §2.2.2). An
+/// unrecorded record is not acknowledged (RFC 2866 §4.1).
 const DROPS: [&str; 16] = [
     "discarded",
     "duplicates_dropped",
@@ -56,7 +57,7 @@ impl AaaTestNetwork {
         }
     }
 
-    /// An access server begins a session of somebody whom it was told to let in.
+    /// An access server starts the session of an accepted user.
     fn start_session(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let Some(login) = self.slots[slot].as_mut().filter(|login| login.session.is_none()) else {
             return Ok(());
@@ -74,7 +75,7 @@ impl AaaTestNetwork {
         self.send_record(slot, START)
     }
 
-    /// A session ends, if there is one.
+    /// Ends a session, if there is one.
     pub(super) fn stop_session(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         self.send_record(slot, STOP)?;
         if let Some(session) = self.slots[slot].as_mut().and_then(|login| login.session.as_mut()) {
@@ -83,7 +84,7 @@ impl AaaTestNetwork {
         Ok(())
     }
 
-    /// An access server tells of a session that it has begun, and that the server knows of.
+    /// An access server sends a record of a session that the server knows.
     fn send_record(&mut self, slot: usize, status: u32) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         let (LoginState::Accepted { attributes, request }, Some(session)) = (&login.standing, &login.session)
@@ -95,7 +96,7 @@ impl AaaTestNetwork {
         }
         let mut record = self.accounting_attributes(login.access_server, status, &session.id);
         record.push_u32(kind::NAS_PORT, slot as u32);
-        // As it was told, or else as it has asked.
+        // The User-Name of the accept, or else of the request.
         let name = attributes.get(kind::USER_NAME).unwrap_or(&self.sent[*request].user_name);
         let _ = record.push_bytes(kind::USER_NAME, name);
         for kind in [kind::CLASS, kind::FRAMED_IP_ADDRESS] {
@@ -127,14 +128,14 @@ impl AaaTestNetwork {
         record.push_u32(kind::ACCT_STATUS_TYPE, status);
         let _ = record.push_text(kind::ACCT_SESSION_ID, id);
         record.push_ipv4(kind::NAS_IP_ADDRESS, wire::access_server_address(access_server));
-        // The first has a clock.
+        // The first access server has a clock.
         if access_server == 0 {
             record.push_u32(kind::EVENT_TIMESTAMP, self.now.to_wall_time(EPOCH).unix_secs() as u32);
         }
         record
     }
 
-    /// The last record is sent again, since its answer did not come.
+    /// Retransmits the last record, whose reply did not arrive.
     fn resend_record(&mut self, slot: usize) -> Result<(), InvariantBreach> {
         let session = self.slots[slot].as_ref().and_then(|login| login.session.as_ref());
         let last = session.and_then(|session| session.last);
@@ -144,13 +145,13 @@ impl AaaTestNetwork {
         }
     }
 
-    /// An access server has lost all sessions, and says so.
+    /// An access server has lost all sessions and reports that.
     pub(super) fn restart_access_server(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let which = usize::from(which) % ACCESS_SERVERS;
         for login in &mut self.slots {
             login.take_if(|login| login.access_server == which);
         }
-        // Diameter has no word for it.
+        // Diameter has no such message.
         if which == wire::DIAMETER {
             return Ok(());
         }
@@ -178,7 +179,7 @@ impl AaaTestNetwork {
         self.drain_outputs()
     }
 
-    /// The server and its ledger begin anew with what the store has. Whoever was let in and has not begun a session is sent away.
+    /// Restarts the server and its ledger from the store. Accepted users without a session are dropped.
     pub(super) fn restart_server(&mut self) -> Result<(), InvariantBreach> {
         for login in &mut self.slots {
             let waits =
@@ -204,7 +205,7 @@ impl AaaTestNetwork {
         self.drain_outputs()
     }
 
-    /// What must hold after each operation.
+    /// Checks the invariants after an operation.
     pub(super) fn check_invariants(&self) -> Result<(), InvariantBreach> {
         let server = &self.server;
         ensure(server.half_open() <= MOST_HALF_OPEN, || {
@@ -230,7 +231,7 @@ impl AaaTestNetwork {
         self.oracle.check_sessions(open, to_come)
     }
 
-    /// Each request was answered, waits for its answer, or moved a counter.
+    /// Checks that each request was answered, is pending, or moved a counter.
     fn check_answers(&self) -> Result<(), InvariantBreach> {
         let counters = self.server.radius_counters();
         let dropped: u64 = counters
@@ -248,7 +249,8 @@ impl AaaTestNetwork {
         })
     }
 
-    /// What somebody may cost who has proved nothing: a handshake for each login that was begun, a digest or two for each request.
+    /// Checks the cost of unauthenticated stations: a handshake for each login begun, and one or two digests for each
+    /// request.
     fn check_work(&self) -> Result<(), InvariantBreach> {
         let begun = self.server.counters().sessions;
         for (label, most) in [
@@ -266,7 +268,7 @@ impl AaaTestNetwork {
         Ok(())
     }
 
-    /// All that is under way comes to its end.
+    /// Completes everything that is pending.
     pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
         self.is_worker_paused = false;
         self.drain_outputs()?;

@@ -1,4 +1,4 @@
-//! The stations' side: who claims to be whom, and by which proof.
+//! The stations with their claimed identities and proofs.
 
 use crate::{DialogueOperation, TestUser, respell_text, tunnels};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use usher_eap::packet::{self, EapCode, EapType};
 use usher_eap::peer::{EapPeer, EapPeerConfig};
 use usher_radius::attribute::{AttributeList, kind};
 
-/// How a station proves who it is.
+/// The authentication method of a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProofMethod {
     /// User-Password.
     Pap,
     /// CHAP-Password.
     Chap,
-    /// The address alone.
+    /// Only the address.
     Address,
     /// EAP-MD5.
     Md5,
@@ -27,7 +27,7 @@ pub enum ProofMethod {
     MsChapV2,
     /// EAP-GTC.
     Gtc,
-    /// EAP-TLS; the certificate is Ann's, whoever else asks for it proves by MD5.
+    /// EAP-TLS. The certificate is Ann's. Other stations use EAP-MD5 instead.
     Tls,
     /// PEAP with EAP-MSCHAPv2 inside.
     PeapMsChapV2,
@@ -42,7 +42,7 @@ pub enum ProofMethod {
 }
 
 impl ProofMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 12] = [
         Self::Pap,
         Self::Chap,
@@ -58,7 +58,7 @@ impl ProofMethod {
         Self::TtlsMd5,
     ];
 
-    /// Whether the name that is proved is said inside a tunnel.
+    /// True if the authenticated name is sent within a tunnel.
     pub(super) const fn is_tunnel(self) -> bool {
         matches!(
             self,
@@ -67,26 +67,26 @@ impl ProofMethod {
     }
 }
 
-/// A station that wants to be let in.
+/// A station that logs in.
 #[derive(Debug)]
 pub(super) struct LoginStation {
-    /// Whose password or certificate it has.
+    /// The user whose password or certificate it has.
     pub(super) owner: TestUser,
     pub(super) method: ProofMethod,
-    /// The name that it says outside of any tunnel.
+    /// The outer identity.
     pub(super) outer: String,
-    /// Calling-Station-Id; empty: the access server says none.
+    /// Calling-Station-Id. Empty: the access server sends none.
     pub(super) address: String,
     peer: Option<EapPeer>,
-    /// What it says next, as EAP.
+    /// Its next EAP response.
     pub(super) response: Vec<u8>,
-    /// What it said before that.
+    /// Its previous EAP response.
     pub(super) previous: Vec<u8>,
 }
 
 impl LoginStation {
-    /// Of an operation's octets: `how[0]` says whose password it has (2 bits), as whom it comes (2 bits further on from that), and, with
-    /// `how[1]`, by which method; the rest of `how[1]` its name outside and its address.
+    /// Decodes an operation. `how[0]` has the owner of the password (2 bits), the claimed user (2 bits, relative to
+    /// the owner) and, with `how[1]`, the method. The rest of `how[1]` selects the outer name and the address.
     pub(super) fn from_operation(operation: DialogueOperation, number: u64, now: Instant) -> Self {
         let [who, how] = operation.how;
         let owner = TestUser::from_number(who);
@@ -128,7 +128,7 @@ impl LoginStation {
         self.peer.is_some()
     }
 
-    /// Whether what it says next proves something, and whose: an identity is no proof.
+    /// Returns the user whom its next response proves, if any. An identity is no proof.
     pub(super) fn proven_user(&self) -> Option<TestUser> {
         let identity = self.response.get(4) == Some(&EapType::IDENTITY.0);
         match self.method {
@@ -137,7 +137,7 @@ impl LoginStation {
         }
     }
 
-    /// Hears an EAP packet of the server; what it answers is its next response.
+    /// Handles an EAP packet of the server, and sets the next response.
     pub(super) fn receive_eap(&mut self, now: Instant, eap: &[u8]) {
         let Some(peer) = &mut self.peer else { return };
         let mut response = Vec::new();
@@ -147,7 +147,7 @@ impl LoginStation {
         }
     }
 
-    /// Puts its proof into a request, where that is not EAP.
+    /// Adds its proof to a request, unless it uses EAP.
     pub(super) fn add_proof(&self, attributes: &mut AttributeList) {
         let password = self.owner.password().as_bytes();
         match self.method {

@@ -11,7 +11,7 @@ fn encode_begin(slot: u8, person: TestUser, method: ProofMethod, how: u8) -> [u8
 fn encode_operation(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
     [operation_code(deed), slot, how[0], how[1]]
 }
-/// A login, its session from beginning to end.
+/// Encodes a login and its whole session.
 fn honest_login(person: TestUser, method: ProofMethod, how: u8) -> Vec<u8> {
     let account = |what| encode_operation(OperationKind::Account, 0, [what, 0]);
     [
@@ -35,7 +35,7 @@ fn may_use(person: TestUser, method: ProofMethod) -> bool {
 fn each_method_at_each_access_server_gives_an_honest_login() {
     for person in TestUser::ALL {
         for method in ProofMethod::ALL.into_iter().filter(|method| may_use(person, *method)) {
-            // By their own names, and where a tunnel hides them as nobody.
+            // With the user's own name, and with an anonymous outer identity.
             for how in 0..8 {
                 // Diameter has no request without a proof.
                 if method == ProofMethod::Address && how % 4 == 3 {
@@ -52,7 +52,7 @@ fn each_method_at_each_access_server_gives_an_honest_login() {
 #[test]
 fn who_claims_to_be_another_is_turned_away() {
     for method in ProofMethod::ALL {
-        // Eve says that she is Ann: two persons further on from herself.
+        // Eve claims to be Ann, who is two users further on.
         let mut input = honest_login(TestUser::Eve, method, 0);
         input[2] |= 2 << 2;
         input.extend(encode_operation(OperationKind::PassTime, 0, [2, 0]));
@@ -77,7 +77,7 @@ fn ann_has_one_session_and_bob_as_many_as_there_are_ports() {
     for (person, sessions) in [(TestUser::Ann, 1), (TestUser::Bob, 3)] {
         let mut input = Vec::new();
         for slot in 0..3 {
-            // From one station, from another's, and from none.
+            // From one station, from another's, and without a station.
             input.extend(encode_begin(slot, person, ProofMethod::Md5, [0, 0x20, 0x30][usize::from(slot)]));
             input.extend(encode_operation(OperationKind::Play, slot, [0, 0]));
             input.extend(encode_operation(OperationKind::Account, slot, [0, 0]));

@@ -1,4 +1,4 @@
-//! What access servers send, and how a run remembers it.
+//! The messages of access servers, and their records.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use usher_aaa::RADSEC_LISTENER;
@@ -10,18 +10,18 @@ use usher_radius::auth::accounting_request_authenticator;
 use usher_radius::packet::PacketCode;
 use usher_radius::{SharedSecret, radsec};
 
-/// How many access servers there are. Two speak RADIUS by datagrams.
+/// The number of access servers. The first two speak RADIUS over UDP.
 pub(super) const ACCESS_SERVERS: usize = 4;
-/// The one that speaks RadSec.
+/// The access server that speaks RadSec.
 pub(super) const RADSEC: usize = 2;
-/// The one that speaks Diameter.
+/// The access server that speaks Diameter.
 pub(super) const DIAMETER: usize = 3;
 /// The AAA server.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
-/// Connect-Info: it numbers requests, so that a verdict can be held against what its request proved.
+/// Connect-Info: numbers the requests, so that a reply can be compared with its request's proof.
 pub(super) const NUMBER: u8 = 77;
 
-/// A request comes from another port that is so much further.
+/// The offset of another source port of a request.
 pub(super) const FURTHER: u16 = 16;
 
 const SECRET: &[u8] = b"a secret of access servers";
@@ -38,20 +38,20 @@ pub(super) fn access_server_secret(access_server: usize) -> SharedSecret {
     if access_server == RADSEC { radsec::radsec_secret() } else { SharedSecret::new(SECRET) }
 }
 
-/// A request as it was sent.
+/// A request that was sent.
 #[derive(Debug)]
 pub(super) struct SentRequest {
     pub(super) slot: usize,
-    /// Of which login of that slot.
+    /// The login of that slot.
     pub(super) attempt: u64,
     pub(super) access_server: usize,
     pub(super) port: u16,
     pub(super) identifier: u8,
     pub(super) authenticator: [u8; 16],
     pub(super) octets: Vec<u8>,
-    /// By Diameter, in their place.
+    /// The Diameter message, if it goes by Diameter.
     pub(super) message: Option<node::DiameterRequest>,
-    /// The dialogue that its State names, or one that it begins.
+    /// The dialogue of its State, or a new one.
     pub(super) dialogue: usize,
     pub(super) sent_at: Instant,
     pub(super) code: PacketCode,
@@ -60,11 +60,11 @@ pub(super) struct SentRequest {
 }
 
 impl SentRequest {
-    /// Where it comes from, by a port that is so much further.
+    /// Returns its source address, at its port plus `further`.
     pub(super) fn source_address(&self, further: u16) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(access_server_address(self.access_server)), self.port + further)
     }
-    /// Whether an answer to this address, and by datagram to this port, may be to it.
+    /// True if a reply to this address, and for UDP to this port, may answer it.
     pub(super) fn may_be_answered(&self, at: IpAddr, port: Option<u16>, identifier: u8) -> bool {
         let further = |port: u16| port.wrapping_sub(self.port);
         IpAddr::V4(access_server_address(self.access_server)) == at
@@ -73,7 +73,7 @@ impl SentRequest {
     }
 }
 
-/// A request's octets, signed for its access server; `None`: it fits no packet.
+/// Encodes a request and signs it for its access server. `None`: it does not fit into a packet.
 pub(super) fn sign_request(
     access_server: usize,
     code: PacketCode,

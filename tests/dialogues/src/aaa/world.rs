@@ -1,4 +1,4 @@
-//! A run: the server, whoever speaks to it, and time.
+//! A run of the server, its access servers and stations.
 
 use super::RunOutcome;
 use super::diameter;
@@ -32,15 +32,15 @@ use usher_radius::packet::{PacketCode, RadiusPacket};
 use usher_radius::radsec::PacketFramer;
 use usher_radius::server::ClientConfig;
 
-/// How many ports of access servers there are.
+/// The number of access-server ports.
 pub(super) const SLOTS: usize = 4;
 pub(super) const MOST_HALF_OPEN: usize = 6;
 pub(super) const MAX_DELAYED_REJECTS: usize = 4;
 pub(super) const MOST_USERS: usize = 2;
-/// The most requests of one login: more than any method takes.
+/// The maximum number of requests of a login. No method needs as many.
 const ROUNDS: usize = 32;
 
-/// Where a login stands, as its access server sees it.
+/// The state of a login, as its access server sees it.
 #[derive(Debug)]
 pub(super) enum LoginState {
     Open,
@@ -52,13 +52,13 @@ pub(super) enum LoginState {
     },
 }
 
-/// A session that an access server tells of.
+/// A session that an access server accounts for.
 #[derive(Debug)]
 pub(super) struct AccountedSession {
     pub(super) id: String,
     pub(super) acknowledged: bool,
     pub(super) has_ended: bool,
-    /// The record that was sent last.
+    /// The last record sent.
     pub(super) last: Option<usize>,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct PortLogin {
     pub(super) session: Option<AccountedSession>,
 }
 
-/// A request that lets a login go on, and what is odd about it.
+/// The mutation of a login's next request.
 #[derive(Default)]
 struct RequestMutation {
     eap: Option<(Vec<u8>, Option<TestUser>)>,
     state: Option<Vec<u8>>,
 }
 
-/// Whom certificates name: all of this run are Ann's.
+/// An authority that attributes all certificates of a run to Ann.
 #[derive(Debug)]
 struct TestAuthority;
 
@@ -100,7 +100,7 @@ impl CertificateChecker for TestAuthority {
     }
 }
 
-/// The server's dialogues with everybody.
+/// The server and its dialogues.
 pub(super) struct AaaTestNetwork {
     pub(super) now: Instant,
     pub(super) config: AaaServerConfig,
@@ -109,25 +109,25 @@ pub(super) struct AaaTestNetwork {
     pub(super) oracle: ProofOracle,
     pub(super) slots: [Option<PortLogin>; SLOTS],
     pub(super) sent: Vec<SentRequest>,
-    /// By State: the dialogue that it names.
+    /// The dialogue of each State.
     states: BTreeMap<Vec<u8>, usize>,
     pub(super) jobs: VecDeque<usher_core::JobRequest<AaaServerJob>>,
     pub(super) is_worker_paused: bool,
     pub(super) store_is_away: bool,
     pub(super) framer: PacketFramer,
-    /// The access server that speaks Diameter, its connection, and how many it has had.
+    /// The access server that speaks Diameter.
     pub(super) diameter: DiameterNode,
     pub(super) connection: Option<ConnId>,
     pub(super) connections: u32,
     pub(super) is_peer_up: bool,
-    /// Answers to requests, by their numbers, that access servers have not heard yet.
+    /// Replies that access servers have not received yet, by request number.
     pub(super) replies: Vec<(usize, PacketCode, AttributeList)>,
-    /// Logins, sessions and servers begun: each has a number of its own.
+    /// The number of logins, sessions and servers so far.
     pub(super) start_count: u64,
-    /// Requests that the server was given and answers that it gave since it began.
+    /// Requests delivered to the server since it started.
     pub(super) delivered_requests: u64,
     pub(super) answered: u64,
-    /// Units of work by label, since the server began.
+    /// Units of work by label, since the server started.
     pub(super) work: BTreeMap<&'static str, u64>,
     pub(super) outcome: RunOutcome,
 }
@@ -206,14 +206,14 @@ impl AaaTestNetwork {
             outcome: RunOutcome::default(),
         };
         world.accept_radsec();
-        // Capabilities are exchanged.
+        // Waits for the capabilities exchange.
         let done = world.run_for(Duration::from_secs(1));
         debug_assert!(done.is_ok(), "nobody has asked anything");
         (world.delivered_requests, world.answered) = (0, 0);
         world
     }
 
-    /// The last access server's connection is accepted.
+    /// Accepts the connection of the RadSec access server.
     pub(super) fn accept_radsec(&mut self) {
         self.server.set_epoch(Instant::ZERO, EPOCH);
         let remote = SocketAddr::new(IpAddr::V4(wire::access_server_address(wire::RADSEC)), 50_000);
@@ -256,7 +256,7 @@ impl AaaTestNetwork {
             let Some(before) = open(self) else { break };
             let heard = self.outcome;
             self.step_login(slot)?;
-            // A reject is held back for a while, and jobs may wait.
+            // A reject may be delayed, and jobs may be pending.
             if open(self).is_some_and(|last| last == before) || heard != self.outcome {
                 break;
             }
@@ -264,7 +264,7 @@ impl AaaTestNetwork {
         Ok(())
     }
 
-    /// Sends the next request of a login that is not decided.
+    /// Sends the next request of an undecided login.
     fn send_next_request(&mut self, slot: usize, oddity: RequestMutation) -> Result<(), InvariantBreach> {
         let Some(login) = &self.slots[slot] else { return Ok(()) };
         if !matches!(login.standing, LoginState::Open) {
@@ -296,7 +296,7 @@ impl AaaTestNetwork {
         let known = state.and_then(|state| self.states.get(&state).copied());
         let dialogue = known.unwrap_or_else(|| self.oracle.start_dialogue());
         bears.into_iter().for_each(|person| self.oracle.record_proof(dialogue, person));
-        // The printer is known by the address that its access server sees.
+        // The access server sees the printer's address.
         if !login.station.speaks_eap() && seen == TestUser::Printer.name().as_bytes() {
             self.oracle.record_proof(dialogue, TestUser::Printer);
         }
@@ -356,7 +356,7 @@ impl AaaTestNetwork {
         Some(number)
     }
 
-    /// A request arrives, from a port that is so much further.
+    /// Delivers a request, from its port plus `further`.
     pub(super) fn deliver_request(&mut self, number: usize, further: u16) -> Result<(), InvariantBreach> {
         let Some(request) = self.sent.get(number) else { return Ok(()) };
         if request.message.is_some() {
@@ -380,7 +380,7 @@ impl AaaTestNetwork {
         self.drain_outputs()
     }
 
-    /// Carries out what the server wants, and answers what it asks.
+    /// Carries out the server's outputs and does its jobs.
     pub(super) fn drain_outputs(&mut self) -> Result<(), InvariantBreach> {
         let mut buf = Vec::new();
         self.carry_diameter()?;
@@ -428,11 +428,11 @@ impl AaaTestNetwork {
         Ok(())
     }
 
-    /// Answers one of the jobs that wait; false where there is none.
+    /// Does one pending job. Returns false if there is none.
     fn answer_job(&mut self, which: usize) -> Result<bool, InvariantBreach> {
         let Some(job) = self.jobs.remove(which) else { return Ok(false) };
         let answer = self.service.run_job(self.now, self.now.to_wall_time(EPOCH), job);
-        // The login may be over meanwhile.
+        // The login may have ended meanwhile.
         let _ = self.server.handle_command(self.now, answer);
         Ok(true)
     }
@@ -461,7 +461,7 @@ impl AaaTestNetwork {
         self.framer = framer;
         Ok(())
     }
-    /// An access server gets an answer by RADIUS.
+    /// Delivers a RADIUS reply to an access server.
     fn read_reply(&mut self, from: IpAddr, port: Option<u16>, octets: &[u8]) -> Result<(), InvariantBreach> {
         self.answered += 1;
         let packet = RadiusPacket::parse(octets)
@@ -477,7 +477,7 @@ impl AaaTestNetwork {
         self.replies.push((number, packet.code(), packet.to_owned().attributes));
         Ok(())
     }
-    /// An access server hears an answer to a request.
+    /// An access server handles the reply to a request.
     fn apply_reply(
         &mut self,
         number: usize,
@@ -523,7 +523,7 @@ impl AaaTestNetwork {
         Ok(())
     }
 
-    /// An Access-Accept says what is said to the one who was let in.
+    /// Checks that an Access-Accept has the attributes of the accepted user.
     fn check_accept(&mut self, number: usize, attributes: &AttributeList) -> Result<(), InvariantBreach> {
         let grant = self.oracle.find_grant(number);
         let person = grant.map(|grant| grant.person).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What a datagram may cost a gateway, and that none is dropped without a counter.
+//! The budget of a datagram at a gateway. No datagram is dropped without a counter.
 
 use super::world::{COOKIES_FROM, MOST_HALF_OPEN, MOST_SAS};
 use crate::witness::{BudgetedMachine, InputEffect};
@@ -9,11 +9,11 @@ use usher_gateway::{IkeGateway, NAT_SOCKET, SOCKET};
 const IKE_SA_INIT: u8 = 34;
 const CREATE_CHILD_SA: u8 = 36;
 const IKE_FOLLOWUP_KE: u8 = 44;
-/// Payload types: a notification, such as a cookie, and a fragment (RFC 7383).
+/// Payload types: a notification (such as a cookie) and a fragment (RFC 7383).
 const NOTIFY: u8 = 41;
 const FRAGMENT: u8 = 53;
 
-/// What the header of a message says (RFC 7296 §3.1).
+/// The header of a message (RFC 7296 §3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MessageHeader {
     first_payload: u8,
@@ -22,7 +22,7 @@ pub(super) struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// That of a datagram; `None`: it is no message.
+    /// Parses the header of a datagram. `None`: it is not a message.
     pub(super) fn from_input(input: &MachineInput<'_>) -> Option<Self> {
         let MachineInput::Datagram { path, data } = input else { return None };
         let message = if path.socket == NAT_SOCKET { data.strip_prefix(&[0; 4])? } else { data };
@@ -31,11 +31,11 @@ impl MessageHeader {
     }
 }
 
-/// How a gateway stands before a datagram.
+/// The state of a gateway before a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatewayLoad {
     sessions: usize,
-    /// First requests have to show a cookie.
+    /// True if first requests need a cookie.
     requires_cookies: bool,
 }
 
@@ -64,7 +64,7 @@ impl BudgetedMachine for IkeGateway {
             return Ok(());
         }
         let header = MessageHeader::from_input(input);
-        // A response that was awaited, and a fragment that is kept, are answered by nothing.
+        // An expected response and a stored fragment need no reply.
         let is_taken = header.is_some_and(|header| header.is_response || header.first_payload == FRAGMENT)
             && effect.work_units("ike.open") > 0;
         ensure(effect.is_noticed() || is_taken, || {

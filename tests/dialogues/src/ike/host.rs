@@ -1,4 +1,4 @@
-//! Gateway and clients as their files have them, and whose an identity is.
+//! The gateway and clients by their files, and the users of identities.
 
 use crate::{TestUser, respell_text, tunnels};
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use usher_ike::credentials::IkeCredentials;
 use usher_ike::machine::LocalAuth;
 
 pub(super) const GATEWAY: &str = "192.0.2.1";
-/// Whom the certificate of the fixtures names: here it is the printer's.
+/// The subject of the fixtures' client certificate. In these runs it is the printer's.
 pub(super) const CERTIFIED: &str = "station@usher.test";
 
 const FILE: &str = r#"
@@ -99,7 +99,7 @@ impl ConfigEnvironment for CertificateFiles {
     }
 }
 
-/// How a client proves who it is.
+/// The authentication method of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClientProof {
     Md5,
@@ -116,27 +116,27 @@ impl ClientProof {
     pub(super) const ALL: [Self; 6] =
         [Self::Md5, Self::MsChapV2, Self::SharedKey, Self::Certificate, Self::Peap, Self::Ttls];
 
-    /// The name that is proved is said within a tunnel.
+    /// True if the authenticated name is sent within a tunnel.
     const fn is_tunnel(self) -> bool {
         matches!(self, Self::Peap | Self::Ttls)
     }
 }
 
-/// What a client is.
+/// The plan of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ClientPlan {
-    /// Whose password or certificate it has.
+    /// The user whose password or certificate it has.
     pub(super) owner: TestUser,
-    /// Whom it claims to be.
+    /// The user whose identity it claims.
     pub(super) claimed: TestUser,
     pub(super) method: ClientProof,
-    /// How it spells names ([`respell_text`]): that of IKE, and that within a tunnel two bits further on.
+    /// The spelling of its names ([`respell_text`]). The name within a tunnel uses the next two bits.
     pub(super) spelling: u8,
-    /// Outside of a tunnel it says nobody's name.
+    /// True if the outer identity is anonymous.
     pub(super) is_anonymous: bool,
-    /// It authenticates again every 40 s: 1 before, 2 after its old IKE_SA has ended.
+    /// Reauthenticates every 40 s. 1: before its old IKE_SA ends. 2: afterwards.
     pub(super) reauthentication: u8,
-    /// It does not say that it has no other IKE_SA (INITIAL_CONTACT), so that the gateway asks an older one to end.
+    /// True if it omits INITIAL_CONTACT, so that the gateway asks an older IKE_SA to end.
     pub(super) omits_initial_contact: bool,
 }
 
@@ -154,7 +154,7 @@ impl ClientPlan {
     }
 }
 
-/// A client's file.
+/// Returns a client's file.
 fn client_file(plan: &ClientPlan) -> String {
     let ClientPlan { owner, claimed, method, spelling, is_anonymous, reauthentication, .. } = *plan;
     let unique = !plan.omits_initial_contact;
@@ -168,7 +168,7 @@ fn client_file(plan: &ClientPlan) -> String {
     };
     let proof = match method {
         ClientProof::Md5 => eap("md5"),
-        // Its methods are others then.
+        // Tunnel methods replace the methods of the file later.
         ClientProof::MsChapV2 | ClientProof::Peap | ClientProof::Ttls => eap("mschapv2"),
         ClientProof::SharedKey => format!(
             "local_id = \"{name}\"\nremote_id = \"gw.test\"\nlocal_auth = \"psk\"\nremote_auth = \"psk\"\nsecret = \"{password}\"\n"
@@ -189,13 +189,13 @@ fn client_file(plan: &ClientPlan) -> String {
     )
 }
 
-/// Whose an identity or a name of accounting is.
+/// Returns the user of an identity or of a name in accounting.
 pub(super) fn user_named(name: &str) -> Option<TestUser> {
     if name == CERTIFIED { Some(TestUser::Printer) } else { crate::user_from_name(name) }
 }
 
-/// Whose an identity of IKE is: that of a shared key is a domain name, in which capitals are the same, and that of a name from within a
-/// tunnel is shown in hexadecimal.
+/// Returns the user of an IKE identity. A shared key's identity is a domain name, which is case-insensitive. A name
+/// from within a tunnel is shown in hexadecimal.
 pub(super) fn user_identified(name: &str) -> Option<TestUser> {
     let Some(digits) = name.strip_prefix("ID_KEY_ID:") else { return user_named(&name.to_lowercase()) };
     let octet = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
@@ -203,12 +203,12 @@ pub(super) fn user_identified(name: &str) -> Option<TestUser> {
     user_named(core::str::from_utf8(&octets?).ok()?)
 }
 
-/// The gateway, and who does its jobs.
+/// Creates the gateway and the credentials for its jobs.
 pub(super) fn build_gateway(seed: u64) -> (IkeGateway, Arc<IkeCredentials>) {
     build_machine(FILE, seed, GATEWAY.parse().expect("an address"), |_| {})
 }
 
-/// A client at an address, and who does its jobs.
+/// Creates a client at an address, and the credentials for its jobs.
 pub(super) fn build_client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (IkeGateway, Arc<IkeCredentials>) {
     build_machine(&client_file(plan), seed, own, |proof| {
         if let (LocalAuth::Eap { methods, .. }, true) = (proof, plan.method.is_tunnel()) {
@@ -225,7 +225,7 @@ pub(super) fn build_client(plan: &ClientPlan, seed: u64, own: IpAddr) -> (IkeGat
 }
 
 thread_local! {
-    /// What files say, by their text: reading one anew costs more than a login.
+    /// Parsed files, by their text. Parsing one again would cost more than a login.
     static READ: RefCell<BTreeMap<String, (GatewayConfig, Arc<IkeCredentials>)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -241,7 +241,7 @@ fn read_config(text: &str) -> (GatewayConfig, Arc<IkeCredentials>) {
     })
 }
 
-/// A machine of a file at an address, and who does its jobs.
+/// Creates a machine by a file at an address, and the credentials for its jobs.
 fn build_machine(
     text: &str,
     seed: u64,

@@ -5,15 +5,15 @@ fn encode_operation(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
     let code = OperationKind::ALL.iter().position(|d| *d == deed).expect("a deed") as u8;
     [code, slot, how[0], how[1]]
 }
-/// That it says nobody's name outside of a tunnel, and authenticates again before or after the end of its IKE_SA.
+/// Flags: an anonymous outer identity, and reauthentication before or after the end of the IKE_SA.
 const ANONYMOUS: u8 = 8;
 const REAUTHENTICATION_FLAGS: [u8; 2] = [16, 32];
-/// A login at a place of this person, who claims to be the one so many further on.
+/// Encodes a login in a slot by this user, who claims the identity of the user `claims` further on.
 fn encode_begin(slot: u8, person: TestUser, claims: u8, method: host::ClientProof, how: u8) -> [u8; 4] {
     let method = host::ClientProof::ALL.iter().position(|m| *m == method).expect("a method") as u8;
     encode_operation(OperationKind::ReplaceClient, slot, [person as u8 | claims << 2, method | how])
 }
-/// The same, then these operations two seconds apart, and the session's end.
+/// The same, then these operations at intervals of two seconds, and the session's end.
 fn encode_session(first: [u8; 4], operations: &[[u8; 4]]) -> Vec<u8> {
     let play = encode_operation(OperationKind::Play, 0, [0, 0]);
     let all = operations.iter().flat_map(|operation| [*operation, play]);
@@ -66,7 +66,7 @@ fn a_session_outlives_what_becomes_of_its_ike_sa() {
 
 #[test]
 fn who_authenticates_again_has_another_session() {
-    // Three quarters of a minute pass.
+    // 45 seconds pass.
     let wait = encode_operation(OperationKind::Run, 0, [6, 0]);
     for (person, method) in HONEST {
         for how in REAUTHENTICATION_FLAGS {
@@ -80,7 +80,7 @@ fn who_authenticates_again_has_another_session() {
     }
 }
 
-/// The gateway asks the older IKE_SA to end, and nobody is there.
+/// The gateway asks the older IKE_SA to end, but the device is gone.
 #[test]
 fn a_user_whose_device_is_gone_comes_from_another_place() {
     let said = |slot| encode_begin(slot, TestUser::Bob, 0, host::ClientProof::SharedKey, 64);

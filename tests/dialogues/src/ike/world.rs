@@ -1,4 +1,4 @@
-//! A run: the gateway, its clients, its AAA server, and time.
+//! A run of the gateway, its clients and its AAA server.
 
 use super::RunOutcome;
 use super::host::{self, ClientPlan, ClientProof, GATEWAY, user_identified, user_named};
@@ -21,69 +21,70 @@ use usher_ike::credentials::IkeCredentials;
 
 /// The token of [`GatewayCommand::Status`].
 const STATUS: u64 = 99;
-/// How many clients there are.
+/// The number of clients.
 pub(super) const SLOTS: usize = 4;
 pub(super) const MOST_SAS: usize = 8;
 pub(super) const MOST_HALF_OPEN: usize = 4;
 pub(super) const COOKIES_FROM: usize = 2;
-/// For how long two IKE_SAs of one user may have the same address: the older ends as soon as its client has answered, or does not.
+/// The time for which two IKE_SAs of a user may share an address. The older one ends when its client answers or times
+/// out.
 const HANDOVER: Duration = Duration::from_secs(40);
-/// Datagrams that are remembered, to come again.
+/// The number of recorded datagrams, for replays.
 const REPLAY_CAPACITY: usize = 512;
-/// How long a datagram is on its way.
+/// The delay of a datagram.
 const DELAY: Duration = Duration::from_millis(5);
 /// Octets of an SPI.
 const SPI: usize = 8;
 
 type InitiatorSpi = [u8; SPI];
 
-/// What becomes of a client's next datagram.
+/// The impairment of a client's next datagram.
 #[derive(Clone, Copy, Debug)]
 enum DatagramFate {
     Lost,
     Twice,
     Delayed(Duration),
-    /// It comes from the address of this place.
+    /// It comes from the address of this slot.
     From(usize),
 }
 
-/// A datagram of a client's.
+/// A client's datagram.
 #[derive(Clone, Debug)]
 struct SentDatagram {
     path: DatagramPath,
     octets: Vec<u8>,
-    /// When it arrived; `None`: it is lost or late.
+    /// Its arrival time. `None`: it is lost or late.
     arrives: Option<Instant>,
 }
 
-/// Datagrams under way, and whose SPIs they name.
+/// Datagrams in flight, and the users of their SPIs.
 #[derive(Debug, Default)]
 struct DatagramWire {
     belief: OracleBelief,
-    /// By the number of the host: whose password or certificate it has.
+    /// The user whose password or certificate each host has, by host number.
     owners: BTreeMap<usize, TestUser>,
     fates: BTreeMap<usize, DatagramFate>,
-    /// By the SPIs of initiators: in whose dialogue with the gateway they were seen first.
+    /// The user whose dialogue used an initiator's SPI first.
     spis: BTreeMap<InitiatorSpi, TestUser>,
     recorded_datagrams: Vec<SentDatagram>,
-    /// Datagrams that arrive from elsewhere.
+    /// Datagrams that arrive from another address.
     rerouted_datagrams: Vec<(DatagramPath, Vec<u8>)>,
 }
 
-/// A datagram as the gateway receives it.
+/// Returns a datagram's path as the gateway sees it.
 fn arrival_path(path: &DatagramPath, from: SocketAddr) -> DatagramPath {
     let socket = if path.remote.port() == 4500 { NAT_SOCKET } else { SOCKET };
     DatagramPath { socket, local: path.remote, remote: from }
 }
 
-/// The SPI of the initiator that a datagram of IKE names, with the marker of UDP encapsulation or without.
+/// Returns the initiator's SPI of an IKE datagram, with or without the non-ESP marker.
 fn initiator_spi(path: &DatagramPath, octets: &[u8]) -> Option<InitiatorSpi> {
     let message = if path.remote.port() == 4500 { octets.strip_prefix(&[0; 4])? } else { octets };
     message.first_chunk().copied()
 }
 
 impl DatagramWire {
-    /// A datagram is sent; when its copies arrive.
+    /// Sends a datagram. Returns the delays of its copies.
     fn carry_datagram(&mut self, sent: &mut SentTransmit) -> Vec<Duration> {
         let at_once = vec![Duration::ZERO];
         let (Transmit::Datagram { path }, Some(owner)) = (sent.transmit, self.owners.get(&sent.from)) else {
@@ -112,7 +113,7 @@ impl DatagramWire {
     }
 }
 
-/// What a host's helpers work by: jobs of the gateway may wait for an operation.
+/// Does a host's jobs. The gateway's jobs may wait for an operation.
 struct JobWorker {
     credentials: Arc<IkeCredentials>,
     is_paused: bool,
@@ -131,7 +132,7 @@ impl JobWorker {
     }
 }
 
-/// A client at a place.
+/// A client in a slot.
 struct ClientHost {
     handle: HostHandle<IkeGateway>,
     plan: ClientPlan,
@@ -147,11 +148,11 @@ pub(super) struct IkeTestNetwork {
     hosts: Vec<ClientHost>,
     internet: Rc<RefCell<DatagramWire>>,
     start_count: u64,
-    /// How many sessions the AAA server had been told of.
+    /// The number of sessions reported to earlier AAA servers.
     reported_sessions: usize,
-    /// Acct-Session-Ids that the gateway had.
+    /// All Acct-Session-Ids of the gateway.
     sessions: BTreeSet<String>,
-    /// Since when two sessions of one user have an address.
+    /// The time since which two sessions of a user share an address.
     shared: BTreeMap<(IpAddr, String, String), Instant>,
     outcome: RunOutcome,
 }
@@ -160,12 +161,12 @@ fn gateway_address() -> IpAddr {
     GATEWAY.parse().expect("an address")
 }
 
-/// One of two addresses of a client.
+/// Returns one of two addresses of a client.
 const fn client_address(slot: usize, second: bool) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 10 + slot as u8 + 10 * second as u8))
 }
 
-/// A host on the network, with its sockets at each of its addresses, whose jobs are done.
+/// Adds a host with sockets at each of its addresses. Its jobs are done.
 fn add_host<M>(
     net: &mut MachineNetwork,
     machine: M,
@@ -238,7 +239,7 @@ impl IkeTestNetwork {
                 net.inject_input(*gateway, MachineInput::Datagram { path, data: &data });
             }
             aaa.answer_jobs(net);
-            // Whose a session is the gateway says while it is there.
+            // The gateway names a session's user only while the session exists.
             let (sessions, _) = aaa.session_counts();
             if std::mem::replace(told, sessions) != sessions {
                 let _ = net.send_command(*gateway, GatewayCommand::Status { token: STATUS });
@@ -250,7 +251,7 @@ impl IkeTestNetwork {
         let method = ClientProof::ALL[usize::from(how & 7) % ClientProof::ALL.len()];
         let (owner, claimed) = match (method, TestUser::from_number(who)) {
             (ClientProof::Certificate, _) => (TestUser::Printer, TestUser::Printer),
-            // Who has nothing but an address has no password.
+            // A user with an address only has no password.
             (_, TestUser::Printer) => (TestUser::Eve, TestUser::from_number(who >> 2)),
             (_, owner) => (owner, TestUser::from_number(who.wrapping_add(who >> 2))),
         };
@@ -284,8 +285,8 @@ impl IkeTestNetwork {
         self.internet.borrow_mut().fates.insert(self.hosts[slot].handle.number, fate);
     }
 
-    /// An earlier datagram reaches the gateway again. It is answered, or moves a counter: what it says twice it has heard. From elsewhere
-    /// it costs no key exchange where cookies are asked for (RFC 7296 §2.6).
+    /// Replays an earlier datagram to the gateway. It is answered or counted. From another address it costs no key
+    /// exchange while cookies are required (RFC 7296 §2.6).
     pub(super) fn replay_datagram(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let Some(datagram) = ({
             let internet = self.internet.borrow();
@@ -317,12 +318,12 @@ impl IkeTestNetwork {
         })?;
         ensure(!arrived || before != after, || format!("a datagram is lost without a counter: {octets:02x?}"))
     }
-    /// All that the gateway has counted.
+    /// Returns the sum of the gateway's counters.
     fn counter_sum(&self) -> u64 {
         use crate::witness::BudgetedMachine;
         IkeGateway::counter_sum(&self.net[self.gateway])
     }
-    /// What the gateway asks of its helpers waits, is done one by one or not at all, or all of it.
+    /// Delays the gateway's jobs, does one, refuses one, or does all.
     pub(super) fn control_jobs(&mut self, [how, which]: [u8; 2]) {
         let answer = {
             let mut helpers = self.helpers.borrow_mut();
@@ -343,7 +344,7 @@ impl IkeTestNetwork {
             answers.collect::<Vec<_>>()
         };
         for command in answer {
-            // The login may be over meanwhile.
+            // The login may have ended meanwhile.
             let _ = self.net.send_command(self.gateway, command);
         }
     }
@@ -358,7 +359,7 @@ impl IkeTestNetwork {
     }
     pub(super) fn move_client(&mut self, slot: usize, [how, _]: [u8; 2]) {
         let there = SocketAddr::new(client_address(slot, how & 1 != 0), 0);
-        // One without an IKE_SA goes nowhere.
+        // Without an IKE_SA, the command has no effect.
         let _ = self
             .net
             .send_command(self.hosts[slot].handle, GatewayCommand::Addresses(vec![("home".into(), there)]));
@@ -394,7 +395,7 @@ impl IkeTestNetwork {
     pub(super) fn disconnect_user(&mut self, [who, _]: [u8; 2]) {
         self.aaa.disconnect_user(&mut self.net, TestUser::from_number(who));
     }
-    /// The gateway is killed, and begins anew.
+    /// Kills the gateway and restarts it.
     pub(super) fn restart_gateway(&mut self) {
         self.net.set_silent(self.gateway, true);
         self.run_for(Duration::from_secs(2));
@@ -409,7 +410,7 @@ impl IkeTestNetwork {
         self.run_for(Duration::ZERO);
     }
 
-    /// The IKE_SAs of the gateway, as it says itself.
+    /// Returns the gateway's IKE_SAs, by its own status.
     fn gateway_sas(&mut self) -> Vec<SaStatus> {
         self.run_for(Duration::ZERO);
         let _ = self.net.send_command(self.gateway, GatewayCommand::Status { token: STATUS });
@@ -428,7 +429,7 @@ impl IkeTestNetwork {
         sas
     }
 
-    /// What must hold after each operation.
+    /// Checks the invariants after an operation.
     pub(super) fn check_invariants(&mut self) -> Result<(), InvariantBreach> {
         let sas = self.gateway_sas();
         self.net[self.gateway].take_breach()?;
@@ -451,7 +452,7 @@ impl IkeTestNetwork {
                 else {
                     continue;
                 };
-                // Who authenticates again has its address by both until the older has ended.
+                // A user who reauthenticates has the address in both IKE_SAs until the older one ends.
                 let same = (&before.connection, user_named(&before.user)) == (&sa.connection, who);
                 ensure(same, || format!("{address} is of {} and of {}", before.user, sa.user))?;
                 shared.insert((*address, before.session.clone(), sa.session.clone()));
@@ -467,8 +468,8 @@ impl IkeTestNetwork {
         self.aaa.check_sessions(user_named)
     }
 
-    /// What somebody may cost who has proved nothing: a signature and a chain for each IKE_SA that was begun, and as many jobs that are
-    /// still awaited as there are half-open IKE_SAs.
+    /// Checks the cost of unauthenticated clients: one signature and chain for each IKE_SA that was begun, and at
+    /// most one pending job for each half-open IKE_SA.
     fn check_work(&self) -> Result<(), InvariantBreach> {
         let gateway = &self.net[self.gateway];
         let (_, ike) = gateway.counters();
@@ -481,7 +482,7 @@ impl IkeTestNetwork {
         ensure(awaited <= half_open, || format!("{awaited} jobs wait, of {half_open} half-open IKE_SAs"))
     }
 
-    /// All clients leave: nothing is left of them.
+    /// Ends all clients and checks that no SA remains.
     pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
         self.control_jobs([3, 0]);
         for slot in 0..SLOTS {

@@ -1,4 +1,4 @@
-//! What a frame may cost a concentrator, and that none is dropped without a counter.
+//! The budget of a frame at a concentrator. No frame is dropped without a counter.
 
 use super::world::{MOST_OUTSIDE, MOST_SESSIONS};
 use crate::witness::{BudgetedMachine, InputEffect};
@@ -7,14 +7,14 @@ use usher_concentrator::AccessConcentrator;
 use usher_core::MachineInput;
 use usher_ppp::pppoe::{PppoeFrame, PppoeStage};
 
-/// Protocols of whose control packets some answer, and want no answer: LCP, IPCP and IPV6CP.
+/// Protocols with control packets that need no answer: LCP, IPCP and IPV6CP.
 const NEGOTIATED: [[u8; 2]; 3] = [[0xc0, 0x21], [0x80, 0x21], [0x80, 0x57]];
 /// Configure-Ack, -Nak and -Reject, Terminate-Ack, Code-Reject, Protocol-Reject, Echo-Reply and Discard-Request (RFC 1661 §5).
 const ANSWERS: [u8; 8] = [2, 3, 4, 6, 7, 8, 10, 11];
-/// IPv6: a host that solicits its router hears of it later (RFC 4861 §6.2.6).
+/// IPv6: a Router Solicitation is answered after a delay (RFC 4861 §6.2.6).
 const IPV6: [u8; 2] = [0, 0x57];
 
-/// Whether whoever sent a frame waits for what the concentrator says to it.
+/// True if the sender of a frame expects an answer.
 fn wants_answer(frame: &PppoeFrame<'_>) -> bool {
     match *frame.payload {
         [a, b, code, ..] if frame.stage == PppoeStage::Session => {
@@ -42,12 +42,13 @@ impl BudgetedMachine for AccessConcentrator {
             (self.session_count(), self.unauthenticated_count(), self.login_count());
         ensure(sessions <= MOST_SESSIONS, || format!("{sessions} sessions, and {MOST_SESSIONS} may be"))?;
         ensure(outside <= MOST_OUTSIDE, || format!("{outside} hosts are not let in yet"))?;
-        // One that has been let in may negotiate anew, and show again who it is: it is not outside.
+        // An accepted host may renegotiate and authenticate again. It does not count as unauthenticated.
         ensure(logins <= MOST_SESSIONS, || format!("{logins} hosts show who they are"))?;
         let MachineInput::Frame { data, .. } = input else { return Ok(()) };
         let wants = PppoeFrame::parse(data).map_or(true, |frame| wants_answer(&frame));
         ensure(!wants || effect.is_noticed(), || format!("a frame is lost without a counter: {data:02x?}"))?;
-        // A request is answered. It may replace its station's oldest session and crowd another host out: the ends of both are sent, too.
+        // A request is answered. It may replace its station's oldest session and evict another host: the ends of both
+        // are also sent.
         effect.ensure_within(&[("ppp.discovery", 4), ("ppp.digest", 2), ("ppp.control", 6)])
     }
 }

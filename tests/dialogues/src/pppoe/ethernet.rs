@@ -1,4 +1,4 @@
-//! The Ethernet between hosts and concentrator: what becomes of frames, and who has shown what by them.
+//! The Ethernet between hosts and concentrator: it impairs frames and records proofs of identity.
 
 use crate::{OracleBelief, TestUser};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,45 +9,45 @@ use usher_ppp::pppoe::{MacAddress, PppoeCode, PppoeFrame, PppoeStage};
 const PAP: [u8; 2] = [0xc0, 0x23];
 const CHAP: [u8; 2] = [0xc2, 0x23];
 const EAP: [u8; 2] = [0xc2, 0x27];
-/// Frames that are remembered, to come again.
+/// The number of recorded frames, for replays.
 const REPLAY_CAPACITY: usize = 512;
 
-/// A session as frames name it.
+/// A session as frames identify it.
 pub(super) type SessionName = (MacAddress, u16);
 
-/// What becomes of a host's next frame.
+/// The impairment of a host's next frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FrameFate {
     Lost,
     Twice,
     Delayed(Duration),
-    /// It is from this station.
+    /// The frame has this source address.
     From(MacAddress),
-    /// It is of this session.
+    /// The frame has this session number.
     OtherSession(u16),
 }
 
-/// Frames under way, and what they prove.
+/// Frames in flight, and the proofs in them.
 #[derive(Debug, Default)]
 pub(super) struct EthernetWire {
     pub(super) belief: OracleBelief,
-    /// The concentrator's host; those of the network before it are none of the Ethernet.
+    /// The concentrator's host. Hosts of the network behind it are not on the Ethernet.
     pub(super) concentrator: usize,
-    /// By the number of the host: whose password it has.
+    /// The user whose password each host has, by host number.
     pub(super) owners: BTreeMap<usize, TestUser>,
     pub(super) fates: BTreeMap<usize, FrameFate>,
-    /// Whose proofs were shown in a session.
+    /// The users whose proofs a session has carried.
     pub(super) proofs: BTreeMap<SessionName, BTreeSet<TestUser>>,
-    /// Frames of hosts, with whose they are.
+    /// Recorded frames of hosts, with their users.
     pub(super) recorded_frames: Vec<(TestUser, Vec<u8>)>,
-    /// The session that a host of the Ethernet had last.
+    /// The last session of each host.
     pub(super) last: BTreeMap<MacAddress, u16>,
-    /// Frames that the concentrator was sent.
+    /// The number of frames delivered to the concentrator.
     pub(super) delivered_frames: u64,
 }
 
 impl EthernetWire {
-    /// A frame is sent; when its copies arrive.
+    /// Sends a frame. Returns the delays of its copies.
     pub(super) fn carry_frame(&mut self, sent: &mut SentTransmit) -> Vec<Duration> {
         if sent.from == self.concentrator {
             self.confirm_session(&sent.bytes);
@@ -71,7 +71,7 @@ impl EthernetWire {
         }
         copies
     }
-    /// A frame that this person's host has made reaches the concentrator.
+    /// Records the proof in a frame of this user's host, as the concentrator receives it.
     pub(super) fn record_proof(&mut self, owner: TestUser, frame: &[u8]) {
         self.delivered_frames += 1;
         let Ok(frame) = PppoeFrame::parse(frame) else { return };
@@ -83,7 +83,7 @@ impl EthernetWire {
             self.proofs.entry((frame.source, frame.session)).or_default().insert(believed);
         }
     }
-    /// A session that begins has shown nothing yet. One that is confirmed again is the one of before.
+    /// Clears the proofs of a new session. A repeated confirmation of the same session changes nothing.
     fn confirm_session(&mut self, frame: &[u8]) {
         let Ok(frame) = PppoeFrame::parse(frame) else { return };
         if frame.code == PppoeCode::PADS && frame.session != 0 {
@@ -95,7 +95,7 @@ impl EthernetWire {
     }
 }
 
-/// Has a frame be from another station, or of another session.
+/// Rewrites a frame's source address or session number.
 pub(super) fn rewrite_frame(frame: &mut [u8], station: Option<MacAddress>, session: Option<u16>) {
     if let (Some(station), Some(source)) = (station, frame.get_mut(6..12)) {
         source.copy_from_slice(&station.0);

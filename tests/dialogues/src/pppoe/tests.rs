@@ -6,7 +6,7 @@ fn encode_operation(deed: OperationKind, slot: u8, how: [u8; 2]) -> [u8; 4] {
     let code = OperationKind::ALL.iter().position(|d| *d == deed).expect("a deed") as u8;
     [code, slot, how[0], how[1]]
 }
-/// A login of this person, who claims to be the one so many further on, and the session's end.
+/// Encodes a login of this user, who claims the name of the user `claims` further on, and the session's end.
 fn encode_login(person: TestUser, claims: u8, protocol: u8) -> Vec<u8> {
     let begin =
         encode_operation(OperationKind::ReplaceHost, 0, [person as u8 | claims << 2 | protocol << 4, 0]);
@@ -39,7 +39,7 @@ fn honest_hosts_are_let_in_by_each_protocol_and_accounted() {
 fn honest_hosts_are_let_in_by_each_method_of_eap() {
     for person in [TestUser::Ann, TestUser::Bob, TestUser::Eve] {
         for method in 0..4 {
-            // By their own names, and where a tunnel hides them as nobody.
+            // With the user's own name, and with an anonymous outer identity.
             for how in [0, 16] {
                 let mut input = encode_login(person, 0, 0);
                 (input[2], input[3]) = (input[2] | method << 6, how);
@@ -50,7 +50,7 @@ fn honest_hosts_are_let_in_by_each_method_of_eap() {
     }
 }
 
-/// Frames of a host that is gone come again while its session ends: each is answered, or moves a counter.
+/// A lost host's frames are replayed while its session ends. Each is answered or counted.
 #[test]
 fn what_a_session_hears_again_while_it_ends_is_counted() {
     for protocol in protocol_numbers() {

@@ -1,4 +1,4 @@
-//! A run: the concentrator, its hosts, its AAA server, and time.
+//! A run of the concentrator, its hosts and its AAA server.
 
 use super::RunOutcome;
 use super::ethernet::{EthernetWire, FrameFate, rewrite_frame};
@@ -31,7 +31,7 @@ use usher_ppp::client::{ClientCommand, ClientConfig, ClientEvent, PppoeClient};
 use usher_ppp::pppoe::{MacAddress, PppoeFrame, PppoeStage};
 use usher_ppp::{AddressFamily, LinkNetwork};
 
-/// How many hosts there are.
+/// The number of hosts.
 pub(super) const SLOTS: usize = 4;
 pub(super) const MOST_SESSIONS: usize = 4;
 pub(super) const MOST_OUTSIDE: usize = 3;
@@ -69,7 +69,7 @@ secret = "the secret of RADIUS"
 "#;
 
 thread_local! {
-    /// What the file says: reading it anew costs more than a login.
+    /// The parsed configuration. Parsing it again would cost more than a login.
     static CONFIG: AccessConcentratorConfig = {
         let clock = WallClock::from_time(WallTime::UNIX_EPOCH);
         let mut config = parse("pppoe.toml", FILE, &NoEnvironment, &clock).expect("the file is right").config;
@@ -82,7 +82,7 @@ fn socket_address(text: &str, port: u16) -> SocketAddr {
     SocketAddr::new(text.parse().expect("an address"), port)
 }
 
-/// Hosts of the Ethernet by number.
+/// Returns the Ethernet address of host `n`.
 const fn station_address(n: u8) -> MacAddress {
     MacAddress([2, 0, 0, 1, 0, n & 3])
 }
@@ -91,11 +91,11 @@ fn seeded_rng(n: u64) -> SecureRng {
     Seed::new(n).derive_secure_rng("dialogues", 0)
 }
 
-/// A host at a place.
+/// A host in a slot.
 struct EthernetHost {
     handle: HostHandle<PppoeClient>,
     config: ClientConfig,
-    /// The session in which IPCP gave it an address, and the address.
+    /// The session in which IPCP assigned an address, and the address.
     configured: Option<(u16, Ipv4Addr)>,
 }
 
@@ -109,9 +109,9 @@ pub(super) struct PppoeTestNetwork {
     ethernet: Rc<RefCell<EthernetWire>>,
     log: Rc<RefCell<Vec<String>>>,
     start_count: u64,
-    /// By the number of the session at the concentrator.
+    /// The users, by the concentrator's session number.
     sessions: BTreeMap<u64, TestUser>,
-    /// What the data plane lets through, by the same number.
+    /// The data plane's entries, by the same number.
     installed: BTreeMap<u64, SessionEntry>,
     breach: Option<InvariantBreach>,
     work: BTreeMap<&'static str, u64>,
@@ -128,7 +128,7 @@ fn host_config(operation: DialogueOperation) -> (TestUser, ClientConfig) {
     let name = respell_text(claimed.name(), how & 1);
     let protocol = AuthenticationProtocol::ALL[usize::from(who >> 4) % AuthenticationProtocol::ALL.len()];
     let password = owner.password().as_bytes();
-    // A tunnel may hide who it is.
+    // A tunnel may hide the identity.
     let is_tunnel = protocol == AuthenticationProtocol::Eap && who >> 7 != 0;
     let name = if is_tunnel && how & 16 != 0 { "anonymous".into() } else { name };
     let inner = claimed.name().as_bytes();
@@ -143,7 +143,7 @@ fn host_config(operation: DialogueOperation) -> (TestUser, ClientConfig) {
             _ => tunnels::ttls_offer(inner, TtlsProof::MsChapV2(password.into())),
         }]),
     };
-    // Its own address, or one that it says is its own.
+    // The host's own address, or a forged one.
     let address = station_address(operation.slot.wrapping_add((how >> 1) & 3));
     (owner, ClientConfig { persist: how & 8 != 0, ..ClientConfig::new(PORT, address, credentials) })
 }
@@ -205,7 +205,7 @@ impl PppoeTestNetwork {
         }
     }
 
-    /// Time passes; what the server asks of its host is answered at once.
+    /// Lets time pass. The server's jobs are done at once.
     fn run_for(&mut self, span: Duration) {
         let Self { net, aaa, concentrator, .. } = self;
         let mut heard = Vec::new();
@@ -226,7 +226,7 @@ impl PppoeTestNetwork {
         }
     }
 
-    /// What the concentrator says.
+    /// Handles an event of the concentrator.
     fn handle_event(&mut self, event: AccessConcentratorEvent) -> Result<(), InvariantBreach> {
         match event {
             AccessConcentratorEvent::LoginAccepted(status) => self.let_in(&status)?,
@@ -279,12 +279,12 @@ impl PppoeTestNetwork {
         };
         ethernet.fates.insert(self.hosts[slot].handle.number, fate);
     }
-    /// An earlier frame reaches the concentrator again. Discovery is answered, or moves a counter (RFC 2516 §5).
+    /// Replays an earlier frame to the concentrator. Discovery is answered or counted (RFC 2516 §5).
     pub(super) fn replay_frame(&mut self, [which, how]: [u8; 2]) -> Result<(), InvariantBreach> {
         let (frame, discovery) = {
             let mut ethernet = self.ethernet.borrow_mut();
             let Some(last) = ethernet.recorded_frames.len().checked_sub(1) else { return Ok(()) };
-            // The newest are nearest.
+            // Small numbers select the newest frames.
             let (owner, mut frame) =
                 ethernet.recorded_frames[last.saturating_sub(usize::from(which))].clone();
             let other = station_address(how >> 2);
@@ -302,16 +302,16 @@ impl PppoeTestNetwork {
             format!("a frame of discovery is lost without a counter: {frame:02x?}")
         })
     }
-    /// All that the concentrator has counted.
+    /// Returns the sum of the concentrator's counters.
     fn counter_sum(&self) -> u64 {
         BudgetedMachine::counter_sum(&*self.net[self.concentrator])
     }
     pub(super) fn disconnect_host(&mut self, slot: usize) {
-        // One without a session has nothing to end.
+        // Without a session, the command has no effect.
         let _ = self.net.send_command(self.hosts[slot].handle, ClientCommand::Disconnect);
     }
     pub(super) fn connect_host(&mut self, slot: usize) {
-        // One that is there already goes on.
+        // A host that is already connected continues.
         let _ = self.net.send_command(self.hosts[slot].handle, ClientCommand::Connect);
     }
     pub(super) fn switch_off(&mut self, slot: usize) {
@@ -334,7 +334,7 @@ impl PppoeTestNetwork {
     pub(super) fn disconnect_user(&mut self, [who, _]: [u8; 2]) {
         self.aaa.disconnect_user(&mut self.net, TestUser::from_number(who));
     }
-    /// The concentrator is killed, and begins with what its log has.
+    /// Kills the concentrator and restarts it from its log.
     pub(super) fn restart_concentrator(&mut self) {
         self.net.set_silent(self.concentrator, true);
         self.run_for(Duration::from_secs(2));
@@ -357,7 +357,7 @@ impl PppoeTestNetwork {
         self.answer_jobs();
     }
 
-    /// What must hold after each operation.
+    /// Checks the invariants after an operation.
     pub(super) fn check_invariants(&mut self) -> Result<(), InvariantBreach> {
         self.net.drain_hosts();
         self.answer_jobs();
@@ -390,7 +390,7 @@ impl PppoeTestNetwork {
         Ok(())
     }
 
-    /// A host has the address by IPCP (RFC 1332 §3.3) of which the data plane takes its packets.
+    /// Checks that the data plane accepts only the address that IPCP assigned (RFC 1332 §3.3).
     fn check_hosts(&mut self) -> Result<(), InvariantBreach> {
         for host in &mut self.hosts {
             for (_, event) in self.net.take_events(host.handle) {
@@ -414,7 +414,7 @@ impl PppoeTestNetwork {
         Ok(())
     }
 
-    /// All hosts leave: nothing is left of them.
+    /// Ends all hosts and checks that no session remains.
     pub(super) fn finish_run(mut self) -> Result<RunOutcome, InvariantBreach> {
         for slot in 0..SLOTS {
             self.disconnect_host(slot);

@@ -1,16 +1,16 @@
-//! Our server asked by our load generator, over links of 50 ms each way.
+//! Our load generator at our server, over links with 50 ms of delay in each direction.
 
 use serde_json::Value;
 use usher_guest_tests::{GuestHost, GuestTestNetwork, LinkImpairment, RunningProgram, usher_program};
 
 /// Links without loss.
 pub(crate) const SLOW: LinkImpairment = LinkImpairment { delay_ms: 50, loss: 0.0 };
-/// Who the server is.
+/// The server's Origin-Host.
 pub(crate) const SERVER: &str = "aaa.example.org";
-/// Its port.
+/// The server's port.
 pub(crate) const PORT: u16 = 3868;
 
-/// Starts our server, which listens by SCTP at both addresses of its host.
+/// Starts our server. It listens by SCTP at both addresses of its host.
 #[track_caller]
 pub(crate) fn start_server(world: &GuestTestNetwork, sctp: &str, more: &str) -> RunningProgram {
     let (first, second) = (GuestHost::Aaa.address(1), GuestHost::Aaa.address(2));
@@ -54,7 +54,7 @@ password = "password"
     )
 }
 
-/// Loads who calls himself `peer` at the server's first address, and gives the result.
+/// Loads the server that calls itself `peer`, at its first address, and returns the result.
 #[track_caller]
 pub(crate) fn run_load(
     world: &GuestTestNetwork,
@@ -71,7 +71,7 @@ pub(crate) fn run_load(
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// Loads our server, and holds that all ended as they had to.
+/// Loads our server and checks that all logins ended as expected.
 #[track_caller]
 fn load_own_server(world: &GuestTestNetwork, count: u32, more: &[&str]) -> Value {
     let counted = ["--count", &count.to_string()];
@@ -102,7 +102,7 @@ fn logins_and_accounting_go_over_associations() {
     assert_eq!(server.terminate(), Some(0));
 }
 
-/// One login, told step by step.
+/// One login, explained step by step.
 #[test]
 fn a_test_login_goes_over_an_association() {
     let world = GuestTestNetwork::new(SLOW);
@@ -146,13 +146,14 @@ fn an_association_has_both_sides_streams_and_all_addresses() {
             "{line}"
         );
     }
-    // Behind the other side's addresses: the heartbeat's interval, and the streams in and out.
+    // After the peer's addresses: the heartbeat interval, and the inbound and outbound streams.
     let numbers: Vec<&str> = theirs.split_ascii_whitespace().filter(|word| !word.contains('.')).collect();
     assert_eq!(numbers[1..3], ["4", "4"], "{line}");
     load.terminate();
 }
 
-/// What is lost holds up those behind it on its stream alone, and small messages that wait for acknowledgements wait.
+/// A lost message delays only later messages of its stream. Without `nodelay`, small messages wait for
+/// acknowledgements.
 #[test]
 fn streams_and_nodelay_show_in_the_delay_of_logins() {
     let world = GuestTestNetwork::new(SLOW);
@@ -172,16 +173,17 @@ fn streams_and_nodelay_show_in_the_delay_of_logins() {
     let many = "streams = 64";
     let one = "streams = 1\norder = \"one\"";
     let (by_session, by_one) = (&["--streams", "64"][..], &["--streams", "1", "--order", "one"][..]);
-    // The guest's pauses are this machine's. One that others keep busy may hold the guest up once, and does not each time.
+    // A busy machine may pause the guest in one run, but not in each.
     let mut all = Vec::new();
     let is_seen = (0..3).any(|_| {
         let clean = measured(many, 0.0, by_session);
         let waiting = measured("streams = 64\nnodelay = false", 0.0, &[by_session, &["--nagle"]].concat());
         let (apart, together) = (measured(many, 5.0, by_session), measured(one, 5.0, by_one));
         all.push((clean, waiting, apart, together));
-        // Two rounds of 100 ms, and what the processor adds.
+        // Two round trips of 100 ms, and processing.
         (0.2..0.23).contains(&clean)
-            // Each request waits for the acknowledgement of the one before it, which is delayed: a good part of a round.
+            // Each request waits for the delayed acknowledgement of the one before it, for a large part of a round
+            // trip.
             && waiting > clean + 0.05
             && apart > clean
             && together > 1.3 * apart

@@ -17,7 +17,7 @@ use usher_sctp::{SctpAssociation, SctpEvent, SctpListener, SocketOptions};
 const OURS: ConnId = ConnId::new_opened(3);
 const FIRST: ConnId = ConnId::new_accepted(0);
 
-/// What the test hears of an association.
+/// An event of an association, for the test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum AssociationEvent {
     Accepted(u16),
@@ -26,10 +26,10 @@ enum AssociationEvent {
     Down(CloseReason),
 }
 
-/// What is to be done with an association, and with which message; `None` ends the driver.
+/// A command for an association: an operation and its message. `None` ends the driver.
 type DriverCommand = Option<(ConnId, MessageOp, Vec<u8>)>;
 
-/// Sends back what it is sent, by the same stream.
+/// Echoes each message on its stream.
 #[derive(Default)]
 struct EchoMachine {
     outputs: OutputQueue<(ConnId, AssociationEvent)>,
@@ -85,7 +85,7 @@ impl DriverRole for EchoRole {
         &mut self.machine
     }
     fn on_event(&mut self, _: Instant, event: (ConnId, AssociationEvent)) {
-        // A test that has ended hears nothing.
+        // The test may have ended.
         let _ = self.event_sender.send(event);
     }
     fn on_job(&mut self, _: Instant, job: JobRequest<NoJob>) {
@@ -144,7 +144,7 @@ impl LiveDriver {
         heard
     }
 
-    /// Ends the driver and gives what it counted.
+    /// Stops the driver and returns its counters.
     fn stop(self) -> DriverCounts {
         assert!(self.mailbox.send(None), "the driver has ended");
         self.shard.join().expect("no panic").expect("its sockets were taken");
@@ -156,7 +156,7 @@ const fn data_on_stream(stream: u16) -> MessageOp {
     MessageOp::Data { stream, ppid: 46, unordered: false }
 }
 
-/// The next of what a bare socket says that matters here.
+/// Returns the next event of a bare socket, without changes of addresses.
 #[track_caller]
 fn next_received(association: &mut SctpAssociation, message: &mut Vec<u8>) -> SctpEvent {
     let end = std::time::Instant::now() + Duration::from_secs(100);
@@ -185,7 +185,7 @@ fn messages_go_by_their_streams_and_come_back() {
         assert_eq!(server.receive_event(FIRST), AssociationEvent::Data(stream, 46, data.to_vec()));
         assert_eq!(client.receive_event(OURS), AssociationEvent::Data(stream, 46, data.to_vec()));
     }
-    // A stream that was not negotiated is nobody's: what goes there is dropped, what follows is not.
+    // A message on a stream that was not negotiated is dropped. The messages behind it are not.
     client.send_command(OURS, data_on_stream(8), b"nowhere");
     client.send_command(OURS, data_on_stream(1), b"after");
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Data(1, 46, b"after".to_vec()));
@@ -203,7 +203,7 @@ fn what_was_ordered_before_the_end_is_sent() {
     let (server, address) = LiveDriver::with_listener(DriverConfig::default());
     let client = LiveDriver::new(DriverSockets::default());
     client.connect(OURS, address, 1);
-    // Before it is up, and much of it.
+    // Many messages, before the association is up.
     for n in 0..200_u8 {
         client.send_command(OURS, data_on_stream(0), &[n; 10_000]);
     }
@@ -262,7 +262,7 @@ fn who_does_not_read_is_given_up() {
     let mut message = Vec::new();
     assert!(matches!(next_received(&mut deaf, &mut message), SctpEvent::Up { .. }));
     assert_eq!(server.receive_event(FIRST), AssociationEvent::Accepted(10));
-    // More than the system takes for it, and than may wait beside.
+    // More data than the socket and the queue take.
     while server.counters.read().slow_peers == 0 {
         server.send_command(FIRST, data_on_stream(0), &[7; 50_000]);
         std::thread::sleep(Duration::from_millis(1));

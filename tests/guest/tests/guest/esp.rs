@@ -1,4 +1,4 @@
-//! CHILD_SAs that the kernel carries (XFRM), between two of ours of which both have them there, or one in user space.
+//! CHILD_SAs in the kernel (XFRM) between two of our gateways. Both use the kernel, or one runs ESP in user space.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::io::{Read, Write};
@@ -7,10 +7,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use usher_guest_tests::{GuestHost, GuestTestNetwork, LinkImpairment, usher_program};
 
-/// Longer than anything here takes. The guest's pauses are this machine's, which may be busy.
+/// A timeout with room for pauses of the machine.
 const TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Does something in a host's network namespace.
+/// Runs `what` in a host's network namespace.
 pub(crate) fn run_in_namespace<T: Send>(host: GuestHost, what: impl FnOnce() -> T + Send) -> T {
     let name = if host == GuestHost::Nas { "nas" } else { "aaa" };
     let enter = || {
@@ -21,7 +21,7 @@ pub(crate) fn run_in_namespace<T: Send>(host: GuestHost, what: impl FnOnce() -> 
     std::thread::scope(|scope| scope.spawn(enter).join().unwrap())
 }
 
-/// So many octets go from one host to the other and come back.
+/// Sends `octets` from one host to the other and back.
 #[track_caller]
 fn echo_octets(from: &str, to: &str, octets: usize) {
     let listener = run_in_namespace(GuestHost::Aaa, || TcpListener::bind((to, 0)).unwrap());
@@ -48,7 +48,7 @@ fn echo_octets(from: &str, to: &str, octets: usize) {
     assert_eq!(answers.join().unwrap().ip().to_string(), from);
 }
 
-/// `usher ike` asked about one of its files.
+/// Runs a command of `usher ike` with one of its files.
 #[track_caller]
 fn run_ike_command(world: &GuestTestNetwork, host: GuestHost, name: &str, words: &[&str]) -> String {
     let file = format!("{name}.toml");
@@ -69,7 +69,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until the client has its CHILD_SA and the other side has it too.
+/// Waits until both sides have the CHILD_SA.
 #[track_caller]
 fn has_a_child(world: &GuestTestNetwork) {
     wait_until("there is a CHILD_SA", || {
@@ -80,8 +80,8 @@ fn has_a_child(world: &GuestTestNetwork) {
     });
 }
 
-/// The kernel's SAs of a host, by their SPIs. Without one the kernel has a request for an SA, which stays for minutes when nobody
-/// answers it: TCP's last segments make one where an SA has just ended.
+/// Returns the SPIs of a host's kernel SAs. A missing SA leaves an acquire state in the kernel for minutes: TCP's
+/// last segments create one after an SA has ended.
 #[track_caller]
 fn kernel_spis(world: &GuestTestNetwork, host: GuestHost) -> Vec<String> {
     let states = world.run_on(host, &["ip", "xfrm", "state"]);
@@ -89,7 +89,7 @@ fn kernel_spis(world: &GuestTestNetwork, host: GuestHost) -> Vec<String> {
     spis.filter(|spi| *spi != "0x00000000").map(str::to_owned).collect()
 }
 
-/// One side: who it is and who the other is, the last number of its networks and the other's, and what more there is.
+/// The configuration of one side: both identities, the last numbers of both networks, and further settings.
 fn side_config(
     name: &str,
     (own, other): (&str, &str),
@@ -111,7 +111,8 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
         world.run_on(host, &["ip", "addr", "add", address, "dev", "lo"]);
     }
     if !std::path::Path::new("/dev/net/tun").exists() {
-        // The kernel has the driver, which it loads when somebody opens this, and nobody here makes devices.
+        // The kernel loads the driver when a program opens this device file, which the guest does not create by
+        // itself.
         world.run_on(GuestHost::Nas, &["mkdir", "-p", "/dev/net"]);
         world.run_on(GuestHost::Nas, &["mknod", "/dev/net/tun", "c", "10", "200"]);
     }
@@ -121,7 +122,7 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
     };
     let remote = format!("remote_address = \"{}\"\non_demand = true\n", GuestHost::Aaa.address(1));
     let kernel = "carry = \"kernel\"";
-    // Proposals of the CHILD_SA, what of a client's packets goes how, and who replaces it.
+    // Proposals of the CHILD_SA, the client's data plane, and the side that rekeys.
     for (proposal, data, replaces) in [
         ("aes128gcm16-esn", kernel, (GuestHost::Aaa, "gateway")),
         ("aes256-sha256-esn", "carry = \"tun\"\nudp_encapsulation = true", (GuestHost::Nas, "client")),
@@ -137,7 +138,8 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
         );
         let mut gateway = start(GuestHost::Aaa, "gateway");
         let mut client = start(GuestHost::Nas, "client");
-        // The first packet begins it. The kernel's interface lets it wait for nothing, and says that nobody is there.
+        // The first packet triggers the CHILD_SA. The kernel's data plane cannot queue it, and reports an unreachable
+        // host.
         run_in_namespace(GuestHost::Nas, || {
             UdpSocket::bind("10.1.0.1:0").and_then(|udp| udp.send_to(b"first", "10.2.0.1:9")).unwrap()
         });
@@ -152,7 +154,7 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
             children[0]["inbound"] != first && children.as_array().unwrap().len() == 1
         });
         echo_octets("10.1.0.1", "10.2.0.1", 50_000);
-        // The kernel's counts are told.
+        // The status shows the kernel's counters.
         wait_until("what was carried is told", || {
             let told = ike_status(&world, GuestHost::Aaa, "gateway");
             let carried = &told["sas"][0]["carried"];
@@ -163,7 +165,7 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
         let last = kernel_spis(&world, GuestHost::Aaa);
         assert_eq!(last.len(), 2, "{states}");
         assert_eq!(states.contains("espinudp"), data.contains("udp_encapsulation"), "{states}");
-        // Its end is carried out too, and nothing is left of it.
+        // Ending the connection removes all its state.
         run_ike_command(&world, GuestHost::Nas, "client", &["down", "--all"]);
         wait_until("the SAs are gone", || {
             kernel_spis(&world, GuestHost::Aaa).iter().all(|spi| !last.contains(spi))
@@ -177,7 +179,8 @@ fn the_kernel_carries_negotiated_sas_to_a_user_space_peer() {
     }
 }
 
-/// Another address of the client, and a program that was killed: SAs go on with their numbers, and nothing old stands in the way.
+/// The client changes its address, and a program is killed. SAs keep their sequence numbers, and old SAs do not
+/// hinder new ones.
 #[test]
 fn kernel_sas_move_and_those_of_a_killed_program_are_removed() {
     let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
@@ -208,7 +211,7 @@ fn kernel_sas_move_and_those_of_a_killed_program_are_removed() {
     world.run_on(GuestHost::Nas, &["ip", "addr", "del", "10.99.1.1/24", "dev", "nas1"]);
     let there = world.run_on(GuestHost::Nas, &["ip", "addr", "show", "dev", "nas1"]);
     if !there.contains("10.99.1.77") {
-        // The second address went with the first, of whose network it was.
+        // The second address was removed with the first, whose network it shared.
         world.run_on(GuestHost::Nas, &["ip", "addr", "add", "10.99.1.77/24", "dev", "nas1"]);
     }
     gateway.wait_for("moved");
@@ -228,7 +231,7 @@ fn kernel_sas_move_and_those_of_a_killed_program_are_removed() {
     }
 }
 
-/// IPv6 within IPv6, as it is and within UDP; and the kernel tells that an SA has carried what it may, upon which it is replaced.
+/// IPv6 within IPv6, with and without UDP. The kernel reports an SA that reaches its packet limit, and it is rekeyed.
 #[test]
 fn the_kernel_carries_ipv6_and_reports_an_exhausted_sa() {
     let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
@@ -282,13 +285,13 @@ fn the_kernel_carries_ipv6_and_reports_an_exhausted_sa() {
         let states = world.run_on(GuestHost::Aaa, &["ip", "xfrm", "state"]);
         assert!(states.contains("src fd99::1 dst fd99::2"), "{states}");
         assert_eq!(states.contains("espinudp"), encapsulated, "{states}");
-        // As many as it may carry, and with the next one the kernel says that it should be replaced.
+        // As many packets as the soft limit. With the next one, the kernel asks for rekeying.
         send(21);
         wait_until("the CHILD_SA is replaced", || inbound().is_some_and(|now| now != first));
         echo_octets("fd01::1", "fd02::1", 20_000);
         let last = kernel_spis(&world, GuestHost::Aaa);
         run_ike_command(&world, GuestHost::Nas, "client", &["down", "--all"]);
-        // What TCP has still to say of the connection that has ended may begin another.
+        // TCP's last segments may trigger another SA.
         wait_until("the SAs are gone", || {
             kernel_spis(&world, GuestHost::Aaa).iter().all(|spi| !last.contains(spi))
         });

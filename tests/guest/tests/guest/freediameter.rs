@@ -1,12 +1,12 @@
-//! freeDiameter logs in at us and is logged in at, over SCTP; connections begin, are watched and end.
+//! freeDiameter as client and as server over SCTP: connections start, exchange watchdogs and end.
 
 use crate::diameter::{PORT, SERVER, SLOW, run_load, start_server};
 use usher_guest_tests::{GuestHost, GuestTestNetwork, RunningProgram, run_program};
 
-/// Who freeDiameter is.
+/// freeDiameter's Origin-Host.
 const PEER: &str = "peer.example.org";
 
-/// Starts freeDiameter on a host, with what its extension for tests does, and whom it connects to.
+/// Starts freeDiameter on a host, with the configuration of its test extension and its peer.
 #[track_caller]
 fn start_freediameter(
     world: &GuestTestNetwork,
@@ -48,7 +48,7 @@ LoadExtension = "{extension}" : "{does}";
     world.start_on(host, "freediameter", &["freeDiameterd", "-c", "freediameter.conf"], "daemon initialized")
 }
 
-/// How often freeDiameter has received (`RCV`) or sent (`SND`) this message.
+/// Counts how often freeDiameter received (`RCV`) or sent (`SND`) this message.
 fn count_messages(log: &str, way: &str, message: &str) -> usize {
     let lines: Vec<&str> = log.lines().collect();
     let (heading, name) = (format!("NOTI   {way} "), format!("'{message}'"));
@@ -83,7 +83,7 @@ fn freediameter_connects_logs_in_is_watched_and_leaves() {
     assert_eq!(usher.terminate(), Some(0));
 }
 
-/// The other way: our load generator is the client of freeDiameter.
+/// The reverse: our load generator is freeDiameter's client.
 #[test]
 fn freediameter_is_loaded_over_sctp() {
     let world = GuestTestNetwork::new(SLOW);
@@ -93,6 +93,6 @@ fn freediameter_is_loaded_over_sctp() {
         let value = run_load(&world, GuestHost::Nas, GuestHost::Aaa, PEER, &more);
         assert_eq!((&value["succeeded"], &value["failed"]), (&60.into(), &0.into()), "{value:#}");
     }
-    // Its end is said.
+    // Our Disconnect-Peer-Request arrives.
     peer.wait_until("our leaving", |log| count_messages(log, "RCV", "Disconnect-Peer-Request") > 0);
 }

@@ -1,5 +1,7 @@
-//! The kernel's SCTP: bare sockets, drivers on them, our AAA server and load generator, and freeDiameter on either side; and its ESP,
-//! told by `usher ike`. The tests have the guest for themselves, one after the other.
+//! Tests of the kernel's SCTP and ESP. SCTP: bare sockets, drivers, our AAA server and load generator, and
+//! freeDiameter in both roles. ESP: `usher ike`.
+//!
+//! The tests run one after another, alone in the guest.
 
 mod diameter;
 mod driver;

@@ -1,5 +1,5 @@
-//! Debian's pppd logs in at our access concentrator, by the kernel's PPPoE and by rp-pppoe's program; our client logs in at rp-pppoe's
-//! server.
+//! Debian's pppd logs in at our access concentrator, by the kernel's PPPoE and by rp-pppoe's program. Our client logs
+//! in at rp-pppoe's server.
 
 use crate::esp::{run_in_namespace, wait_until};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use usher_guest_tests::{
     GuestHost, GuestTestNetwork, LinkImpairment, RunningProgram, run_program, usher_program,
 };
 
-/// What pppd would read on this machine is out of its sight: it has a folder of a test's own.
+/// pppd with an empty configuration folder, so that it ignores the machine's files.
 struct PppdFixture<'a> {
     world: &'a GuestTestNetwork,
 }
@@ -24,7 +24,7 @@ impl<'a> PppdFixture<'a> {
         Self { world }
     }
 
-    /// A client that comes by this, with these options besides.
+    /// Starts a client with this PPPoE implementation and further options.
     #[track_caller]
     fn start_client(&self, name: &str, by: &[&str], more: &[&str], ready: &str) -> RunningProgram {
         let own = ["nodetach", "noauth", "noipdefault", "nodefaultroute", "debug", "logfd", "2", "+ipv6"];
@@ -38,7 +38,7 @@ impl Drop for PppdFixture<'_> {
     }
 }
 
-/// The kernel's PPPoE by pppd's own plug-in and by rp-pppoe's, and a program between Ethernet and a terminal.
+/// PPPoE in the kernel by pppd's plugin and by rp-pppoe's, and a program between Ethernet and a terminal.
 const KERNEL: &[&str] = &["plugin", "pppoe.so", "nic-nas1"];
 const KERNEL_RP: &[&str] = &["plugin", "rp-pppoe.so", "nic-nas1"];
 const USER: &[&str] = &["pty", "pppoe -I nas1 -T 60"];
@@ -79,13 +79,13 @@ folder = "log"
     )
 }
 
-/// The two hosts, and on the concentrator's an address of IPv6 that hosts can reach.
+/// Creates the hosts, with an IPv6 address on the concentrator's side.
 #[track_caller]
 fn pppoe_network() -> GuestTestNetwork {
     let world = GuestTestNetwork::new(LinkImpairment { delay_ms: 1, loss: 0.0 });
     world.run_on(GuestHost::Aaa, &["ip", "addr", "add", "2001:db8:ffff::1/128", "dev", "lo"]);
     world.run_on(GuestHost::Aaa, &["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"]);
-    // rp-pppoe's programs read frames as they are: checksums that are left to a card, which a virtual link has not, would stay undone.
+    // rp-pppoe reads raw frames. A virtual link would leave offloaded checksums incomplete.
     for (host, interface) in [(GuestHost::Nas, "nas1"), (GuestHost::Aaa, "aaa1")] {
         world.run_on(host, &["ethtool", "-K", interface, "tx", "off"]);
     }
@@ -107,7 +107,7 @@ fn start_concentrator<'a>(
     (running, sessions)
 }
 
-/// What a host reads of the concentrator by TCP.
+/// Reads the concentrator's health page by TCP.
 fn read_health(world: &GuestTestNetwork, address: &str) -> String {
     let get = format!(
         "exec 3<>/dev/tcp/{address}/9100 && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3 && cat <&3 || echo unreachable"
@@ -115,7 +115,7 @@ fn read_health(world: &GuestTestNetwork, address: &str) -> String {
     world.run_on(GuestHost::Nas, &["timeout", "10", "bash", "-c", &get])
 }
 
-/// A session by pppd carries IPv4, and ends for both when pppd ends.
+/// Checks that pppd's session carries IPv4, and that it ends on both sides when pppd ends.
 #[track_caller]
 fn check_carried_session(
     world: &GuestTestNetwork,
@@ -130,7 +130,7 @@ fn check_carried_session(
     concentrator.wait_until("that the session has ended", |log| log.matches("ended id=").count() > ended);
 }
 
-/// It carries IPv6: the kernel hears a router and its prefix, and makes itself an address.
+/// Checks that the session carries IPv6: the kernel receives a Router Advertisement and configures an address.
 #[track_caller]
 fn carried_by_ipv6(world: &GuestTestNetwork, concentrator: &RunningProgram) {
     wait_until("an address of IPv6", || {
@@ -185,7 +185,7 @@ fn pppd_shows_who_it_is_in_each_way_and_is_carried() {
     assert_eq!(concentrator.terminate(), Some(0), "{}", concentrator.log());
 }
 
-/// The kernel carries packets on both sides; who is not let in, and who was killed, leaves nothing behind.
+/// The kernel carries packets on both sides. Rejected and killed clients leave nothing behind.
 #[test]
 fn the_kernels_own_pppoe_carries_packets_at_our_concentrator() {
     let world = pppoe_network();
@@ -227,9 +227,9 @@ fn our_client_is_let_in_by_rp_pppoes_server() {
     let pppd = PppdFixture::new(&world, &format!("ann * \"{PASSWORD}\" *\n"));
     world.write_file("password", &format!("{PASSWORD}\n"));
     let log = world.directory().join("server-pppd.log").display().to_string();
-    // What the host connects to.
+    // The service to which the host connects.
     let _listener = run_in_namespace(GuestHost::Aaa, || TcpListener::bind("0.0.0.0:9100").unwrap());
-    // A session that ends has a PADT sent: no later one is to have its number.
+    // An ended session sends a PADT. No later session may have its number.
     for (offset, (require, protocol)) in [
         ("require-chap", "chap"),
         ("require-mschap-v2", "mschapv2"),

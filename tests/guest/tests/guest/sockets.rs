@@ -11,7 +11,7 @@ use usher_sctp::{
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
-/// Asks until it does not answer that it would block.
+/// Repeats `ask` while it would block.
 #[track_caller]
 fn wait_unblocked<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let end = Instant::now() + Duration::from_secs(100);
@@ -25,13 +25,13 @@ fn wait_unblocked<T>(mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Changes the guest's network.
+/// Configures the guest's network.
 #[track_caller]
 fn run_ip(words: &str) {
     assert!(Command::new("ip").args(words.split(' ')).status().unwrap().success(), "ip {words}");
 }
 
-/// The next of what it says that is not about addresses.
+/// Returns the next event that is not about addresses.
 #[track_caller]
 fn next_received(association: &mut SctpAssociation, message: &mut Vec<u8>) -> SctpEvent {
     loop {
@@ -42,7 +42,7 @@ fn next_received(association: &mut SctpAssociation, message: &mut Vec<u8>) -> Sc
     }
 }
 
-/// Both sides of an association, and what each said of its streams.
+/// Returns both sides of an association, and their negotiated streams.
 #[track_caller]
 fn association_pair(
     at: &[SocketAddr],
@@ -164,7 +164,7 @@ fn nobody_who_answers_is_noticed_in_the_time_that_was_given() {
         }),
         ..SocketOptions::default()
     };
-    // A link to nobody: its other end has no address.
+    // A link without a peer: its other end has no address.
     run_ip("link add nobody type veth peer name nothing");
     run_ip("address add 192.0.2.1/24 dev nobody");
     run_ip("link set nobody up");
@@ -176,7 +176,7 @@ fn nobody_who_answers_is_noticed_in_the_time_that_was_given() {
 
 #[test]
 fn an_association_has_several_addresses_on_each_side() {
-    // Those of the loopback interface are not announced to the other side.
+    // Loopback addresses are not announced to the peer.
     run_ip("link add several type dummy");
     run_ip("address add 198.51.100.1/24 dev several");
     run_ip("address add 203.0.113.1/24 dev several");

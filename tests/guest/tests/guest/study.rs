@@ -1,5 +1,5 @@
-//! A study on the guest's kernel, by the program: roles, file and metrics are those of the simulator, what carries the messages
-//! is the kernel's SCTP, through the lab's namespaces and relay.
+//! A study on the guest's kernel. Roles, study file and metrics are those of the simulator. The messages go over the
+//! kernel's SCTP, through the lab's namespaces and relay.
 
 use std::collections::BTreeMap;
 use usher_guest_tests::{run_program, usher_program};
@@ -7,7 +7,7 @@ use usher_guest_tests::{run_program, usher_program};
 /// Means of the simulator and of the kernel, by point.
 type MeansByPoint = BTreeMap<String, [f64; 2]>;
 
-/// Runs the guest's study with these values on both; a metric of each point.
+/// Runs the guest's study on both with these settings. Returns metrics of each point.
 fn run_sim_and_lab(name: &str, metrics: &[&str], sets: &[&str]) -> BTreeMap<String, MeansByPoint> {
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -30,13 +30,14 @@ fn run_sim_and_lab(name: &str, metrics: &[&str], sets: &[&str]) -> BTreeMap<Stri
     found
 }
 
-/// One association, links of 50 ms: a login is two rounds, and Nagle's delay is part of an acknowledgement's.
+/// One association, links of 50 ms: a login takes two round trips, and Nagle's algorithm adds part of an
+/// acknowledgement's.
 #[test]
 fn logins_over_the_kernels_sctp_take_what_the_simulator_says() {
-    // A namespace of each station costs the guest's processor far more than its logins do: as few as there are logins at a time.
+    // A namespace per station costs far more than its logins. So there are as few stations as concurrent logins.
     let stations = "hosts.station.count=100";
     let sets = ["loss=0 %", "streams=64", stations, "run.duration=8 s", "run.warmup=2 s", "run.drain=2 s"];
-    // The guest's pauses are this machine's. One that others keep busy may hold the guest up once, and does not each time.
+    // A busy machine may pause the guest in one run, but not in each.
     let mut all = Vec::new();
     let is_alike = (0..3).any(|attempt| {
         let name = format!("study-sctp-{attempt}");

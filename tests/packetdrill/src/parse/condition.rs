@@ -1,11 +1,11 @@
-//! `#ifdef`, `#ifndef`, `#else`, `#endif`: which lines of a script are meant.
+//! `#ifdef`, `#ifndef`, `#else`, `#endif`: selects the lines of a script.
 
 use super::ScriptError;
 
-/// Blanks the lines that are not meant, so that the others keep their numbers.
+/// Blanks the lines that are not selected, so that the others keep their numbers.
 pub(super) fn select_lines(text: &str, defined: &[&str]) -> Result<String, ScriptError> {
     let mut out = String::with_capacity(text.len());
-    // Of each open condition: whether its lines are meant, and where it began.
+    // For each open condition: whether its lines are selected, and its first line.
     let mut open: Vec<(bool, u32)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut words = line.split_whitespace();
@@ -33,7 +33,7 @@ pub(super) fn select_lines(text: &str, defined: &[&str]) -> Result<String, Scrip
     }
 }
 
-/// True where a script has lines that depend on `symbol`.
+/// True if some lines of a script depend on `symbol`.
 pub(crate) fn tests_for(text: &str, symbol: &str) -> bool {
     text.lines().any(|line| {
         let mut words = line.split_whitespace();

@@ -1,8 +1,8 @@
-//! A place in a script's text, and small steps forward from it.
+//! A position in a script's text that only moves forward.
 
 use super::ScriptError;
 
-/// Where reading has come to. Only ever moves forward within the text.
+/// A position in the text.
 #[derive(Clone, Copy)]
 pub(super) struct ScriptCursor<'a> {
     text: &'a str,
@@ -22,7 +22,7 @@ impl<'a> ScriptCursor<'a> {
     pub(super) fn error_here(&self, what: impl Into<String>) -> ScriptError {
         ScriptError { line: self.line_number(), message: what.into() }
     }
-    /// A fault that shows what stands where something else should.
+    /// Returns a fault that shows the text found instead of `what`.
     pub(super) fn expected_error(&self, what: &str) -> ScriptError {
         let here: String = self.remaining().chars().take_while(|c| *c != '\n').take(24).collect();
         self.error_here(format!("{what} expected, found `{}`", here.trim_end()))
@@ -36,7 +36,7 @@ impl<'a> ScriptCursor<'a> {
             self.position += 1;
         }
     }
-    /// Passes over spaces, ends of lines and comments.
+    /// Skips spaces, line ends and comments.
     pub(super) fn skip_blank(&mut self) {
         loop {
             let rest = self.remaining();
@@ -55,7 +55,7 @@ impl<'a> ScriptCursor<'a> {
             }
         }
     }
-    /// Passes over `token` if it stands here, and over what is blank before it.
+    /// Skips blanks and `token`, if `token` is next.
     pub(super) fn eat_token(&mut self, token: &str) -> bool {
         self.skip_blank();
         let found = self.remaining().starts_with(token);
@@ -64,7 +64,7 @@ impl<'a> ScriptCursor<'a> {
         }
         found
     }
-    /// As [`eat`](Self::eat_token), for a word that ends here.
+    /// As [`eat_token`](Self::eat_token), for a whole word.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         self.skip_blank();
         let mut ahead = *self;
@@ -77,14 +77,14 @@ impl<'a> ScriptCursor<'a> {
     pub(super) fn expect_token(&mut self, token: &str) -> Result<(), ScriptError> {
         if self.eat_token(token) { Ok(()) } else { Err(self.expected_error(&format!("`{token}`"))) }
     }
-    /// What stands here of characters that `fits`, perhaps nothing.
+    /// Takes characters while `fits` is true, perhaps none.
     pub(super) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.remaining();
         let end = rest.find(|c| !fits(c)).unwrap_or(rest.len());
         self.advance(end);
         &rest[..end]
     }
-    /// A word of letters, digits, `_` and `-` that begins with a letter; empty where none stands here.
+    /// Reads a word of letters, digits, `_` and `-` that begins with a letter. Empty if there is none.
     pub(super) fn read_word(&mut self) -> &'a str {
         self.skip_blank();
         if !self.peek().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
@@ -92,7 +92,7 @@ impl<'a> ScriptCursor<'a> {
         }
         self.take_while(|c| c.is_ascii_alphanumeric() || c == '_')
     }
-    /// A whole number, decimal or hexadecimal, without sign.
+    /// Reads an unsigned integer, decimal or hexadecimal.
     pub(super) fn read_number(&mut self) -> Result<u64, ScriptError> {
         self.skip_blank();
         let start = *self;
@@ -104,13 +104,13 @@ impl<'a> ScriptCursor<'a> {
         };
         u64::from_str_radix(digits, radix).map_err(|_| start.expected_error("a number"))
     }
-    /// A number that fits `T`.
+    /// Reads a number that fits into `T`.
     pub(super) fn read_fitting<T: TryFrom<u64>>(&mut self) -> Result<T, ScriptError> {
         let start = *self;
         let n = self.read_number()?;
         T::try_from(n).map_err(|_| start.error_here(format!("{n} is too large here")))
     }
-    /// Up to `end`, which is passed over too.
+    /// Reads up to `end` and skips `end`.
     pub(super) fn read_until(&mut self, end: &str) -> Result<&'a str, ScriptError> {
         let rest = self.remaining();
         let len = rest.find(end).ok_or_else(|| self.error_here(format!("`{end}` is missing")))?;

@@ -1,4 +1,4 @@
-//! Packets: TCP segments and SCTP packets with what stands around them.
+//! Parses packets: TCP segments and SCTP packets with their surroundings.
 
 use super::value::{parse_item, parse_items};
 use super::{ScriptCursor, ScriptError};
@@ -48,7 +48,7 @@ pub(super) fn parse_packet(c: &mut ScriptCursor<'_>) -> Result<ScriptPacket, Scr
     Ok(ScriptPacket { outbound, ip, addresses, udp, body })
 }
 
-/// `10.0.0.1 > 10.0.0.2`, if it stands here.
+/// Parses `10.0.0.1 > 10.0.0.2`, if present.
 fn parse_addresses(c: &mut ScriptCursor<'_>) -> Result<Option<(IpAddr, IpAddr)>, ScriptError> {
     let address = |c: &mut ScriptCursor<'_>| {
         c.skip_blank();
@@ -64,7 +64,7 @@ fn parse_addresses(c: &mut ScriptCursor<'_>) -> Result<Option<(IpAddr, IpAddr)>,
     Ok(Some((source, destination)))
 }
 
-/// `/udp(1 > 9811)`, if it stands here.
+/// Parses `/udp(1 > 9811)`, if present.
 fn parse_udp(c: &mut ScriptCursor<'_>) -> Result<Option<UdpPorts>, ScriptError> {
     if !c.eat_token("/") {
         return Ok(None);
@@ -80,7 +80,7 @@ fn parse_udp(c: &mut ScriptCursor<'_>) -> Result<Option<UdpPorts>, ScriptError> 
     Ok(Some(UdpPorts { source, destination }))
 }
 
-/// `unreachable frag_needed mtu 1300 [1453:2905(1452)/udp(9811 > 1)]`.
+/// Parses `unreachable frag_needed mtu 1300 [1453:2905(1452)/udp(9811 > 1)]`.
 fn parse_icmp(c: &mut ScriptCursor<'_>) -> Result<IcmpError, ScriptError> {
     c.skip_blank();
     let mut found = IcmpError { kind: c.read_word().to_owned(), ..IcmpError::default() };
@@ -107,7 +107,7 @@ fn parse_icmp(c: &mut ScriptCursor<'_>) -> Result<IcmpError, ScriptError> {
     Ok(found)
 }
 
-/// The control bits that a letter stands for, in their wire positions.
+/// Returns the control bits of a letter, in their wire positions.
 fn flag_bits(letter: char) -> Option<u8> {
     Some(match letter {
         'F' => 1,
@@ -231,7 +231,7 @@ fn parse_option(c: &mut ScriptCursor<'_>) -> Result<TcpOption, ScriptError> {
     })
 }
 
-/// Bytes up to `]`.
+/// Parses bytes up to `]`.
 fn parse_bytes(c: &mut ScriptCursor<'_>) -> Result<Vec<u8>, ScriptError> {
     let mut found = Vec::new();
     loop {
@@ -275,7 +275,7 @@ fn parse_sctp(c: &mut ScriptCursor<'_>) -> Result<ScriptSctpPacket, ScriptError>
             return Ok(packet);
         }
         c.skip_blank();
-        // The last chunk may be followed by a semicolon too.
+        // The last chunk may end with a semicolon, too.
         if !c.peek().is_some_and(|l| l.is_ascii_alphabetic()) {
             return Ok(packet);
         }

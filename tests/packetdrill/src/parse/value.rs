@@ -1,17 +1,17 @@
-//! Arguments of calls and fields of chunks.
+//! Parses arguments of calls and fields of chunks.
 
 use super::{ScriptCursor, ScriptError};
 use crate::script::{ScriptItem, ScriptValue};
 use std::net::IpAddr;
 
-/// How deep values may stand in each other.
+/// The maximum nesting of values.
 const MAX_DEPTH: u32 = 16;
 
 fn nested_depth(c: &ScriptCursor<'_>, depth: u32) -> Result<u32, ScriptError> {
     if depth >= MAX_DEPTH { Err(c.error_here("values are nested too deeply")) } else { Ok(depth + 1) }
 }
 
-/// Values up to `end`, which is passed over.
+/// Parses values up to and including `end`.
 pub(super) fn parse_list(
     c: &mut ScriptCursor<'_>,
     end: &str,
@@ -30,7 +30,7 @@ pub(super) fn parse_list(
     }
 }
 
-/// Items up to `end`, which is passed over.
+/// Parses items up to and including `end`.
 pub(super) fn parse_items(
     c: &mut ScriptCursor<'_>,
     end: &str,
@@ -49,7 +49,7 @@ pub(super) fn parse_items(
     }
 }
 
-/// `key=value`, or a value.
+/// Parses `key=value`, or a value.
 pub(super) fn parse_item(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptItem, ScriptError> {
     let mut ahead = *c;
     let key = ahead.read_word().to_owned();
@@ -60,7 +60,7 @@ pub(super) fn parse_item(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptI
     Ok(ScriptItem { key: String::new(), value: parse_value(c, depth)? })
 }
 
-/// A value, with what is joined to it by `|`, `:` or `+`.
+/// Parses a value and the values joined to it by `|`, `:` or `+`.
 pub(super) fn parse_value(c: &mut ScriptCursor<'_>, depth: u32) -> Result<ScriptValue, ScriptError> {
     let depth = nested_depth(c, depth)?;
     let first = parse_single(c, depth)?;

@@ -1,4 +1,4 @@
-//! System calls, and what they give back.
+//! System calls and their results.
 
 use super::ScriptFailure;
 use super::settings::SystemSettings;
@@ -12,7 +12,7 @@ use usher_sim::sctp::{self, UserMessage};
 const O_NONBLOCK: i64 = 0x800;
 const O_RDWR: i64 = 2;
 
-/// Holds what a call gave back against the script.
+/// Compares a call's result with the script.
 pub(super) fn check_result(call: &SystemCall, returned: &CallResult) -> Result<(), ScriptFailure> {
     let alike = |e: &str| if e == "EWOULDBLOCK" { "EAGAIN".to_owned() } else { e.to_owned() };
     let good = match (returned, &call.result, &call.error) {
@@ -39,7 +39,7 @@ pub(super) fn check_result(call: &SystemCall, returned: &CallResult) -> Result<(
     Err(ScriptFailure::Diverges(format!("{}() gives {is}, not {wanted}", call.name)))
 }
 
-/// The value of a word that stands for a number.
+/// Returns the number of a named constant.
 fn constant_value(name: &str) -> Option<i64> {
     Some(match name {
         "O_RDWR" => O_RDWR,
@@ -61,7 +61,7 @@ fn constant_value(name: &str) -> Option<i64> {
     })
 }
 
-/// A number, a word that stands for one, or several joined.
+/// Returns an integer argument: a number, a constant, or several joined.
 fn number_argument(value: Option<&ScriptValue>) -> Result<i64, ScriptFailure> {
     match value {
         Some(ScriptValue::Int(n)) => Ok(*n),
@@ -87,7 +87,7 @@ fn length_argument(value: Option<&ScriptValue>) -> Result<u32, ScriptFailure> {
         .map_err(|_| ScriptFailure::Suspect("a length is negative or beyond 4 GiB".to_owned()))
 }
 
-/// A state's name in the sockets' API.
+/// Returns a state's name in the sockets API.
 fn sctp_state(state: sctp::SctpState) -> &'static str {
     match state {
         sctp::SctpState::Closed => "CLOSED",
@@ -102,7 +102,7 @@ fn sctp_state(state: sctp::SctpState) -> &'static str {
 }
 
 impl TestedHost {
-    /// Makes a call; `again` where it is one that blocked before.
+    /// Makes a call. `again`: it blocked before.
     pub(super) fn make_call(&mut self, call: &SystemCall, again: bool) -> Result<CallResult, ScriptFailure> {
         let returned = self.dispatch_call(call, again);
         self.collect_sent();
@@ -194,12 +194,12 @@ impl TestedHost {
         fd
     }
 
-    /// What a call that would wait gives back.
+    /// Returns the result of a call that would block.
     fn blocked_result(file: OpenFile) -> CallResult {
         if file.flags & O_NONBLOCK != 0 { CallResult::Error("EAGAIN") } else { CallResult::Blocks }
     }
 
-    /// With `several`, the other side has a second address.
+    /// `several`: the peer has a second address.
     fn call_connect(&mut self, file: OpenFile, again: bool, several: bool) -> CallResult {
         let (connected, over) = match file.socket {
             FileSocket::Tcp(i) => (self.tcp.sockets[i].connected, self.tcp.sockets[i].has_ended),
@@ -306,7 +306,7 @@ impl TestedHost {
         if flags & 0x40 != 0 { CallResult::Error("EAGAIN") } else { Self::blocked_result(file) }
     }
 
-    /// `implied` where the call names the other side, so that it opens a connection too.
+    /// `implied`: the call names the peer and so opens a connection, too.
     fn call_write(
         &mut self,
         file: OpenFile,
@@ -333,7 +333,7 @@ impl TestedHost {
                     return CallResult::Error("EPIPE");
                 }
                 let free = space.saturating_sub(c.bytes_in_flight() + c.bytes_unsent());
-                // A call that blocks takes all, sooner or later; what it gives back is the same.
+                // A blocking call takes all data eventually, with the same result.
                 let waits = file.flags & O_NONBLOCK != 0 || flags & 0x40 != 0;
                 let n = if waits { n.min(free) } else { n };
                 if n == 0 && waits {
@@ -363,7 +363,7 @@ impl TestedHost {
     fn setsockopt(&mut self, file: OpenFile, args: &[ScriptValue]) -> Result<CallResult, ScriptFailure> {
         let (level, option) = (name_of(args.get(1)), name_of(args.get(2)));
         let unknown = || ScriptFailure::Unsupported(format!("setsockopt {level} {option}"));
-        // What changes nothing that a script could see here.
+        // Options without an effect that a script can observe.
         let quiet = ["SO_REUSEADDR", "SO_REUSEPORT", "SO_SNDBUF", "SO_SNDTIMEO", "SO_RCVTIMEO"];
         if quiet.contains(&option) {
             return Ok(CallResult::Value(0));
@@ -417,7 +417,7 @@ impl TestedHost {
         Ok(CallResult::Value(0))
     }
 
-    /// An option of SCTP (RFC 6458, 8.1); `None` where it is not known here. Zero leaves a field as it is.
+    /// Sets an SCTP option (RFC 6458, 8.1). `None` if it is unknown. Zero keeps a field.
     fn set_sctp(&mut self, i: usize, option: &str, value: Option<&ScriptValue>) -> Option<()> {
         let config = &mut self.sctp.sockets[i].config;
         let items = match value {
@@ -530,7 +530,7 @@ impl TestedHost {
         Ok(CallResult::Value(0))
     }
 
-    /// Holds what `SCTP_STATUS` says (RFC 6458, 8.2.1) against the script.
+    /// Compares `SCTP_STATUS` (RFC 6458, 8.2.1) with the script.
     fn sctp_status(&self, i: usize, wanted: &ScriptValue) -> Result<CallResult, ScriptFailure> {
         let Some(a) = &self.sctp.sockets[i].association else { return Ok(CallResult::Error("EINVAL")) };
         let ScriptValue::Struct(items) = wanted else { return Ok(CallResult::Value(0)) };

@@ -5,7 +5,7 @@ use super::shell::state_name;
 use super::world::{FileSocket, TestedHost};
 
 impl TestedHost {
-    /// Holds each assertion.
+    /// Checks each assertion.
     pub(super) fn check_code(&self, text: &str) -> Result<(), ScriptFailure> {
         for line in text.split(['\n', ';']).map(str::trim) {
             if line.is_empty() || line.starts_with('#') || line.starts_with("import ") {
@@ -13,7 +13,7 @@ impl TestedHost {
             }
             let unknown = || ScriptFailure::Unsupported(format!("the code `{line}`"));
             let condition = line.strip_prefix("assert").ok_or_else(unknown)?;
-            // What follows a comma is shown to people.
+            // The text after a comma is a message.
             let condition = condition.split(',').next().unwrap_or("").trim();
             let condition = condition.trim_start_matches('(').trim_end_matches(')');
             for part in condition.split(" and ") {
@@ -45,7 +45,7 @@ impl TestedHost {
         })
     }
 
-    /// The number that a term stands for; states have those of Linux's `tcp_info`.
+    /// Returns the number of a term. States have the numbers of Linux's `tcp_info`.
     fn term_value(&self, term: &str) -> Option<i64> {
         const STATES: [&str; 12] = [
             "",

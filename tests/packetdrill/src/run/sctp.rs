@@ -1,4 +1,4 @@
-//! SCTP sockets of the one-to-one style over the simulator's associations.
+//! One-to-one SCTP sockets over the simulator's associations.
 
 use super::ScriptFailure;
 use crate::script::{ScriptItem, ScriptSctpPacket, ScriptValue};
@@ -12,7 +12,7 @@ use usher_sim::sctp::{
 
 pub(super) const LOCAL_PORT: u16 = 8080;
 pub(super) const REMOTE_PORT: u16 = 40_000;
-/// Our first tag and TSN; so far from zero that a number that was not translated shows.
+/// Our first tag and TSN. They are far from zero, so that an untranslated number is noticed.
 const FIRST: u32 = 0x6241_0000;
 
 /// A socket, or an association that no application has accepted yet.
@@ -30,26 +30,26 @@ pub(super) struct SctpSocket {
     pub(super) abort_on_close: bool,
 }
 
-/// The host's SCTP: sockets, and how numbers of the script translate to ours.
+/// The host's SCTP: its sockets, and the translation between the script's numbers and ours.
 #[derive(Default, Debug)]
 pub(super) struct SctpHost {
     pub(super) sockets: Vec<SctpSocket>,
     current: Option<usize>,
     opened: u32,
-    /// Ours less the script's TSNs.
+    /// Our TSNs minus the script's.
     offset: u32,
-    /// The script's tags of ours.
+    /// Our tag for each tag of the script.
     tags: BTreeMap<u64, u32>,
-    /// Our tag, that the other side writes; and theirs.
+    /// Our tag, which the peer writes, and the peer's tag.
     local_tag: u32,
     peer_tag: u32,
-    /// Theirs before their last INIT, which an association keeps until a cookie comes.
+    /// The peer's tag before its last INIT. An association keeps it until a cookie arrives.
     former_tag: u32,
-    /// Tag of the last packet that came in.
+    /// The tag of the last incoming packet.
     reflected: u32,
-    /// Tag and cookie of the last INIT ACK that was sent.
+    /// The tag and cookie of the last INIT ACK sent.
     cookie: Option<(u32, Vec<u8>)>,
-    /// What the last HEARTBEAT that was sent carried.
+    /// The payload of the last HEARTBEAT sent.
     heartbeat: Option<Vec<u8>>,
     pub(super) sent: Vec<Vec<u8>>,
 }
@@ -58,7 +58,7 @@ impl SctpHost {
     pub(super) fn add_socket(&mut self, mtu: u32, ipv6: bool) -> usize {
         self.sockets.push(SctpSocket {
             config: SctpConfig {
-                // A socket offers what it would ask for, whatever the other side asks for.
+                // A socket accepts as many streams as it requests, whatever the peer requests.
                 accepted_streams: Some(SctpConfig::default().outbound_streams),
                 max_packet: mtu.saturating_sub(if ipv6 { 40 } else { 20 }),
                 nagle: true,
@@ -106,7 +106,7 @@ impl SctpHost {
     }
     pub(super) fn close(&mut self, now: Instant, i: usize) {
         self.sockets[i].listening = false;
-        // An application that leaves messages unread has lost them: RFC 9260 leaves it open, kernels abort.
+        // RFC 9260 leaves the handling of unread messages open. Kernels abort.
         if self.sockets[i].abort_on_close || !self.sockets[i].inbox.is_empty() {
             self.abort(now, i);
         }
@@ -127,7 +127,7 @@ impl SctpHost {
         taken
     }
 
-    /// Takes settings that were changed while the association is up.
+    /// Applies settings that changed while the association is up.
     pub(super) fn reconfigure(&mut self, i: usize) {
         let config = Arc::new(self.sockets[i].config.clone());
         if let Some(a) = &mut self.sockets[i].association {
@@ -152,7 +152,7 @@ impl SctpHost {
         }
     }
 
-    /// The bytes of a packet that the script injects.
+    /// Returns the bytes of an injected packet.
     fn packet_bytes(&mut self, packet: &ScriptSctpPacket) -> Result<Vec<u8>, ScriptFailure> {
         let mut chunks = Vec::new();
         let mut tag = self.local_tag;
@@ -217,7 +217,7 @@ impl SctpHost {
         Ok(out)
     }
 
-    /// What the script writes of our TSNs, as they are.
+    /// Translates the script's numbers for our TSNs to the real ones.
     fn to_live(&self, chunk: &str, item: &mut ScriptItem) {
         let ours = match chunk {
             "SACK" | "SHUTDOWN" => item.key == "cum_tsn",
@@ -306,8 +306,7 @@ impl SctpHost {
         }
     }
 
-    /// Holds a packet that was sent against what is expected, and learns our tags and TSNs from INIT and
-    /// INIT ACK.
+    /// Compares a sent packet with the expected one. Learns our tags and TSNs from INIT and INIT ACK.
     pub(super) fn compare_packet(
         &mut self,
         expected: &ScriptSctpPacket,
@@ -360,7 +359,7 @@ impl SctpHost {
         match name {
             "INIT" | "INIT_ACK" => {
                 let (tag, tsn) = (at(4), at(16));
-                // What goes again, or answers an INIT that crossed ours, has the numbers that were said before.
+                // A retransmission, or the reply to a crossing INIT, repeats the earlier numbers.
                 let known = self.tags.values().any(|live| *live == tag);
                 if let Some(said) = wire::field_number(items, "tag") {
                     if !known {
@@ -382,7 +381,7 @@ impl SctpHost {
         }
     }
 
-    /// What the script expects of our numbers, as they are.
+    /// Translates the expected numbers of ours to the real ones.
     fn expected_live(&self, chunk: &str, item: &mut ScriptItem) {
         let ScriptValue::Int(n) = &mut item.value else { return };
         match (chunk, item.key.as_str()) {
@@ -399,7 +398,7 @@ impl SctpHost {
     }
 }
 
-/// The script leaves open what a HEARTBEAT ACK carries: it is what the HEARTBEAT carried.
+/// Leaves the contents of a HEARTBEAT ACK open, since they repeat the HEARTBEAT's.
 fn heartbeat_is_open(items: &[ScriptItem]) -> bool {
     items.iter().all(|item| match &item.value {
         ScriptValue::Node(_, inner) => inner.iter().all(|i| i.value == ScriptValue::Any),
@@ -407,7 +406,7 @@ fn heartbeat_is_open(items: &[ScriptItem]) -> bool {
     })
 }
 
-/// The chunks' names.
+/// Returns the names of the chunks.
 pub(super) fn chunk_names(packet: &ScriptSctpPacket) -> String {
     let name = |item: &ScriptItem| match &item.value {
         ScriptValue::Node(name, _) => name.clone(),

@@ -1,6 +1,6 @@
-//! What scripts set of the system: `sysctl`s, mapped to the simulator's settings.
+//! The `sysctl`s of scripts, mapped to the simulator's settings.
 //!
-//! The suites at hand were written on FreeBSD, so its defaults stand here.
+//! The defaults are FreeBSD's, on which the scripts were written.
 
 use super::ScriptFailure;
 use usher_core::Duration;
@@ -36,13 +36,13 @@ pub(super) struct SystemSettings {
     rack: bool,
     tail_loss_probe: bool,
     limited_transmit: bool,
-    /// UDP's port that TCP is taken out of; 0 for none.
+    /// The UDP port from which TCP is decapsulated. 0 for none.
     pub(super) tunneling_port: u16,
-    /// What UDP around a segment takes of it.
+    /// The overhead of UDP encapsulation, in bytes of a segment.
     pub(super) tunneling_overhead: u16,
-    /// ICMP errors may end a connection that is not open.
+    /// True if ICMP errors may reset a connection that is opening.
     pub(super) icmp_may_rst: bool,
-    /// Sockets that ask for it open by Fast Open.
+    /// True if sockets may open by Fast Open.
     pub(super) fast_open_client: bool,
     keep_idle: u64,
     keep_interval: u64,
@@ -87,7 +87,7 @@ impl SystemSettings {
         }
     }
 
-    /// What a new socket has of an option that the system presets, in the option's unit.
+    /// Returns the system's default of a socket option, in the option's unit.
     pub(super) fn preset_option(&self, option: &str) -> Option<u64> {
         Some(match option {
             "TCP_KEEPINIT" => self.keep_init / 1000,
@@ -98,7 +98,7 @@ impl SystemSettings {
         })
     }
 
-    /// Takes `name=value` of a `sysctl`.
+    /// Applies `name=value` of a `sysctl`.
     pub(super) fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), ScriptFailure> {
         let unknown = || ScriptFailure::Unsupported(format!("sysctl {name}={value}"));
         let first = value.trim_matches('"').split_whitespace().next().unwrap_or("");
@@ -141,11 +141,11 @@ impl SystemSettings {
             "net.inet.tcp.keepintvl" => self.keep_interval = n,
             "net.inet.tcp.keepcnt" => self.keep_count = n,
             "net.inet.tcp.rfc3042" => self.limited_transmit = on,
-            // The simulator has no cache of hosts, and its listeners keep state for every SYN. How often a SYN
-            // with ECN is tried says nothing where none is sent.
+            // The simulator has no host cache, and its listeners keep state for every SYN. The number of SYNs with
+            // ECN does not matter, since none is sent.
             "net.inet.tcp.hostcache.purgenow" | "net.inet.tcp.syncookies" | "net.inet.tcp.ecn.maxretries" => {
             }
-            // Off is what the simulator does.
+            // The simulator implements the value 0.
             "net.inet.tcp.syncookies_only"
             | "net.inet.tcp.rexmit_drop_options"
             | "net.inet.tcp.tolerate_missing_ts"
@@ -160,17 +160,17 @@ impl SystemSettings {
         Ok(())
     }
 
-    /// The largest payload without options.
+    /// The maximum payload without options.
     pub(super) fn mss(&self) -> u16 {
         self.mss_of(self.mtu)
     }
-    /// The same where packets take at most `mtu` bytes.
+    /// The same for packets of at most `mtu` bytes.
     pub(super) fn mss_of(&self, mtu: u32) -> u16 {
         let headers = if self.ipv6 { 60 } else { 40 };
         mtu.saturating_sub(headers).clamp(1, 65_535) as u16
     }
 
-    /// The simulator's settings of a connection.
+    /// Returns the simulator's configuration of a connection.
     pub(super) fn tcp_config(&self, receive_buffer: u32, options: bool, nagle: bool) -> tcp::TcpConfig {
         let ms = Duration::from_millis;
         let reach = |shift: u8| 0xffff_u64 << shift;

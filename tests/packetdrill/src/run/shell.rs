@@ -1,4 +1,4 @@
-//! The few commands of a shell that scripts use, answered from the world's state.
+//! The shell commands that scripts use, answered from the host's state.
 
 use super::ScriptFailure;
 use super::tcp::{LOCAL_PORT, REMOTE_PORT, TcpSocket};
@@ -6,7 +6,7 @@ use super::world::FileSocket;
 use super::world::TestedHost;
 use usher_sim::tcp::{FastOpenCache, TcpState};
 
-/// A state's name as `sockstat` and `tcpdrop` have it.
+/// Returns a state's name as in `sockstat` and `tcpdrop`.
 pub(super) fn state_name(socket: &TcpSocket) -> &'static str {
     match socket.connection.as_ref().map(|c| c.state()) {
         _ if socket.listening => "LISTEN",
@@ -24,7 +24,7 @@ pub(super) fn state_name(socket: &TcpSocket) -> &'static str {
 }
 
 impl TestedHost {
-    /// Runs commands, each a pipeline; one that fails is a divergence.
+    /// Runs pipelines of commands. A failure is a divergence.
     pub(super) fn run_shell(&mut self, text: &str) -> Result<(), ScriptFailure> {
         for line in text.split(['\n', ';']).flat_map(|l| l.split("&&")) {
             let line = line.trim();
@@ -45,7 +45,7 @@ impl TestedHost {
         Ok(())
     }
 
-    /// Runs one command on what was piped to it; its output, and whether it succeeded.
+    /// Runs one command on its input. Returns its output and success.
     fn run_command(
         &mut self,
         words: &[&str],
@@ -59,7 +59,7 @@ impl TestedHost {
                     let (name, value) = setting.split_once('=').ok_or_else(unknown)?;
                     self.settings.set_sysctl(name, value)?;
                     if !self.settings.fast_open_client {
-                        // FreeBSD forgets its cookies then.
+                        // FreeBSD then clears its cookies.
                         self.tcp.fast_open = FastOpenCache::default();
                     }
                 }
@@ -102,7 +102,7 @@ impl TestedHost {
         }
     }
 
-    /// The sockets as FreeBSD's `sockstat` lists them; `None` for options that are not known here.
+    /// Lists the sockets as FreeBSD's `sockstat`. `None` for unknown options.
     fn list_sockets(&self, args: &[&str]) -> Option<Vec<String>> {
         let (mut family, mut port) = (None, None);
         let mut rest = args.iter();
@@ -127,7 +127,7 @@ impl TestedHost {
         let line = |(i, s): (usize, &TcpSocket)| {
             let state = state_name(s);
             let fd = held(i);
-            // What is closed and in no application's hand is not there.
+            // Closed sockets without an application are not listed.
             if !meant || (fd.is_none() && state == "CLOSED") {
                 return None;
             }

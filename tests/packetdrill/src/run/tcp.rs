@@ -1,4 +1,4 @@
-//! TCP sockets over the simulator's connections, as a kernel has them.
+//! TCP sockets over the simulator's connections, as in a kernel.
 
 use super::ScriptFailure;
 use super::settings::SystemSettings;
@@ -11,15 +11,15 @@ use usher_sim::tcp::{self, FastOpenCache, SegmentFlags, TcpConnection, TcpEvent,
 
 pub(super) const LOCAL_PORT: u16 = 8080;
 pub(super) const REMOTE_PORT: u16 = 40_000;
-/// Our first initial sequence number; so far from zero that a number that was not translated shows.
+/// Our initial sequence number. It is far from zero, so that an untranslated number is noticed.
 const FIRST_ISS: u32 = 0x7351_0000;
-/// IPv6's least MTU (RFC 8200, 5).
+/// The minimum MTU of IPv6 (RFC 8200, 5).
 const MIN_MTU: u32 = 1280;
 
-/// What the application sets of the packets around a socket's segments.
+/// The application's settings of the headers around segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct HeaderSettings {
-    /// The other side's UDP port, where segments go in UDP; 0 where they do not.
+    /// The peer's UDP port if segments are encapsulated in UDP, otherwise 0.
     pub(super) udp: u16,
     /// Time to live, or hop limit.
     pub(super) hops: u8,
@@ -33,7 +33,7 @@ impl Default for HeaderSettings {
     }
 }
 
-/// A segment that was sent, and what it is in.
+/// A sent segment and its headers.
 #[derive(Clone, Debug)]
 pub(super) struct SentSegment {
     pub(super) bytes: Vec<u8>,
@@ -47,56 +47,56 @@ pub(super) struct TcpSocket {
     pub(super) listening: bool,
     /// Connections that wait for `accept`.
     queue: VecDeque<usize>,
-    /// The listener that it belongs to until it is accepted.
+    /// Its listener, until it is accepted.
     parent: Option<usize>,
     pub(super) error: Option<&'static str>,
     pub(super) connected: bool,
-    /// It was open, or tried to, and is over.
+    /// True if it was open or opening and has ended.
     pub(super) has_ended: bool,
-    /// The other side sends no more.
+    /// True if the peer sends no more.
     pub(super) end: bool,
-    /// The application still has it.
+    /// True if the application has not closed it.
     pub(super) has_application: bool,
-    /// The application shut its side.
+    /// True if the application shut down its sending side.
     pub(super) shut: bool,
-    /// The buffer that the application asked for.
+    /// The receive buffer that the application set.
     pub(super) receive_buffer: Option<u32>,
     pub(super) header_settings: HeaderSettings,
-    /// The largest segment that the application allows.
+    /// The maximum segment size that the application set.
     pub(super) mss: Option<u16>,
-    /// The application wants packets of the least size that every path takes.
+    /// True if the application limits packets to the minimum MTU.
     pub(super) min_mtu: bool,
     pub(super) no_options: bool,
     pub(super) no_delay: bool,
-    /// The application asks for Fast Open.
+    /// True if the application enabled Fast Open.
     pub(super) fast_open: bool,
     pub(super) abort_on_close: bool,
-    /// Seconds that a connection may take to open.
+    /// The timeout of opening a connection in seconds.
     pub(super) keep_init: Option<u64>,
     deadline: Option<Instant>,
-    /// What the connection was made with.
+    /// The connection's configuration.
     config: Option<Arc<tcp::TcpConfig>>,
-    /// The buffer was fitted to the segment size.
+    /// True if the buffer was rounded to the segment size.
     fitted: bool,
     pub(super) buffer: u32,
 }
 
-/// The host's TCP: sockets, and how numbers of the script translate to ours.
+/// The host's TCP: its sockets, and the translation between the script's numbers and ours.
 #[derive(Default, Debug)]
 pub(super) struct TcpHost {
     pub(super) sockets: Vec<TcpSocket>,
-    /// The connection that packets without ports belong to: the last that was opened.
+    /// The connection of packets without ports: the last one opened.
     current: Option<usize>,
     opened: u32,
-    /// Ours less the script's sequence numbers, and the first sequence number of ours that said so.
+    /// Our sequence numbers minus the script's, and our initial sequence number that determined it.
     offset: u32,
     learned: Option<u32>,
-    /// Ours less the script's timestamps, once one was seen; and each that was.
+    /// Our timestamps minus the script's, once known, and each timestamp seen.
     stamps: Option<u32>,
     live_timestamps: BTreeMap<u32, u32>,
-    /// The system is set to offer ECN, which the simulator does not have.
+    /// True if the system is set to offer ECN, which the simulator does not have.
     pub(super) wants_ecn: bool,
-    /// What is known of the other side's Fast Open.
+    /// Cached Fast Open state of the peer.
     pub(super) fast_open: FastOpenCache,
     pub(super) sent: Vec<SentSegment>,
 }
@@ -129,7 +129,7 @@ impl TcpHost {
         self.connect_with(now, settings, i, 0);
     }
 
-    /// Opens a connection; `len` bytes are written at once, for Fast Open.
+    /// Opens a connection and writes `len` bytes at once, for Fast Open.
     pub(super) fn connect_with(&mut self, now: Instant, settings: &SystemSettings, i: usize, len: u32) {
         let iss = self.next_iss();
         let socket = &mut self.sockets[i];
@@ -142,7 +142,7 @@ impl TcpHost {
         };
         connection.set_auto_read(false);
         if len > 0 {
-            // A connection that has sent nothing takes anything.
+            // A new connection has room for any data.
             let _ = connection.write(tcp::StreamData::Bytes(&vec![0x55; len as usize]));
         }
         let open_in = socket.keep_init.map_or(Duration::from_millis(settings.keep_init), Duration::from_secs);
@@ -153,7 +153,7 @@ impl TcpHost {
         self.drain_socket(now, i);
     }
 
-    /// The next connection that is open, for `accept`.
+    /// Returns the next open connection for `accept`.
     pub(super) fn accept(&mut self, i: usize) -> Option<usize> {
         let child = self.sockets[i].queue.pop_front()?;
         self.sockets[child].parent = None;
@@ -168,7 +168,7 @@ impl TcpHost {
                 if self.sockets[child].parent != Some(i) {
                     continue;
                 }
-                // What nobody accepted is reset; what is not open yet is forgotten.
+                // Connections that were not accepted are reset. Those still opening are dropped.
                 if self.sockets[child].connected {
                     self.abort(now, child);
                 } else {
@@ -202,7 +202,7 @@ impl TcpHost {
         self.drain_socket(now, i);
     }
 
-    /// Reads up to `n` bytes; with `peek` they stay.
+    /// Reads up to `n` bytes. With `peek` they stay.
     pub(super) fn read(&mut self, now: Instant, i: usize, n: u32, peek: bool) -> u32 {
         let Some(c) = &mut self.sockets[i].connection else { return 0 };
         let n = n.min(c.bytes_unread());
@@ -223,7 +223,7 @@ impl TcpHost {
 
     pub(super) fn write(&mut self, now: Instant, i: usize, n: u32) -> bool {
         let Some(c) = &mut self.sockets[i].connection else { return false };
-        // Bytes rather than a count, so that they go through the codec as an application's do.
+        // Real bytes instead of a count, so that they pass the codec like an application's.
         let taken = c.write(tcp::StreamData::Bytes(&vec![0x55; n as usize])).is_ok();
         self.drain_socket(now, i);
         taken
@@ -262,7 +262,7 @@ impl TcpHost {
         udp: Option<UdpPorts>,
     ) -> Result<(), ScriptFailure> {
         if udp.is_some_and(|udp| udp.destination != settings.tunneling_port) {
-            // Nothing takes TCP out of UDP at that port.
+            // No socket decapsulates TCP from UDP at that port.
             return Ok(());
         }
         let mut live = script.clone();
@@ -301,7 +301,7 @@ impl TcpHost {
             && !c.is_closed()
         {
             if self.sockets[i].header_settings.udp != around.udp {
-                // By another way than the connection's: it is of none.
+                // The encapsulation differs from the connection's, so it does not belong to the connection.
                 if !settings.blackhole {
                     let around = HeaderSettings { udp: around.udp, ..self.sockets[i].header_settings };
                     self.send_reply(segment.reset_for(), around);
@@ -326,7 +326,7 @@ impl TcpHost {
             Some(listener) => self.handle_listener_segment(now, settings, listener, &segment, around.udp),
             None if settings.blackhole => {}
             None => {
-                // As the socket is set that has the port.
+                // With the settings of the socket that has the port.
                 let own = self
                     .sockets
                     .iter()
@@ -340,8 +340,7 @@ impl TcpHost {
         Ok(())
     }
 
-    /// Hears an ICMP error. What is one for TCP, a host decides: here as FreeBSD does, where a path that is closed
-    /// on purpose is as bad as a port that nobody has.
+    /// Handles an ICMP error. As in FreeBSD, an administratively prohibited path counts as a port without a listener.
     pub(super) fn inject_icmp(&mut self, now: Instant, settings: &SystemSettings, error: &IcmpError) {
         let Some(i) = self.current.filter(|_| settings.icmp_may_rst) else { return };
         let ours = error.udp.map_or(0, |udp| udp.destination);
@@ -413,13 +412,13 @@ impl TcpHost {
         }
     }
 
-    /// Hears what a connection has to say and takes what it sends.
+    /// Handles a connection's events and collects its segments.
     pub(super) fn drain_socket(&mut self, now: Instant, i: usize) {
         let socket = &mut self.sockets[i];
         let Some(c) = &mut socket.connection else { return };
         let known = !matches!(c.state(), TcpState::SynSent | TcpState::Closed);
         if known && !socket.fitted && socket.parent.is_none() | (c.state() != TcpState::SynReceived) {
-            // As BSD, a whole number of segments.
+            // As in BSD, a whole number of segments.
             socket.fitted = true;
             socket.buffer = socket.buffer.next_multiple_of(c.mss().max(1));
             if let Some(config) = &socket.config {
@@ -467,8 +466,7 @@ impl TcpHost {
         }
     }
 
-    /// Holds a segment that was sent against what is expected, and learns from SYN and timestamps how numbers
-    /// translate.
+    /// Compares a sent segment with the expected one. Learns the translation of numbers from SYN and timestamps.
     pub(super) fn compare_segment(
         &mut self,
         expected: &ScriptSegment,
@@ -478,7 +476,7 @@ impl TcpHost {
             return Err(ScriptFailure::Diverges("what is sent is no TCP segment".to_owned()));
         };
         let live_seq = sent.seq.unwrap_or(0);
-        // A SYN that goes again has the number that it had.
+        // A retransmitted SYN repeats its number.
         if sent.flags & SegmentFlags::SYN.0 != 0 && self.learned != Some(live_seq) {
             self.learned = Some(live_seq);
             self.offset = live_seq.wrapping_sub(expected.seq.unwrap_or(0));
@@ -531,7 +529,7 @@ impl TcpHost {
     }
 }
 
-/// What options say: their order and padding mean nothing (RFC 9293 §3.1).
+/// Formats the options. Their order and padding do not matter (RFC 9293 §3.1).
 fn option_texts(options: &[TcpOption]) -> Vec<String> {
     let padding = |o: &&TcpOption| !matches!(o, TcpOption::Nop | TcpOption::End);
     let mut words: Vec<String> = options.iter().filter(padding).map(|o| format!("{o:?}")).collect();

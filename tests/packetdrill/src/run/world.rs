@@ -1,4 +1,4 @@
-//! The tested side: its files, its TCP and its SCTP, and what they have sent.
+//! The host under test: its files, its TCP and SCTP, and the packets it sent.
 
 use super::settings::SystemSettings;
 use super::{ScriptFailure, sctp, tcp};
@@ -7,7 +7,7 @@ use crate::wire;
 use std::collections::{BTreeMap, VecDeque};
 use usher_core::Instant;
 
-/// A packet that the tested side has sent.
+/// A packet that the host sent.
 #[derive(Clone, Debug)]
 pub(super) struct SentPacket {
     pub(super) sent_at: Instant,
@@ -20,7 +20,7 @@ pub(super) enum SentBytes {
     Sctp(Vec<u8>),
 }
 
-/// What a call gives back.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CallResult {
     Value(i64),
@@ -28,7 +28,7 @@ pub(super) enum CallResult {
     Blocks,
 }
 
-/// An open file: a socket of one of the hosts.
+/// An open file: a TCP or SCTP socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenFile {
     pub(super) socket: FileSocket,
@@ -70,7 +70,7 @@ impl TestedHost {
         self.sctp.fire_timers(self.now);
         self.collect_sent();
     }
-    /// Takes what the hosts have sent.
+    /// Collects the packets that the host sent.
     pub(super) fn collect_sent(&mut self) {
         let at = self.now;
         self.wire
@@ -99,7 +99,7 @@ impl TestedHost {
         Ok(())
     }
 
-    /// Holds what was sent against what is expected.
+    /// Compares a sent packet with the expected one.
     pub(super) fn compare_packet(
         &mut self,
         expected: &ScriptPacket,
@@ -124,7 +124,7 @@ impl TestedHost {
     }
 }
 
-/// Holds what stands in brackets before a packet against what it was sent with.
+/// Compares the words in brackets before a packet with its headers.
 fn check_headers(words: &[String], sent: tcp::HeaderSettings) -> Result<(), ScriptFailure> {
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
@@ -148,7 +148,7 @@ fn check_headers(words: &[String], sent: tcp::HeaderSettings) -> Result<(), Scri
     Ok(())
 }
 
-/// A packet in a script's words.
+/// Formats a packet in the script's notation.
 pub(super) fn format_packet(packet: &ScriptPacket) -> String {
     match &packet.body {
         PacketBody::Tcp(segment) => wire::tcp::format_segment(segment),

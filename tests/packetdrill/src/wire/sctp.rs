@@ -1,9 +1,9 @@
-//! SCTP packets as bytes (RFC 9260, 3), after one table of what a script can name.
+//! SCTP packets as bytes (RFC 9260, 3), by one table of all names in scripts.
 
 use super::FieldReader;
 use crate::script::{ScriptItem, ScriptValue};
 
-/// What is in a chunk, parameter or cause behind its fixed fields.
+/// The part of a chunk, parameter or cause behind its fixed fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LayoutTail {
     Empty,
@@ -11,19 +11,19 @@ enum LayoutTail {
     Value,
     Parameters,
     Causes,
-    /// `gaps=[a:b]`, `dups=[n]` with their counts.
+    /// `gaps=[a:b]`, `dups=[n]`, with their counts.
     Sack,
-    /// `types=[n]`, each of two bytes.
+    /// `types=[n]`, two bytes each.
     Types,
-    /// The same, each of one byte.
+    /// `types=[n]`, one byte each.
     ShortTypes,
-    /// The same with a count of four bytes before them.
+    /// `types=[n]`, two bytes each, after a count of four bytes.
     CountedTypes,
     /// One chunk.
     Chunk,
 }
 
-/// A chunk, parameter or cause: name, type, fixed fields with their widths, and the rest.
+/// The layout of a chunk, parameter or cause: name, type, fixed fields with their widths, and the rest.
 type FieldLayout = (&'static str, u16, &'static [(&'static str, usize)], LayoutTail);
 
 const CHUNKS: &[FieldLayout] = &[
@@ -79,7 +79,7 @@ const CAUSES: &[FieldLayout] = &[
     ("PROTOCOL_VIOLATION", 13, &[], LayoutTail::Value),
 ];
 
-/// What the bytes are.
+/// The kind of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartKind {
     Chunk,
@@ -95,7 +95,7 @@ impl PartKind {
             Self::Cause => CAUSES,
         }
     }
-    /// The layout of a name; `CHUNK`, `PARAMETER` and `CAUSE` take their type from `type=` or `code=`.
+    /// Returns the layout of a name. `CHUNK`, `PARAMETER` and `CAUSE` take their type from `type=` or `code=`.
     fn layout_of(self, name: &str, items: &[ScriptItem]) -> Result<FieldLayout, String> {
         if let Some(layout) = self.layouts().iter().find(|l| l.0 == name) {
             return Ok(*layout);
@@ -108,15 +108,15 @@ impl PartKind {
     }
 }
 
-/// A field's value, where the script gives a number.
+/// Returns a field's value if it is a number.
 pub(crate) fn field_number(items: &[ScriptItem], key: &str) -> Option<u64> {
     field_value(items, key).and_then(ScriptValue::as_int).and_then(|n| u64::try_from(n).ok())
 }
-/// A field's value.
+/// Returns a field's value.
 pub(crate) fn field_value<'a>(items: &'a [ScriptItem], key: &str) -> Option<&'a ScriptValue> {
     items.iter().find(|i| i.key == key).map(|i| &i.value)
 }
-/// The bits of `flgs=`: a number, or letters.
+/// Returns the bits of `flgs=`, a number or letters.
 pub(crate) fn flag_bits(items: &[ScriptItem]) -> Result<Option<u8>, String> {
     Ok(match field_value(items, "flgs") {
         None | Some(ScriptValue::Any) => None,
@@ -145,7 +145,7 @@ fn put_number(out: &mut Vec<u8>, n: u64, width: usize) {
     let bytes = u128::from(n).to_be_bytes();
     out.extend(&bytes[16 - width..]);
 }
-/// An address field's bytes, zero where it is left open.
+/// Returns the bytes of an address field, zeros if it is left open.
 fn address_bytes(items: &[ScriptItem], width: usize) -> Vec<u8> {
     let text = match field_value(items, "addr") {
         Some(ScriptValue::Text(text)) => text.clone(),
@@ -169,7 +169,7 @@ fn address_type(value: &ScriptValue) -> u64 {
     }
 }
 
-/// The bytes that a script gives a value: those listed, or filler up to `len=`.
+/// Returns the bytes of a value: the listed ones, or filler up to `len=`.
 fn value_bytes(items: &[ScriptItem], header: usize) -> Vec<u8> {
     let key = if field_value(items, "val").is_some() { "val" } else { "info" };
     let mut bytes: Vec<u8> = match field_value(items, key) {
@@ -185,10 +185,10 @@ fn value_bytes(items: &[ScriptItem], header: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of a chunk, parameter or cause, without padding.
+/// Encodes a chunk, parameter or cause without padding.
 ///
 /// # Errors
-/// Something in it is not known here.
+/// It has an unknown part.
 pub(crate) fn encode_part(class: PartKind, name: &str, items: &[ScriptItem]) -> Result<Vec<u8>, String> {
     let (_, kind, fields, tail) = class.layout_of(name, items)?;
     let mut out = match class {
@@ -241,13 +241,13 @@ pub(crate) fn encode_part(class: PartKind, name: &str, items: &[ScriptItem]) -> 
             }
         }
     }
-    // A length that the script gives is said even where it is wrong.
+    // A length in the script is used even if it is wrong.
     let len = field_number(items, "len").unwrap_or(out.len() as u64) as u16;
     out[2..4].copy_from_slice(&len.to_be_bytes());
     Ok(out)
 }
 
-/// The named parts within, also those in a list after a key.
+/// Returns the named parts, also those in a list after a key.
 fn collect_named_parts(items: &[ScriptItem]) -> Vec<(&str, &[ScriptItem])> {
     let mut found = Vec::new();
     for item in items {
@@ -263,14 +263,14 @@ fn collect_named_parts(items: &[ScriptItem]) -> Vec<(&str, &[ScriptItem])> {
     found
 }
 
-/// True where something behind the fixed fields is left open by `...`.
+/// True if `...` leaves something behind the fixed fields open.
 fn is_open(items: &[ScriptItem]) -> bool {
     items
         .iter()
         .any(|i| i.value == ScriptValue::Any && ["", "params", "param", "chk"].contains(&i.key.as_str()))
 }
 
-/// The parts of bytes, each with its header and without its padding.
+/// Splits bytes into parts, each with its header and without padding.
 pub(crate) fn split_parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = bytes;
     let mut found = Vec::new();
@@ -285,10 +285,10 @@ pub(crate) fn split_parts(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     Some(found)
 }
 
-/// Holds bytes against what a script says of them.
+/// Compares bytes with a script's part.
 ///
 /// # Errors
-/// What differs; the first of it.
+/// The first difference.
 pub(crate) fn match_part(
     class: PartKind,
     name: &str,
@@ -414,13 +414,13 @@ fn matches_tail(
     Ok(())
 }
 
-/// A type's name.
+/// Returns a type's name.
 pub(crate) fn type_name(class: PartKind, kind: u16) -> String {
     let layout = class.layouts().iter().find(|l| l.1 == kind);
     layout.map_or_else(|| format!("type {kind}"), |l| l.0.to_owned())
 }
 
-/// CRC32c as SCTP's header has it (RFC 9260, appendix A), bit by bit.
+/// Computes CRC32c as in SCTP's header (RFC 9260, appendix A), bit by bit.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
     !bytes.iter().fold(u32::MAX, |crc, b| (0..8).fold(crc ^ u32::from(*b), step))

@@ -3,10 +3,10 @@
 use super::FieldReader;
 use crate::script::{ScriptSegment, TcpOption};
 
-/// Bytes of a segment; of a field that the script leaves open, zero.
+/// Encodes a segment. Fields that the script leaves open are zero.
 ///
 /// # Errors
-/// An option is not known, or the options do not fill whole words.
+/// An option is unknown, or the options do not fill whole words.
 pub(crate) fn encode_segment(s: &ScriptSegment, source: u16, destination: u16) -> Result<Vec<u8>, String> {
     let mut options = Vec::new();
     for option in s.options.iter().flatten() {
@@ -56,7 +56,7 @@ pub(crate) fn encode_segment(s: &ScriptSegment, source: u16, destination: u16) -
     Ok(out)
 }
 
-/// What bytes say, every field named; `None` where they are no segment.
+/// Decodes a segment with all its fields. `None` if the bytes are not a segment.
 pub(crate) fn decode_segment(bytes: &[u8]) -> Option<ScriptSegment> {
     let mut b = FieldReader(bytes);
     b.read_number(4)?;
@@ -106,7 +106,7 @@ fn decode_options(bytes: &[u8]) -> Option<Vec<TcpOption>> {
     Some(found)
 }
 
-/// A segment in a script's words.
+/// Formats a segment in the script's notation.
 pub(crate) fn format_segment(s: &ScriptSegment) -> String {
     let mut text = String::new();
     for (bit, letter) in [(2, 'S'), (1, 'F'), (4, 'R'), (8, 'P'), (32, 'U'), (64, 'E'), (128, 'W'), (16, '.')]

@@ -1,4 +1,4 @@
-//! The language is read wholly, and any text is a script or a fault with its line.
+//! The parser accepts the whole language. Any text is a script or a fault with its line.
 
 use proptest::prelude::*;
 use usher_packetdrill::{parse_any, parse_script};
@@ -73,7 +73,7 @@ proptest! {
         parse_any(&bytes);
     }
 
-    /// Words of the language in any order reach deeper than bytes.
+    /// Words of the language in random order reach deeper than random bytes.
     #[test]
     fn any_words_are_a_script_or_a_fault(words in proptest::collection::vec(prop::sample::select(vec![
         "+0", "0.5", "*", "...", "~", "<", ">", "S.", ".", "1:2(1)", "0:0(0)", "ack", "win", "7", "0x1f", "sack",
@@ -85,7 +85,7 @@ proptest! {
         usher_packetdrill::judge_script(&words.join(" "));
     }
 
-    /// A script that was changed anywhere ends with an outcome, whatever it is.
+    /// A script with a damaged byte ends with some outcome.
     #[test]
     fn a_damaged_script_is_judged(at in 0usize..4000, with in any::<u8>(), which in 0usize..3) {
         let texts = [

@@ -1,4 +1,4 @@
-//! packetdrill's language, and scripts in it.
+//! Tests of packetdrill's language and scripts.
 
 mod language;
 mod scripts;

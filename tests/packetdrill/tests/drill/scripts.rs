@@ -1,4 +1,4 @@
-//! The project's own scripts pass, and each fails once something in it is not so.
+//! The project's own scripts pass, and each fails once an expectation in it is wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,20 +21,20 @@ fn own_scripts_pass() {
     }
 }
 
-/// A line with another number behind `key`, for each place where one does.
+/// Returns copies of a line, each with another number behind one `key`.
 fn bumped_lines(line: &str, key: &str) -> Vec<String> {
     let places = line.match_indices(key).map(|(at, _)| at + key.len());
     let bump = |at: usize| {
         let digits = line[at..].find(|c: char| !c.is_ascii_digit()).unwrap_or(line.len() - at);
         let n: u64 = line[at..at + digits].parse().ok()?;
-        // No field holds more than 65535 where that stands.
+        // 65535 is the maximum of such a field.
         let other = if n == 65_535 { n - 1 } else { n + 1 };
         Some(format!("{}{other}{}", &line[..at], &line[at + digits..]))
     };
     places.filter_map(bump).collect()
 }
 
-/// `1:11(10)` with another beginning, and with another length.
+/// `1:11(10)` with another start, and with another length.
 fn mutate_sequence(packet: &str) -> Vec<String> {
     let Some(word) = packet.split_whitespace().find(|w| w.contains('(') && w.contains(':')) else {
         return Vec::new();
@@ -44,13 +44,13 @@ fn mutate_sequence(packet: &str) -> Vec<String> {
     let whole = format!("{from}:{to}({len})");
     let longer = format!("{from}:{}({})", to + 1, len + 1);
     let later = format!("{}:{}({len})", from + 1, to + 1);
-    // The first number of a connection is what the script says it is.
+    // The script defines the first number of a connection.
     let syn = packet.split_whitespace().any(|w| w.starts_with('S'));
     let others = if syn { vec![longer] } else { vec![longer, later] };
     others.iter().map(|other| packet.replacen(&whole, other, 1)).collect()
 }
 
-/// What is wrong with an expected packet, one thing at a time.
+/// Returns copies of an expected packet, each with one fault.
 fn wrong_packets(packet: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if let Some((before, after)) = packet.split_once("flgs=") {
@@ -88,8 +88,7 @@ fn wrong_packets(packet: &str) -> Vec<String> {
     wrong
 }
 
-/// Every expectation matters: with another number, time, flag, option or result in it, the script does not pass, and
-/// the line that is blamed is that one.
+/// With a wrong number, time, flag, option or result in any expectation, the script fails at that line.
 #[test]
 fn a_script_with_a_wrong_expectation_does_not_pass() {
     let mut changed = 0;
@@ -131,7 +130,7 @@ fn a_script_with_a_wrong_expectation_does_not_pass() {
     assert!(changed > 500, "only {changed} expectations were changed");
 }
 
-/// What is sent again has the numbers that it had: a script that says others for the second SYN or INIT does not pass.
+/// A retransmission has the original numbers: a script with other numbers in the second SYN or INIT fails.
 #[test]
 fn a_repeated_opening_has_the_numbers_of_the_first() {
     let tcp = |seq: &str| {
@@ -154,7 +153,7 @@ fn a_repeated_opening_has_the_numbers_of_the_first() {
     assert_eq!(verdict_of(&sctp("tag=2, tsn=1")), (ScriptVerdict::Diverges, Some(5)));
 }
 
-/// The program takes files and folders, prints in the order of names whatever runs first, and says what is wrong.
+/// The program takes files and folders, prints in the order of names, and reports faults.
 #[test]
 fn the_program_tells_of_each_script_in_order() {
     let run = |args: &[&str]| {
@@ -231,8 +230,7 @@ fn calls_and_commands_that_fail_diverge() {
     diverges("+0 > R 0:0(0)");
 }
 
-/// Of lines for the standard and for systems, one variant must pass whole; not one for this line and another
-/// for that.
+/// One variant must pass as a whole. Lines of different variants do not combine.
 #[test]
 fn variants_pass_whole_or_not_at_all() {
     let script = |standard: i32, system: i32| {

@@ -1,6 +1,6 @@
-//! One AAA service in two hosts: the same access servers make the same logins and report the same sessions to it in the
-//! simulator, as a study runs it, and on the sockets of this machine, as `usher aaa serve` runs it, both of one file; what is
-//! said is the same, message by message, on the way in and on the way to home servers.
+//! One AAA service in two hosts: the simulator, as in a study, and this machine's sockets, as in `usher aaa serve`.
+//! Both use the same file, and the same access servers make the same logins and report the same sessions. The
+//! messages to access servers and home servers must be the same in both.
 
 mod hosts;
 mod shown;
@@ -52,22 +52,22 @@ use usher_wire_tests::TempDir;
 
 const SECRET: &[u8] = b"the secret of both";
 const HOME_SECRET: &[u8] = b"the secret with home servers";
-/// Small enough that certificates are cut in pieces, both ways.
+/// Small enough to fragment certificates, in both directions.
 const FRAGMENT: usize = 512;
-/// The last octets of the addresses, of the loopback network in either host.
+/// The last octets of the loopback addresses in either host.
 const AAA: u8 = 1;
 const SWITCH: u8 = 2;
 const GATEWAY: u8 = 3;
 const HOME: u8 = 7;
 
-/// How a switch asks.
+/// The transport of a switch's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RadiusTransport {
     Udp,
     Radsec,
 }
 
-/// What the switch does, one after the other.
+/// A step of the switch.
 #[derive(Clone, Copy, Debug)]
 enum SwitchStep {
     /// A login by EAP-MD5 with this password.
@@ -76,9 +76,9 @@ enum SwitchStep {
     Tls(RadiusTransport),
     /// A login by PAP with this name and password; a challenge is answered.
     Pap(RadiusTransport, &'static str, &'static str),
-    /// A login by EAP-MD5 of somebody whom nobody knows.
+    /// A login by EAP-MD5 of an unknown user.
     Stranger,
-    /// A record of this user and Acct-Status-Type.
+    /// An accounting record of this user with this Acct-Status-Type.
     Account(RadiusTransport, &'static str, u32),
 }
 
@@ -100,7 +100,7 @@ const STEPS: [SwitchStep; 26] = [
     SwitchStep::Tls(RadiusTransport::Radsec),
     SwitchStep::Account(RadiusTransport::Radsec, "ann", 1),
     SwitchStep::Pap(RadiusTransport::Radsec, "bob", "wrong"),
-    // To a home server by datagrams, where a login may take two rounds.
+    // To a home server by UDP, where a login may take two rounds.
     SwitchStep::Pap(RadiusTransport::Udp, "cat@far.example", "right"),
     SwitchStep::Pap(RadiusTransport::Udp, "cat@far.example", "wrong"),
     SwitchStep::Pap(RadiusTransport::Udp, "dan@far.example", "right"),
@@ -110,12 +110,12 @@ const STEPS: [SwitchStep; 26] = [
     SwitchStep::Pap(RadiusTransport::Radsec, "cat@safe.example", "wrong"),
     SwitchStep::Pap(RadiusTransport::Radsec, "dan@safe.example", "right"),
     SwitchStep::Account(RadiusTransport::Radsec, "cat@safe.example", 2),
-    // To nobody.
+    // To a realm without a home server.
     SwitchStep::Pap(RadiusTransport::Udp, "cat@closed.example", "right"),
     SwitchStep::Pap(RadiusTransport::Radsec, "ann", "right"),
 ];
 
-/// What the gateway does.
+/// A step of the gateway.
 #[derive(Clone, Copy, Debug)]
 enum GatewayStep {
     Md5(&'static str),
@@ -135,11 +135,11 @@ const GATEWAY_STEPS: [GatewayStep; 8] = [
     GatewayStep::Account(RecordKind::Stop),
 ];
 
-/// No answer is lost here, and none is waited for so long.
+/// No reply is lost here, so no retransmission is due.
 const NO_RETRANSMISSION: RetransmissionPolicy =
     RetransmissionPolicy::Fixed { interval: Duration::from_secs(100), count: 1 };
 
-/// What stations prove themselves by.
+/// The stations' credentials.
 #[derive(Clone)]
 struct StationConfig {
     tls: ClientConfig,
@@ -157,7 +157,7 @@ impl StationConfig {
         }
     }
 
-    /// The peer of a login, asked who it is, and its answer.
+    /// Starts the peer of a login. Returns it with its identity response.
     fn start_peer(&self, now: Instant, name: &str, password: Option<&str>, n: u64) -> (EapPeer, Vec<u8>) {
         let config = peer::EapPeerConfig {
             identity: name.as_bytes().to_vec(),
@@ -173,7 +173,7 @@ impl StationConfig {
     }
 }
 
-/// What an access server asks by RADIUS, with the stations behind it.
+/// The RADIUS requests of an access server, with the stations behind it.
 struct SwitchScript {
     station: StationConfig,
     next: usize,
@@ -195,7 +195,7 @@ impl SwitchScript {
         ScriptedHost { machine: RecordingMachine::new(client, "switch", MessageKind::Radsec, said), script }
     }
 
-    /// What every request says.
+    /// Returns the attributes of every request.
     fn base_attributes(&self) -> AttributeList {
         let mut a = AttributeList::new();
         a.push_text(kind::USER_NAME, self.name).unwrap().push_text(kind::NAS_IDENTIFIER, "switch").unwrap();
@@ -293,7 +293,7 @@ impl HostScript for SwitchScript {
     }
 }
 
-/// What an access server asks by Diameter.
+/// The Diameter requests of an access server.
 struct GatewayScript {
     station: StationConfig,
     next: usize,
@@ -312,7 +312,7 @@ impl GatewayScript {
         let mut node = node::DiameterNodeConfig::new("gateway.example.net", "example.net", &applications)
             .connect_to("aaa.example.net", loopback_address(AAA, ports.diameter));
         node.peers[0].authentication.tls = true;
-        // A busy machine may take longer for all than the watchdog waits.
+        // A busy machine may take longer than the watchdog's interval.
         node.watchdog = None;
         node.local.addresses = vec![loopback_address(GATEWAY, 0).ip()];
         let config = AaaConfig::Diameter(Box::new(DiameterConfig::new(node, "example.net".to_owned())));
@@ -391,7 +391,7 @@ impl HostScript for GatewayScript {
     }
 }
 
-/// The home server of other realms, which knows everybody by one password.
+/// The home server of other realms. Every user has the same password.
 struct HomeServerScript;
 
 impl HomeServerScript {
@@ -439,7 +439,7 @@ impl HostScript for HomeServerScript {
                 attributes.push_text(kind::REPLY_MESSAGE, "Welcome").unwrap();
                 attributes.push_bytes(kind::CLASS, b"of home").unwrap();
                 attributes.push_u32(kind::SESSION_TIMEOUT, 600);
-                // What a home server may not say of another's network.
+                // A home server must not set this attribute for another network.
                 attributes.push_text(kind::FILTER_ID, "all").unwrap();
                 PacketCode::ACCESS_ACCEPT
             }
@@ -458,7 +458,7 @@ impl HostScript for HomeServerScript {
     }
 }
 
-/// Certificates of an authority of the test's own. RSA signatures are all of one length.
+/// Certificates of the test's own authority. All its RSA signatures have one length.
 struct TestCertificates {
     folder: TempDir,
     wall: WallTime,
@@ -544,7 +544,7 @@ impl TestCertificates {
     }
 }
 
-/// What is said by access servers and the home server: of RADIUS, of Diameter.
+/// The messages seen by access servers and the home server: RADIUS, then Diameter.
 type MessageTranscripts = [Vec<ObservedMessage>; 2];
 
 fn take_transcripts(said: [MessageLog; 2]) -> MessageTranscripts {
@@ -565,7 +565,7 @@ fn run_simulated(certificates: &TestCertificates, ports: &FreePorts) -> MessageT
     let addresses = Arc::new(builder.addresses().clone());
     let at = |host| HostAddress { host, addresses: addresses.clone() };
 
-    // The very file that the daemon serves from.
+    // The daemon serves from the same file.
     let loaded = load_config(&certificates.folder.path().join("aaa.toml")).unwrap();
     let users = [("bob".to_owned(), bob_rows())];
     let (seed, wall, key_log) = (Seed::new(7), certificates.wall, &KeyLog::new());
@@ -620,7 +620,7 @@ fn run_simulated(certificates: &TestCertificates, ports: &FreePorts) -> MessageT
     take_transcripts(said)
 }
 
-/// Ports that nobody uses just now.
+/// Ports that are currently free.
 #[derive(Clone, Copy, Debug)]
 struct FreePorts {
     auth: u16,
@@ -648,7 +648,7 @@ impl FreePorts {
     }
 }
 
-/// A user of the store, who has an argon2 hash, and an address of the pool.
+/// Rows of a user with an argon2 hash and an address of the pool.
 fn bob_rows() -> UserRows {
     let row = |attribute: &str, value: String| AttributeRow {
         attribute: attribute.to_owned(),
@@ -660,13 +660,13 @@ fn bob_rows() -> UserRows {
     UserRows { check, ..UserRows::default() }
 }
 
-/// The one configuration of both, and where it listens.
+/// Writes the configuration of both hosts, and returns its ports.
 fn write_configuration(certificates: &TestCertificates) -> FreePorts {
     let folder = certificates.folder.path();
     let ports = FreePorts::allocate();
     let [secret, home_secret] = [SECRET, HOME_SECRET].map(String::from_utf8_lossy);
     let FreePorts { auth, acct, radsec, diameter, home, home_acct, home_tls } = ports;
-    // Nobody waits for the answer to a question about its status.
+    // No Status-Server is sent.
     let patient = "response_window = \"600 s\"\nzombie_period = \"600 s\"\nstatus_check = false";
     let [aaa, far] = [AAA, HOME].map(|host| loopback_address(host, 0).ip());
     let config = format!(
@@ -743,7 +743,7 @@ peer = [{{ identity = "gateway.example.net", transport = "tls" }}]
 fn on_sockets(certificates: &TestCertificates, ports: &FreePorts) -> MessageTranscripts {
     let folder = certificates.folder.path();
     let file = folder.join("aaa.toml");
-    // It serves until this program ends.
+    // It serves until this process ends.
     let served = std::thread::spawn(move || usher_daemon::run_server(Some(&file), &mut |_| {}));
     let control = folder.join("state/control.sock");
     let begun = std::time::Instant::now();
@@ -804,7 +804,7 @@ fn the_simulator_and_the_daemon_say_the_same() {
     assert!(apart.is_empty(), "{}", apart.join("\n"));
     assert_eq!(simulated.each_ref().map(Vec::len), live.each_ref().map(Vec::len));
     let [radius, diameter] = &live;
-    // What was to happen did: the last word of each step.
+    // Every step took place: checks its last message.
     let heard = |said: &'static str, all: &[ObservedMessage]| -> Vec<ObservedMessage> {
         all.iter().filter(|m| m.machine_name == said && !m.sent).cloned().collect()
     };
@@ -830,7 +830,7 @@ fn the_simulator_and_the_daemon_say_the_same() {
     });
     let results: Vec<u32> = results.filter(|result| *result != 1001).collect();
     assert_eq!(results, [2001, 2001, 2001, 4001, 2001, 2001, 4001, 4001, 2001]);
-    // And what is said to differ does, or it would be compared: the same octets come from neither twice.
+    // Each listed difference occurs. Otherwise it could be compared.
     let alike: Vec<_> = DIFFERS.iter().zip(seen).filter(|(_, seen)| !seen).collect();
     let alike: Vec<_> = alike.iter().map(|(d, _)| (d.machine_name, d.number, d.why)).collect();
     assert!(alike.is_empty(), "these are the same in both: {alike:?}");

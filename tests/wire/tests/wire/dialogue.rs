@@ -1,4 +1,4 @@
-//! Plain dialogues over UDP and TCP as tshark sees them: fragments, and TCP's repairs.
+//! Dialogues over UDP and TCP in tshark: fragments, and TCP's retransmissions.
 
 use usher_wire_tests::CapturedRun;
 

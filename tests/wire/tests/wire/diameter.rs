@@ -1,8 +1,8 @@
-//! Diameter over TCP as tshark sees it.
+//! Diameter over TCP in tshark.
 
 use usher_wire_tests::{A_FEW, CapturedRun, authentication_study};
 
-/// When all authentications are over, the watchdog speaks.
+/// After all authentications, the watchdog is exchanged.
 fn watchdog_study(ip: &str, core: &str) -> String {
     authentication_study(ip, core, "", &format!("{A_FEW}\n[workload.diameter]\nwatchdog = \"6 s\""))
 }

@@ -1,4 +1,4 @@
-//! The simulator's packets as tshark reads them, its results by hand, and one service in two hosts.
+//! The simulator's packets in tshark, results by hand, and one service in two hosts.
 
 mod both;
 mod dialogue;

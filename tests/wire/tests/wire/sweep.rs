@@ -1,4 +1,4 @@
-//! Sweeps on the simulator give the same bytes however they are run.
+//! Sweeps on the simulator give the same bytes, whatever the number of threads and interrupts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use usher_runner::sweep::{
 use usher_scenario::StudyPlan;
 use usher_wire_tests::{TempDir, study_plan};
 
-/// Loss by protocol, so often until the mean is known to a tenth.
+/// A study of loss by protocol, with replications until the mean is known to a tenth.
 fn loss_study_plan(run: &str, method: &str, tables: &str) -> StudyPlan {
     study_plan(&format!(
         r#"
@@ -54,7 +54,7 @@ values = ["0 %", "10 %"]
     ))
 }
 
-/// Over UDP, TCP and SCTP by wire, and over SCTP from an 802.16 cell beside it.
+/// UDP, TCP and SCTP by wire, and SCTP from an 802.16 cell.
 const PROTOCOLS: &str = r#"
 [hosts.mobile]
 count = 4
@@ -70,7 +70,7 @@ name = "aaa"
 "wireless" = { "workload.stations" = "mobile", "workload.aaa" = "diameter", "workload.diameter.transport" = "sctp" }
 "#;
 
-/// Runs replications until so many are done, then sets the interrupt.
+/// Runs this number of replications, then sets the interrupt.
 struct InterruptingRunner<'a> {
     runner: SimRunner<'a>,
     left: AtomicU32,
@@ -98,7 +98,7 @@ fn execute_in(
     execute_sweep(&SweepPlan::from_plan(plan), runner, &mut journal, options)
 }
 
-/// The files of the results: CSV and Parquet.
+/// The result files: CSV and Parquet.
 fn result_files(folder: &Path, results: &SweepResults) -> (String, Vec<u8>) {
     assert!(results.complete, "{:?}", results.failures);
     let (as_csv, as_parquet) = (folder.join("results.csv"), folder.join("results.parquet"));
@@ -122,7 +122,7 @@ fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     assert!(once.0.lines().count() > 100, "{}", once.0);
     assert!(once.0.contains("diameter") && once.0.contains("radius"));
     assert_eq!(run_sweep(&plan, 1), once);
-    // None stood still.
+    // No run stalled.
     let completed =
         |line: &&str| line.contains(",completed,") && !line.ends_with(",0") && !line.ends_with(",0.0");
     for aaa in ["radius", "diameter", "sctp", "wireless"] {
@@ -139,7 +139,7 @@ fn one_job_two_jobs_and_a_resumed_sweep_give_the_same_bytes() {
     };
     let first = execute_in(folder.path(), &plan, &until, 2, &interrupt);
     assert!(!first.complete);
-    // The power fails while a line is written.
+    // The power fails during a write.
     let journal = folder.path().join("journal");
     let bytes = std::fs::read(&journal).unwrap();
     std::fs::write(&journal, &bytes[..bytes.len() - 7]).unwrap();
@@ -155,7 +155,7 @@ fn a_resumed_sweep_runs_an_abandoned_replication_again() {
     let once = run_sweep(&plan, 1);
     let folder = TempDir::new();
     let interrupt = Arc::<AtomicBool>::default();
-    // While the third begins.
+    // During the start of the third.
     let runner = SimRunner::new(&plan, Vec::new()).with_stop_flag(interrupt.clone());
     let until = InterruptingRunner { runner, left: AtomicU32::new(3), interrupt: &interrupt };
     let first = execute_in(folder.path(), &plan, &until, 1, &interrupt);
@@ -175,7 +175,7 @@ fn another_seed_gives_other_rows() {
     assert_ne!(rows(""), rows("seed = 2"));
 }
 
-/// Recorded handshakes have the sizes and numbers of packets of real ones, and so the same delays.
+/// Recorded handshakes have the sizes and packet counts of real ones, and so the same delays.
 #[test]
 fn recorded_and_real_handshakes_give_the_same_rows() {
     for version in ["1.2", "1.3"] {

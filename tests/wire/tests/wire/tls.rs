@@ -43,7 +43,7 @@ links = ["core"]
     )
 }
 
-/// The types of all handshake messages that tshark can read.
+/// The types of all handshake messages that tshark can decode.
 fn handshake_types(run: &CapturedRun) -> BTreeSet<u8> {
     let rows = run.tshark_fields("tls.handshake.type", &["tls.handshake.type"]);
     rows.iter().flat_map(|r| r[0].split(',')).map(|n| n.parse().unwrap()).collect()

@@ -1,5 +1,5 @@
-//! Causes that no ordinary client brings about: by packets made by hand, by TLS that breaks its rules, by certificates and
-//! lists that are wrong in unusual ways.
+//! Causes that ordinary clients do not trigger: handmade packets, TLS that breaks its rules, and certificates and
+//! lists with unusual faults.
 
 use super::super::daemon::eapol_test;
 use super::super::hostile::{AuthenticatorForm, TestRadiusClient, sign_packet};
@@ -21,7 +21,7 @@ const NAK: u8 = 3;
 const MD5: u8 = 4;
 const TLS: u8 = 13;
 const MSCHAPV2: u8 = 26;
-/// Causes that are not brought about here, with the reason and where they are tested.
+/// Causes without a test here, with the reason and the place of their tests.
 pub(super) const UNTRIGGERED_CAUSES: [(&str, &str); 7] = [
     (
         "undeliverable",
@@ -83,14 +83,14 @@ impl TestDevice {
         )
     }
 
-    /// Sends a request; the code of the answer.
+    /// Sends a request and returns the reply's code.
     fn send_request(&mut self, fill: impl FnOnce(&mut AttributeList)) -> PacketCode {
         let request = self.build_request(fill);
         self.line.send(&request);
         self.take_answer().0
     }
 
-    /// An answer and the EAP packet in it.
+    /// Receives a reply and the EAP packet in it.
     fn take_answer(&mut self) -> (PacketCode, Vec<u8>) {
         let answer = self.line.receive();
         let packet = RadiusPacket::parse(&answer).unwrap();
@@ -99,7 +99,7 @@ impl TestDevice {
         (packet.code(), all(kind::EAP_MESSAGE).flatten().collect())
     }
 
-    /// Sends an EAP packet; what comes.
+    /// Sends an EAP packet and receives the reply.
     fn send_eap(&mut self, packet: &[u8]) -> (PacketCode, Vec<u8>) {
         let request = self.build_request(|a| {
             a.push_eap(packet);
@@ -108,13 +108,13 @@ impl TestDevice {
         self.take_answer()
     }
 
-    /// Says who it is.
+    /// Sends the identity.
     fn send_identity(&mut self) -> (PacketCode, Vec<u8>) {
         let name = self.name;
         self.send_eap(&eap_response(1, 1, name.as_bytes()))
     }
 
-    /// Begins EAP-TLS; the server's Start.
+    /// Starts EAP-TLS and returns the server's Start.
     fn begin_tls(&mut self) -> Vec<u8> {
         let (_, mut request) = self.send_identity();
         if request[4] != TLS {
@@ -124,7 +124,8 @@ impl TestDevice {
         request
     }
 
-    /// Sends octets as one fragment of EAP-TLS in answer to a request; the server's whole flight, or how it ended.
+    /// Sends octets as one EAP-TLS fragment in response to a request. Returns the server's whole flight, or the end
+    /// of the login.
     fn send_tls(&mut self, asked: &[u8], octets: &[u8]) -> (PacketCode, Vec<u8>, Vec<u8>) {
         let (mut code, mut request) = self.send_eap(&eap_response(asked[1], TLS, &[&[0], octets].concat()));
         let mut flight = Vec::new();
@@ -140,7 +141,7 @@ impl TestDevice {
         }
     }
 
-    /// What TLS says first, and no more; the peer of many servers answers the alert that comes of it.
+    /// Sends only the first TLS message. The device acknowledges the resulting alert.
     fn send_tls_once(&mut self, octets: &[u8]) {
         let start = self.begin_tls();
         let (code, request, _) = self.send_tls(&start, octets);
@@ -149,7 +150,7 @@ impl TestDevice {
         }
     }
 
-    /// A handshake by TLS itself, whose second flight is changed.
+    /// Runs a TLS handshake and changes its second flight.
     fn run_handshake(&mut self, config: &ClientConfig, change: impl FnOnce(&mut Vec<u8>)) {
         let mut client = TlsClientEngine::new(config).unwrap();
         let (mut hello, mut flight) = (Vec::new(), Vec::new());
@@ -166,7 +167,7 @@ impl TestDevice {
     }
 }
 
-/// An authenticator that no other request has.
+/// Returns an authenticator that no other request has.
 fn next_authenticator() -> [u8; 16] {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut octets = [7; 16];
@@ -186,7 +187,7 @@ fn tls_record(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3, length[0], length[1]], body].concat()
 }
 
-/// A ClientHello of an old version (RFC 5246 §7.4.1.2): one cipher suite, P-256, ECDSA with SHA-256, no more.
+/// A ClientHello of an old version (RFC 5246 §7.4.1.2), with one cipher suite, P-256 and ECDSA with SHA-256.
 fn client_hello(version: [u8; 2], suite: [u8; 2]) -> Vec<u8> {
     let extensions =
         [&[0, 13, 0, 4, 0, 2, 4, 3][..], &[0, 10, 0, 4, 0, 2, 0, 23], &[0, 11, 0, 2, 1, 0]].concat();
@@ -220,7 +221,7 @@ fn causes_of_packets_are_told_apart() {
         a.push_eap(&eap_response(1, 1, b"bob"));
     });
     reject("bad-eap", "the EAP packet begins no conversation", &|a| {
-        // A request of the device's own.
+        // A request instead of a response.
         a.push_eap(&[1, 1, 0, 6, MD5, 0]);
     });
     s.expect_cause("none", "unknown-session", "State names no login under way", || {
@@ -240,7 +241,7 @@ fn causes_of_packets_are_told_apart() {
         });
         device.line.send(&request);
     });
-    // It is told that it is right, and says that it is not (draft-kamath-pppext-eap-mschapv2 §2).
+    // The device reports a failure after the server's success (draft-kamath-pppext-eap-mschapv2 §2).
     s.expect_cause("reject", "method-rules", "the device breaks the rules of its method", || {
         let mut device = TestDevice::new(&s, "ann");
         let (_, request) = device.send_identity();
@@ -253,7 +254,7 @@ fn causes_of_packets_are_told_apart() {
         assert_eq!(success[4..6], [MSCHAPV2, 3], "it is right");
         assert_eq!(device.send_eap(&eap_response(success[1], MSCHAPV2, &[4])).0, PacketCode::ACCESS_REJECT);
     });
-    // One thread compares with slow hashes, and of one name few may wait.
+    // One thread compares slow hashes, and few logins of one name may wait.
     s.expect_cause("none", "busy", "too much else waits", || {
         let mut device = TestDevice::new(&s, "hashed");
         for _ in 0..60 {
@@ -266,7 +267,7 @@ fn causes_of_packets_are_told_apart() {
     assert_eq!(s.daemon.terminate(), Some(0));
 }
 
-/// Each at a server of its own, so that no login of another cause is too late.
+/// A server for each, so that no login times out for another cause.
 #[test]
 fn causes_of_time_are_told_apart() {
     let more = format!("[users]\nstore = \"memory\"\n{}", user_tables(&["ann"]));
@@ -292,7 +293,7 @@ fn fault_text(fault: TlsFault) -> String {
     fault.describe_for("the device").to_string()
 }
 
-/// What people read of a cause of TLS.
+/// Returns the text of a TLS cause.
 fn cause_text(cause: &str) -> String {
     fault_text(*TlsFault::KNOWN.iter().find(|fault| fault.name() == cause).unwrap())
 }
@@ -320,7 +321,7 @@ fn causes_of_tls_are_told_apart() {
     TestPki::issue_certificate(&mut ours, "server", CertificateKind::Server, now() - DAY, 30);
     let order = "[methods]\npeap_cryptobinding = \"required\"\n";
     let s = TraceFixture::start(&(pki.tls_section("server", "") + &user_tables(&["ann"]) + order));
-    // Whatever the device complains of, also what has no name.
+    // Any alert of the device, also without a name.
     for alert in Alert::KNOWN.iter().copied().chain([Alert(200)]) {
         let fault = TlsFault::Alert(alert);
         s.expect_cause("reject", fault.name(), &fault_text(fault), || {
@@ -387,7 +388,7 @@ fn causes_of_unusual_certificates_are_told_apart() {
     for (name, cause) in [("sha1", "certificate-algorithm"), ("below", "certificate-constraint")] {
         s.expect_reject(cause, &cause_text(cause), name, &as_arguments(&by(name)));
     }
-    // Our own client does not take such a certificate in hand.
+    // Our own client rejects such a certificate.
     s.expect_cause("reject", "certificate-malformed", &cause_text("certificate-malformed"), || {
         let of = |end: &str| pki.authority_folder("pki").join(format!("issued/strange.{end}")).display().to_string();
         let ca = pki.authority_folder("pki").join("ca.crt").display().to_string();
@@ -398,13 +399,13 @@ fn causes_of_unusual_certificates_are_told_apart() {
         assert!(!eapol_test(&s.temp_dir, s.ports.auth, &network, &[]));
     });
     drop(s);
-    // A list of an authority of the same name with another key.
+    // A list of an authority of the same name, with another key.
     pki.create_authority("double", "Ours");
     let list = pki.authority_folder("double").join("ca.crl").display().to_string();
     let s = TraceFixture::start(&(pki.tls_section("server", &format!("crl = [\"{list}\"]")) + &everybody));
     s.expect_reject("crl-unusable", &cause_text("crl-unusable"), "ann", &as_arguments(&by("ann")));
     drop(s);
-    // A responder that says what nobody can read.
+    // A responder with an unreadable response.
     let url = start_publisher(&Arc::new(Mutex::new(Some(b"yes".to_vec()))), "ocsp");
     let more = format!("ocsp = \"hard\"\nocsp_url = \"{url}\"");
     let s = TraceFixture::start(&(pki.tls_section("server", &more) + &everybody));

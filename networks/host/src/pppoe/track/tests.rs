@@ -41,7 +41,7 @@ fn holder_names(tracked: &TrackingSource, last: u8, secs: u64) -> Vec<String> {
         AddressQuery { address: IpAddr::from([10, 0, 0, last]), port: None, at, by: "test".to_owned() };
     query_log_files(tracked, &asking).unwrap().found.into_iter().map(|one| one.user).collect()
 }
-/// A writer that stands on a day of old.
+/// Returns a log whose writer is on an old day.
 fn on_its_day(log: &TrackLog) {
     let mut writer = log.lock_writer();
     let first = utc_day(WallTime::from_unix_secs(DAY));
@@ -69,7 +69,7 @@ fn each_day_has_its_file_and_the_old_ones_go() {
         3,
         "that of the first day is deleted"
     );
-    // Ann is there since the first day, and every day's file says so.
+    // Ann's session is open since the first day, and every day's file says so.
     assert_eq!(holder_names(&tracked, 2, 2 * SECONDS_OF_A_DAY), ["ann"]);
     assert!(holder_names(&tracked, 3, 2 * SECONDS_OF_A_DAY).is_empty());
     let at = Some(WallTime::from_unix_secs(DAY + 20).to_string());
@@ -95,7 +95,7 @@ fn what_a_concentrator_has_left_is_told_to_the_next() {
     log.write_durably(&begin_record(10, "1", "ann", 2)).unwrap();
     log.write_durably(&begin_record(20, "2", "bob", 3)).unwrap();
     log.write_record(&end_record(30, "2")).unwrap();
-    // A loss of power has torn the last line.
+    // A power loss has torn the last line.
     let first = utc_day(WallTime::from_unix_secs(DAY));
     DailyFiles::new(&folder, KIND).open_day(&first).unwrap().write_all(b"{\"event\":\"beg").unwrap();
     let (log, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
@@ -133,7 +133,7 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
         let lines: String = records.iter().map(SessionLogRecord::to_line).collect();
         files.open_day(&utc_day(at(ago))).unwrap().write_all(lines.as_bytes()).unwrap();
     };
-    // Days ago; within the time; and one that is open since days ago.
+    // One session ended days ago, one within the limit, and one is open since days ago.
     write(300_000, &[begins(300_000, "1"), ends(299_990, "1"), begins(300_000, "4")]);
     write(40_000, &[begins(40_000, "2"), begins(40_000, "3"), begins(300_000, "4")]);
     write(30_000, &[begins(300_000, "4"), ends(30_000, "2"), ends(30_000, "3")]);
@@ -146,7 +146,7 @@ fn a_stop_that_nobody_has_acknowledged_is_owed_for_a_while() {
     };
     let (log, left) = TrackLog::open(Path::new(""), &table, since).unwrap();
     assert_eq!((owed(&left), left.lost.len()), (vec!["2".to_owned()], 1));
-    // The end of what was open is in today's file, and so is whose it was.
+    // The end of the open session is in today's file, with its subscriber.
     log.write_record(&ends(0, "4")).unwrap();
     log.write_record(&SessionLogRecord::StopAcknowledged {
         acknowledged_at: wall_time(),
@@ -172,7 +172,7 @@ fn who_was_behind_a_port_is_found_in_a_log_of_days() {
     fs::create_dir_all(&folder).unwrap();
     let files = DailyFiles::new(&folder, KIND);
     let first = utc_day(WallTime::from_unix_secs(DAY));
-    // Ann is there since the day before; each of the others for a minute, and five have had her address before.
+    // Ann's session is open since the day before. Each of the others lasts a minute, and five had her address before.
     let mut log: String = (0..5)
         .map(|n| {
             begin_record(n, &format!("a{n}"), "eve", 2).to_line() + &end_record(n, &format!("a{n}")).to_line()
@@ -211,7 +211,7 @@ fn who_was_behind_a_port_is_found_in_a_log_of_days() {
     let answer = ask([192, 0, 2, 1], Some(40_022));
     assert_eq!(users(&answer), ["ann", "user2000"]);
     assert_eq!((answer.unreadable, users(&ask([10, 0, 0, 2], None))), (0, vec!["ann".to_owned()]));
-    // What the log takes is that of the sessions' files, once.
+    // The log's size counts the session files once.
     assert_eq!(answer.log_octets, ask([10, 0, 0, 2], None).log_octets);
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -241,7 +241,7 @@ fn open_sessions_are_found_after_a_start_that_failed() {
     let files = DailyFiles::new(&folder, KIND);
     fs::write(files.day_path("2026-09-21"), begin_record(10, "1", "ann", 2).to_line()).unwrap();
     for _ in 0..2 {
-        // Nothing is written: what carries packets does not begin.
+        // Nothing is written: the data plane does not start.
         let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
         assert_eq!(left.lost.iter().map(|lost| lost.begin.user.as_str()).collect::<Vec<_>>(), ["ann"]);
     }
@@ -254,11 +254,11 @@ fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
     let table = TrackingTable { folder: folder.clone(), keep_days: 2, ..TrackingTable::default() };
     fs::create_dir_all(&folder).unwrap();
     let files = DailyFiles::new(&folder, KIND);
-    // All that there is would be too old, had the clock been right.
+    // All content would have expired if the clock were right.
     fs::write(files.day_path("2026-09-20"), begin_record(10, "0", "eve", 3).to_line()).unwrap();
     let (log, _) = TrackLog::open(Path::new(""), &table, None).unwrap();
     assert_eq!(files.existing_days().unwrap()[0], "2026-09-20");
-    // It was years ahead, and is set right.
+    // The clock was years ahead, and is corrected.
     let future = "2038-01-19";
     {
         let mut writer = log.lock_writer();
@@ -279,7 +279,7 @@ fn a_clock_that_was_ahead_hides_nothing_and_deletes_nothing() {
     assert_eq!(files.existing_days().unwrap(), [&utc_day(now), future], "it goes on in the day that it is");
     let today = fs::read_to_string(files.day_path(&utc_day(now))).unwrap();
     assert!(today.contains("ann") && today.contains("bob"), "{today}");
-    // The next one has all in today's file.
+    // The next start has everything in today's file.
     let (_, left) = TrackLog::open(Path::new(""), &table, None).unwrap();
     assert_eq!(files.existing_days().unwrap().last().unwrap(), &utc_day(now));
     let mut users: Vec<&str> = left.lost.iter().map(|lost| lost.begin.user.as_str()).collect();
@@ -304,7 +304,7 @@ fn a_failed_end_is_written_later_and_lost_lines_are_rewritten() {
         other => other,
     };
     log.write_durably(&soon(begin_record(0, "1", "ann", 2))).unwrap();
-    // A full disk: what is opened for reading takes no line.
+    // A full disk: a file opened for reading takes no line.
     let whole = log.lock_writer().file.clone();
     log.lock_writer().file = Arc::new(File::open(&path).unwrap());
     log.write_record(&soon(end_record(0, "1"))).unwrap_err();
@@ -312,15 +312,15 @@ fn a_failed_end_is_written_later_and_lost_lines_are_rewritten() {
     log.lock_writer().file = whole;
     log.write_durably(&soon(begin_record(0, "3", "eve", 4))).unwrap();
     assert!(in_it("padt") && in_it("eve") && !in_it("bob"));
-    // A disk that has said once that it lost something: what is there is written anew, before anybody relies on it.
+    // After a disk has reported a loss once, the file is rewritten before a record counts as durable.
     log.lock_writer().unsure = true;
     let before = fs::metadata(&path).unwrap();
     log.write_durably(&soon(begin_record(0, "4", "joe", 5))).unwrap();
     use std::os::unix::fs::MetadataExt;
     assert_ne!(fs::metadata(&path).unwrap().ino(), before.ino());
     assert!(in_it("padt") && in_it("eve") && in_it("joe") && !log.lock_writer().unsure);
-    // A line that is written, though the disk does not say that it keeps it, nor takes it anew: its host is refused, and is no
-    // holder of its address once there is a log again.
+    // A line is written, but the sync and the rewrite fail. Its host is rejected, and does not count as a holder of
+    // the address once the log works again.
     let (null, nowhere) = (File::options().write(true).open("/dev/null"), Path::new("/nonexistent"));
     let files = std::mem::replace(&mut log.lock_writer().files, DailyFiles::new(nowhere, KIND));
     log.lock_writer().file = Arc::new(null.unwrap());

@@ -6,13 +6,12 @@ use usher_core::Duration;
 use usher_sctp::{DelayedSack, RtoBounds, SocketOptions};
 use usher_sim::sctp::{InitialWindow, LossRecovery, SctpConfig};
 
-/// The options of an association's socket that asks for so many streams; of a listener's without.
+/// Returns the socket options of an association with this many streams. `None`: of a listener.
 pub(in crate::hosts) fn sctp_options(sctp: &SctpConfig, streams: Option<u16>) -> SocketOptions {
     let std = |time: Duration| StdDuration::from_nanos(time.as_nanos());
     let times = |n: Option<u32>| n.map_or(u16::MAX, |n| u16::try_from(n).unwrap_or(u16::MAX).max(1));
     SocketOptions {
-        // Without a number of its own, who accepts has as many streams as the other side takes, which is as many as that asks
-        // for.
+        // Without a number of its own, the accepting side uses as many streams as the peer requests.
         streams_out: streams.or(sctp.accepted_streams).unwrap_or(u16::MAX),
         streams_in: match streams {
             Some(streams) if sctp.accepted_streams.is_none() => streams,
@@ -30,13 +29,13 @@ pub(in crate::hosts) fn sctp_options(sctp: &SctpConfig, streams: Option<u16>) ->
         }),
         max_retransmissions: Some(times(sctp.max_association_retransmissions)),
         init: Some((times(sctp.max_init_retransmissions), std(sctp.rto_max))),
-        // The kernel takes twice as much, and announces half of that.
+        // The kernel doubles the size and announces half of it.
         receive_buffer: Some(sctp.receive_buffer as usize),
         ..SocketOptions::default()
     }
 }
 
-/// The sysctls of a namespace that has these settings.
+/// Returns the sysctls of a namespace for these settings.
 pub fn sctp_sysctls(sctp: &SctpConfig) -> Vec<SysctlSetting> {
     let always = |name, value: String| SysctlSetting { name, value, since: None };
     let interval = sctp.heartbeat_interval.unwrap_or(NEVER);
@@ -47,11 +46,11 @@ pub fn sctp_sysctls(sctp: &SctpConfig) -> Vec<SysctlSetting> {
     ]
 }
 
-/// The longest interval of heartbeats (`net.sctp.hb_interval` takes 24 days): there are none.
+/// The longest heartbeat interval that the kernel takes (`net.sctp.hb_interval`, 24 days), to turn heartbeats off.
 const NEVER: Duration = Duration::from_millis(NEVER_MS);
 const NEVER_MS: u64 = 86_400_000;
 
-/// What of these settings the kernel does otherwise.
+/// Lists the settings that the kernel implements differently.
 pub fn unsupported_sctp_settings(sctp: &SctpConfig) -> Vec<UnsupportedSetting> {
     let switches = [
         (
@@ -116,7 +115,7 @@ pub fn unsupported_sctp_settings(sctp: &SctpConfig) -> Vec<UnsupportedSetting> {
     all
 }
 
-/// The path of a setting.
+/// Returns the path of a setting.
 fn setting_path(name: &str) -> String {
     format!("transport.sctp.{name}")
 }
@@ -159,7 +158,7 @@ mod tests {
     #[test]
     fn who_accepts_has_as_many_streams_as_are_asked_for() {
         let (asks, accepts) = (sctp_options(&linux_preset(), Some(64)), sctp_options(&linux_preset(), None));
-        // RFC 9260, 5.1.1: the less of what one wants and the other takes.
+        // RFC 9260, 5.1.1: the minimum of the requested and the accepted number.
         assert_eq!(asks.streams_out.min(accepts.streams_in), 64);
         assert_eq!(accepts.streams_out.min(asks.streams_in), 64);
         let few = SctpConfig { accepted_streams: Some(8), ..linux_preset() };

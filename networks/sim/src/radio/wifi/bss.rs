@@ -1,4 +1,4 @@
-//! The machine of a basic service set: packets, and the exchange of frames.
+//! The machine of a basic service set: packets and the frame exchange.
 
 use super::config::{ConfigError, FrameLoss, LossFrom, WifiConfig};
 use super::frame::{FrameKind, FrameTimes, InterframeSpaces, WifiFrame};
@@ -67,20 +67,21 @@ pub struct Bss {
     pub(super) counters: BssCounters,
 }
 
-/// The access point among the contenders.
+/// Index of the access point among the contenders.
 pub(super) const ACCESS_POINT: u32 = 0;
 
-/// A station among the contenders.
+/// Returns the index of a station among the contenders.
 pub(super) const fn contender_index(station: u32) -> u32 {
     station + 1
 }
 
 impl Bss {
-    /// A basic service set with its access point here and these stations. Its first beacon comes at a time drawn from the
-    /// first beacon interval. Stations that are associated from the beginning say [`LinkEvent::Up`] at time zero.
+    /// Creates a basic service set with the access point at this position and these stations. Its first beacon is at
+    /// a random time of the first beacon interval. Stations associated from the start report [`LinkEvent::Up`] at
+    /// time zero.
     ///
     /// # Errors
-    /// The configuration cannot be.
+    /// The settings are invalid.
     pub fn new(
         config: WifiConfig,
         mut rng: ModelRng,
@@ -112,20 +113,20 @@ impl Bss {
         })
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &BssCounters {
         &self.counters
     }
-    /// Its settings.
+    /// Returns the settings.
     #[must_use]
     pub const fn config(&self) -> &WifiConfig {
         &self.config
     }
 
-    /// Offers a packet of `octets`, which the set calls `handle` from here on: it comes back from exactly one of
-    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is not associated, or that
-    /// the set does not have, gets and sends nothing.
+    /// Sends a packet of `octets` with the caller's number `handle`, which returns by exactly one of
+    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not decrease. Packets of an unknown or
+    /// unassociated station are dropped.
     pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
         self.catch_up(now);
         let (StationDirection::Down(station) | StationDirection::Up(station)) = way;
@@ -150,8 +151,8 @@ impl Bss {
         }
     }
 
-    /// When to call [`Self::handle_timeout`] next: nothing is to be heard from the set before. What happens unseen until
-    /// then is made up for at the next call of whatever kind.
+    /// Returns when to call [`Self::handle_timeout`]: the set has no output before. The next call of any kind catches
+    /// up on invisible work.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
@@ -166,26 +167,26 @@ impl Bss {
         earliest_deadline([arriving, self.timers.next_deadline(), exchange, beacon])
     }
 
-    /// Does all that is due at `now`.
+    /// Handles all events due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.catch_up(now);
     }
 
-    /// The next packet that has arrived by `now`, and where.
+    /// Returns the next packet that has arrived by `now`, with its direction.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         Some((way, handle))
     }
-    /// The next packet that will not arrive.
+    /// Returns the next lost packet.
     pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
-    /// The next thing that a station's link has to say, and the station.
+    /// Returns the next link event, and its station.
     pub fn poll_link_event(&mut self) -> Option<(u32, LinkEvent)> {
         self.events.pop_front()
     }
 
-    /// Does all that is due at `now` or earlier, in order.
+    /// Handles all events due at `now` or earlier, in order.
     pub(super) fn catch_up(&mut self, now: Instant) {
         loop {
             let end = self.medium.on_air.as_ref().map(|exchange| exchange.end);
@@ -208,14 +209,14 @@ impl Bss {
         }
     }
 
-    /// A contender that had nothing to send, or could not, now can.
+    /// Handles a contender that now has a frame to send.
     pub(super) fn join_contention(&mut self, now: Instant, number: u32) {
         let contender = &mut self.contenders[number as usize];
         if self.medium.join_contention(contender, now) {
             self.draw_backoff(number);
         }
     }
-    /// Draws a back-off from the window of what is to be sent next.
+    /// Draws a back-off from the window of its next frame.
     fn draw_backoff(&mut self, number: u32) {
         let contender = &mut self.contenders[number as usize];
         let attempts = contender.queue.front().map_or(0, |frame| frame.attempts);
@@ -223,13 +224,13 @@ impl Bss {
         contender.backoff = Some(self.rng.sample_below(u64::from(window) + 1) as u32);
     }
 
-    /// What is sent next if nobody joins.
+    /// Returns the next exchange if no contender joins.
     fn next_exchange(&self) -> Option<FrameExchange> {
         let first = self.medium.earliest_start(&self.contenders)?;
         let senders = self.medium.senders(&self.contenders, first).map(|(number, _)| number).collect();
         Some(FrameExchange { senders, end: self.end_from(first) })
     }
-    /// When what is sent from `first` on is over.
+    /// Returns the end of an exchange that starts at `first`.
     fn end_from(&self, first: Instant) -> Instant {
         let senders = self.medium.senders(&self.contenders, first);
         let ends = senders.filter_map(|(number, at)| {
@@ -239,7 +240,7 @@ impl Bss {
         ends.max().unwrap_or(first)
     }
 
-    /// Frames go on the air.
+    /// Starts transmissions.
     fn start_exchange(&mut self, now: Instant) {
         let Some(exchange) = self.next_exchange() else { return };
         for &number in &exchange.senders {
@@ -256,7 +257,7 @@ impl Bss {
         }
     }
 
-    /// They end, and what becomes of them is known.
+    /// Ends the transmissions and decides their outcome.
     fn finish_exchange(&mut self, now: Instant) {
         let Some(exchange) = self.medium.on_air.take() else { return };
         let alone = exchange.senders.len() == 1;
@@ -310,7 +311,7 @@ impl Bss {
         }
     }
 
-    /// A frame that nothing collided with is received.
+    /// True if a frame without collision is received.
     fn is_received(&mut self, frame: WifiFrame) -> bool {
         let station = &self.stations[frame.station as usize];
         if !station.is_tuned() || !station.accepts_frame(frame.kind) {
@@ -320,13 +321,13 @@ impl Bss {
         self.counters.frame_losses += u64::from(lost);
         !lost
     }
-    /// Noise takes a frame of this kind between the access point and this station.
+    /// True if noise destroys a frame of this kind between the access point and this station.
     pub(super) fn is_lost_to_noise(&mut self, station: u32, kind: FrameKind) -> bool {
         let concerned = self.config.frame_loss_of == FrameLoss::All || kind.is_data();
         let here = concerned && self.is_there(self.config.frame_loss_from, station);
         here && self.config.frame_loss > 0.0 && self.rng.sample_bool(self.config.frame_loss)
     }
-    /// A loss that begins so concerns a station.
+    /// True if the condition of a loss holds for a station.
     fn is_there(&self, from: LossFrom, station: u32) -> bool {
         match from {
             LossFrom::Always => true,
@@ -334,7 +335,7 @@ impl Bss {
         }
     }
 
-    /// A frame is not acknowledged.
+    /// Handles an unacknowledged frame.
     fn handle_failed_frame(&mut self, number: u32, frame: WifiFrame) {
         let station = &self.stations[frame.station as usize];
         let hopeless = !station.accepts_frame(frame.kind);
@@ -353,7 +354,7 @@ impl Bss {
         self.draw_backoff(number);
     }
 
-    /// A frame has been acknowledged.
+    /// Handles an acknowledged frame.
     fn handle_acked_frame(&mut self, now: Instant, number: u32, frame: WifiFrame) {
         let FrameKind::Data { handle, .. } = frame.kind else { return self.handle_management(now, frame) };
         let way = frame_direction(number, frame.station);
@@ -379,7 +380,7 @@ impl Bss {
         self.dropped.push_back((way, handle, why));
     }
 
-    /// Takes out what waits at or for a station that is no longer associated.
+    /// Drops the queues of and for a station that is no longer associated.
     pub(super) fn purge_station(&mut self, station: u32) {
         let mut packets = Vec::new();
         for number in [ACCESS_POINT, contender_index(station)] {
@@ -403,7 +404,7 @@ impl Bss {
     }
 }
 
-/// The way of a station's frame that this contender sends.
+/// Returns the direction of a station's frame that this contender sends.
 const fn frame_direction(number: u32, station: u32) -> StationDirection {
     if number == ACCESS_POINT { StationDirection::Down(station) } else { StationDirection::Up(station) }
 }

@@ -1,12 +1,12 @@
-//! What a basic service set is made of.
+//! Settings of a basic service set.
 
 use super::frame::{DataRate, FrameTimes};
 use usher_core::Duration;
 
-/// The preamble and header that the physical layer puts before every frame (IEEE 802.11b-1999, 18.2.2).
+/// The preamble and header of the physical layer before every frame (IEEE 802.11b-1999, 18.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum PreambleLength {
-    /// 144 + 48 µs, which every station understands.
+    /// 144 + 48 µs, which every station supports.
     #[default]
     Long,
     /// 72 + 24 µs; not with frames at 1 Mb/s.
@@ -14,7 +14,7 @@ pub enum PreambleLength {
 }
 
 impl PreambleLength {
-    /// How long it takes, the header included.
+    /// Returns its duration, header included.
     #[must_use]
     pub const fn duration(self) -> Duration {
         match self {
@@ -24,18 +24,18 @@ impl PreambleLength {
     }
 }
 
-/// How long it takes to notice others' frames (aSlotTime).
+/// Time to detect others' frames (aSlotTime).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum SlotTime {
-    /// 20 µs: of 802.11b, and of 802.11g among stations of 802.11b.
+    /// 20 µs: 802.11b, and 802.11g with 802.11b stations.
     #[default]
     Long,
-    /// 9 µs: of 802.11g among its own (IEEE 802.11g-2003, 19.4.5).
+    /// 9 µs: pure 802.11g (IEEE 802.11g-2003, 19.4.5).
     Short,
 }
 
 impl SlotTime {
-    /// How long it is.
+    /// Returns its duration.
     #[must_use]
     pub const fn duration(self) -> Duration {
         match self {
@@ -45,115 +45,114 @@ impl SlotTime {
     }
 }
 
-/// From when on frames are lost, or packets beyond the MAC.
+/// The condition for losses of frames, or of packets beyond the MAC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum LossFrom {
-    /// From the beginning, wherever the station is.
+    /// Always, at any position.
     #[default]
     Always,
     /// While the station is farther away than [`WifiConfig::going_down`].
     GoingDown,
 }
 
-/// Which frames noise takes.
+/// The frames that noise destroys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum FrameLoss {
-    /// All of them, beacons and management among them.
+    /// All frames, including beacons and management.
     #[default]
     All,
-    /// Those that carry packets, with their acknowledgements.
+    /// Frames with packets, with their acknowledgements.
     Data,
 }
 
-/// Why a basic service set cannot be as asked.
+/// Why the settings of a basic service set are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A probability that is none.
+    /// A probability outside 0 to 1.
     #[error("{0} is a probability")]
     Probability(&'static str),
-    /// Windows that are no 2^n - 1, shrink or are too large.
+    /// Windows that are not 2^n - 1, shrink or are too large.
     #[error("contention windows from {0} to {1}; wanted are 2^n - 1, growing, to 65535 at most")]
     Windows(u32, u32),
-    /// A coverage that is none, or a threshold beyond it.
+    /// A coverage that is not positive, or a threshold beyond it.
     #[error("the radius is more than nothing, and the threshold of going down not beyond it")]
     Coverage,
-    /// The short preamble is not for frames at 1 Mb/s.
+    /// A short preamble with frames at 1 Mb/s.
     #[error("short preambles at 1 Mb/s")]
     Preamble,
-    /// Acknowledgements faster than what they acknowledge.
+    /// Acknowledgements faster than the frames that they acknowledge.
     #[error("the basic rate is above the data rate")]
     BasicRate,
-    /// Beacons without pause, or none that may be missed.
+    /// A beacon interval of zero, or no beacon that may be missed.
     #[error("beacons follow each other closer than 10 ms, or none of them may be missed")]
     Beacons,
-    /// The access point's channel is not scanned, or the longest stay on a channel is shorter than the shortest.
+    /// An access point's channel outside the scan, or MaxChannelTime below MinChannelTime.
     #[error(
         "the access point's channel is one of those scanned, and MinChannelTime is not above MaxChannelTime"
     )]
     Scan,
 }
 
-/// The settings of a basic service set.
+/// Settings of a basic service set.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WifiConfig {
-    /// Of packets.
+    /// Rate of packets.
     pub rate: DataRate,
-    /// Of acknowledgements, beacons and management.
+    /// Rate of acknowledgements, beacons and management.
     pub basic_rate: DataRate,
-    /// Before every frame that is not of OFDM.
+    /// Preamble of every frame that is not OFDM.
     pub preamble: PreambleLength,
-    /// The slot.
+    /// Slot time.
     pub slot: SlotTime,
-    /// The first contention window: back-off is drawn from 0 to this many slots.
+    /// Initial contention window: back-off is drawn from 0 to this number of slots.
     pub cw_min: u32,
-    /// The last one.
+    /// Maximum contention window.
     pub cw_max: u32,
-    /// How often a frame is sent again that was not acknowledged (dot11ShortRetryLimit counts the first one, too).
+    /// Maximum retransmissions of an unacknowledged frame (dot11ShortRetryLimit also counts the first transmission).
     pub retransmissions: u8,
-    /// Packets that may wait at the access point, and at each station.
+    /// Maximum queued packets at the access point, and at each station.
     pub queue: usize,
-    /// Probability that a transmission is lost to noise, with or without its acknowledgement.
+    /// Probability that noise destroys a transmission, with or without its acknowledgement.
     pub frame_loss: f64,
-    /// From when on.
+    /// Condition of that loss.
     pub frame_loss_from: LossFrom,
-    /// Of which transmissions.
+    /// Frames subject to it.
     pub frame_loss_of: FrameLoss,
-    /// Probability that a packet which the MAC has delivered is lost after all, once for each packet.
+    /// Probability that a packet which the MAC delivered is lost, once per packet.
     pub packet_loss: f64,
-    /// From when on.
+    /// Condition of that loss.
     pub packet_loss_from: LossFrom,
-    /// How far the access point and its stations hear each other, in metres.
+    /// Range of the access point and its stations in metres.
     pub radius: f64,
-    /// The distance from which on a station that moves away says that its link goes down, in metres.
+    /// Distance in metres beyond which an outbound station reports that its link goes down.
     pub going_down: f64,
-    /// From one beacon to the next; without: the stations know by themselves when they come and leave.
+    /// Beacon interval; `None`: the stations know their coverage without beacons.
     pub beacons: Option<Duration>,
-    /// How many beacons in a row a station does not hear, nor anything else from the access point in between, before it
-    /// takes its link for lost.
+    /// Consecutive missed beacons, without another frame from the access point in between, after which a station
+    /// considers its link lost.
     pub beacons_missed: u32,
-    /// Stations in reach at the beginning are associated.
+    /// True if stations in reach at the start are associated.
     pub associated: bool,
-    /// How long a station tries to get associated.
+    /// Timeout of an association.
     pub entry_timeout: Duration,
     /// Channels of a scan.
     pub channels: u32,
-    /// The access point's, from 1.
+    /// The access point's channel, from 1.
     pub channel: u32,
-    /// How long a scanning station stays on a channel where it hears nothing (MinChannelTime).
+    /// Time on a channel without traffic (MinChannelTime).
     pub min_channel_time: Duration,
-    /// How long it stays on a channel where it hears something (MaxChannelTime).
+    /// Time on a channel with traffic (MaxChannelTime).
     pub max_channel_time: Duration,
 }
 
 impl Default for WifiConfig {
-    /// IEEE 802.11b at 11 Mb/s with long preambles, windows of 31 to 1023, 7 transmissions, beacons each 100 time units
-    /// of 1.024 ms, a disc of 50 m, 11 channels, nothing lost.
+    /// Returns IEEE 802.11b at 11 Mb/s with long preambles, windows of 31 to 1023, 7 transmissions, beacons each 100
+    /// time units of 1.024 ms, a range of 50 m, 11 channels, no loss.
     ///
-    /// Beyond the standard, which leaves them open: acknowledgements and management at 2 Mb/s, the highest rate that a
-    /// station of IEEE 802.11-1997 has; 100 packets queued. `going_down` of 41 m is 9 s before the edge for a station that
-    /// walks outward at 1 m/s. MinChannelTime of 20 ms, MaxChannelTime of 60 ms and three missed beacons are those of NIST's
-    /// mobility modules for ns-2; drivers wait for seven to ten beacons. 500 ms for an association and the sixth channel
-    /// are guesses.
+    /// Other values are not in the standard. Acknowledgements and management at 2 Mb/s: the highest rate of IEEE
+    /// 802.11-1997. 100 queued packets. `going_down` of 41 m: 9 s before the edge at 1 m/s outward. MinChannelTime of
+    /// 20 ms, MaxChannelTime of 60 ms and three missed beacons: NIST's mobility modules for ns-2 (drivers wait for
+    /// seven to ten beacons). 500 ms for an association and the sixth channel are guesses.
     fn default() -> Self {
         Self {
             rate: DataRate::Eleven,
@@ -184,10 +183,10 @@ impl Default for WifiConfig {
 }
 
 impl WifiConfig {
-    /// Checks what a basic service set relies on.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         for (name, p) in [("frame_loss", self.frame_loss), ("packet_loss", self.packet_loss)] {
             if !(0.0..=1.0).contains(&p) {
@@ -219,11 +218,11 @@ impl WifiConfig {
         Ok(())
     }
 
-    /// How long its frames take.
+    /// Returns the durations of its frames.
     pub(super) const fn frame_times(&self) -> FrameTimes {
         FrameTimes::new(self.preamble, self.rate, self.basic_rate)
     }
-    /// The contention window of a frame that has been sent so often in vain.
+    /// Returns the contention window of a frame after this number of failed transmissions.
     pub(super) fn contention_window(&self, attempts: u8) -> u32 {
         let window = (u64::from(self.cw_min) + 1) << attempts.min(16);
         u32::try_from(window - 1).unwrap_or(u32::MAX).min(self.cw_max)

@@ -6,7 +6,7 @@ use usher_core::Duration;
 /// Before an acknowledgement (aSIFSTime; IEEE 802.11b-1999, 18.3.3, and 802.11g-2003, 19.4.5).
 pub(super) const SIFS: Duration = Duration::from_micros(10);
 
-/// The gaps between frames that follow from the slot.
+/// Interframe spaces, which follow from the slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InterframeSpaces {
     /// A slot (aSlotTime).
@@ -25,7 +25,7 @@ impl InterframeSpaces {
     }
 }
 
-/// Octets that are sent beside a packet's own: MAC header (three addresses) 24, LLC and SNAP 8, check sequence 4.
+/// Octets added to a packet: MAC header (three addresses) 24, LLC and SNAP 8, check sequence 4.
 pub(crate) const DATA_HEADER: u32 = 36;
 /// Octets of an acknowledgement.
 const ACK: u32 = 14;
@@ -36,15 +36,15 @@ const SSID: u32 = 10;
 /// A rates element with the four rates of 802.11b.
 const RATES: u32 = 6;
 
-/// Before an OFDM frame: the training symbols, 16 µs, and the SIGNAL field, 4 µs (IEEE 802.11a-1999, 17.3.3 and 17.3.4, which
-/// 802.11g-2003, 19.3.2.3, takes over).
+/// Before an OFDM frame: the training symbols, 16 µs, and the SIGNAL field, 4 µs (IEEE 802.11a-1999, 17.3.3 and
+/// 17.3.4, adopted by 802.11g-2003, 19.3.2.3).
 const OFDM_PREAMBLE: Duration = Duration::from_micros(16 + 4);
 /// An OFDM symbol (IEEE 802.11a-1999, 17.3.2.3: TSYM).
 const OFDM_SYMBOL: Duration = Duration::from_micros(4);
 /// Bits beside a frame's octets: the SERVICE field, 16, and the tail, 6 (17.3.5.1 and 17.3.5.2).
 const OFDM_BITS: u64 = 16 + 6;
-/// Without transmission at the end of an OFDM frame of 802.11g, so that its SIFS is as long as that of 802.11a
-/// (IEEE 802.11g-2003, 19.3.2.3).
+/// Silence at the end of an 802.11g OFDM frame, so that its SIFS is as long as that of 802.11a (IEEE
+/// 802.11g-2003, 19.3.2.3).
 const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 /// A data rate: of 802.11b by DSSS and CCK, or of 802.11g by OFDM (ERP-OFDM).
@@ -77,7 +77,7 @@ pub enum DataRate {
 }
 
 impl DataRate {
-    /// In units of 100 kb/s.
+    /// Returns the rate in units of 100 kb/s.
     #[must_use]
     pub const fn hundred_kilobits(self) -> u64 {
         match self {
@@ -95,17 +95,16 @@ impl DataRate {
             Self::FiftyFour => 540,
         }
     }
-    /// Whether it is by OFDM.
+    /// True for OFDM.
     #[must_use]
     pub const fn is_ofdm(self) -> bool {
         !matches!(self, Self::One | Self::Two | Self::FiveAndHalf | Self::Eleven)
     }
-    /// How long so many octets take by DSSS or CCK, rounded up to the nanosecond.
+    /// Returns the duration of octets by DSSS or CCK, rounded up to the nanosecond.
     const fn octets_duration(self, octets: u32) -> Duration {
         Duration::from_nanos((octets as u64 * 80_000).div_ceil(self.hundred_kilobits()))
     }
-    /// How long a frame of so many octets is on the air: with the preamble, or by OFDM with its own and with the extension at
-    /// its end.
+    /// Returns the airtime of a frame with its preamble; by OFDM, with the OFDM preamble and the signal extension.
     #[must_use]
     pub fn airtime(self, preamble: PreambleLength, octets: u32) -> Duration {
         if !self.is_ofdm() {
@@ -118,7 +117,7 @@ impl DataRate {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
     /// A packet.
@@ -139,19 +138,19 @@ impl FrameKind {
     pub(super) const fn is_data(self) -> bool {
         matches!(self, Self::Data { .. })
     }
-    /// For everybody: not acknowledged, so sent once.
+    /// True for a broadcast: it is not acknowledged, so it is sent once.
     pub(super) const fn is_broadcast(self) -> bool {
         matches!(self, Self::Beacon | Self::ProbeRequest)
     }
 }
 
-/// A frame that waits or is sent.
+/// A queued frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct WifiFrame {
     pub(super) kind: FrameKind,
-    /// The station that it comes from or is for; of a beacon nothing.
+    /// The station at its other end; unused for a beacon.
     pub(super) station: u32,
-    /// How often it was sent in vain.
+    /// Number of failed transmissions.
     pub(super) attempts: u8,
 }
 
@@ -161,7 +160,7 @@ impl WifiFrame {
     }
 }
 
-/// How long frames take with certain settings.
+/// Durations of frames with given settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameTimes {
     preamble: PreambleLength,
@@ -173,8 +172,8 @@ impl FrameTimes {
     pub(super) const fn new(preamble: PreambleLength, rate: DataRate, basic_rate: DataRate) -> Self {
         Self { preamble, rate, basic_rate }
     }
-    /// A frame's, preamble included. Fixed fields of management frames are those of IEEE 802.11-1999, 7.2.3; a beacon's
-    /// elements are SSID, rates, the channel and an empty traffic indication map.
+    /// Returns the duration of a frame, preamble included. Fixed fields of management frames are those of IEEE
+    /// 802.11-1999, 7.2.3. A beacon's elements are SSID, rates, the channel and an empty traffic indication map.
     pub(super) fn frame_duration(&self, kind: FrameKind) -> Duration {
         let fixed = match kind {
             FrameKind::Data { octets, .. } => {
@@ -189,7 +188,7 @@ impl FrameTimes {
         };
         self.basic_rate.airtime(self.preamble, MANAGEMENT + fixed)
     }
-    /// From a frame's end to its acknowledgement's.
+    /// Returns the time from a frame's end to its acknowledgement's end.
     pub(super) fn ack_duration(&self) -> Duration {
         SIFS + self.basic_rate.airtime(self.preamble, ACK)
     }

@@ -1,61 +1,61 @@
-//! Who waits for the medium, and for how long.
+//! Contention for the medium.
 
 use super::frame::{InterframeSpaces, WifiFrame};
 use std::collections::VecDeque;
 use usher_core::Instant;
 
-/// The access point, or a station, as one that contends for the medium.
+/// The access point or a station as a contender for the medium.
 #[derive(Debug, Default)]
 pub(super) struct MediumContender {
-    /// What it has to send; the first is sent next, or is on the air.
+    /// Its frames; the first is sent next, or is on the air.
     pub(super) queue: VecDeque<WifiFrame>,
-    /// Packets among that.
+    /// Number of packets in the queue.
     pub(super) packets: usize,
-    /// Its first frame is on the air.
+    /// True if its first frame is on the air.
     pub(super) sending: bool,
-    /// Slots that it has to let pass yet, counted from `WirelessMedium::free` or from `from`, whichever is later. None: it is
-    /// through, and may send when the medium has been idle for DIFS.
+    /// Slots left to count, from `WirelessMedium::free` or from `from`, whichever is later. `None`: the count is
+    /// over, and it may send when the medium has been idle for DIFS.
     pub(super) backoff: Option<u32>,
-    /// When it is to send if it needs no back-off, and the medium stays idle.
+    /// When it sends without back-off if the medium stays idle.
     pub(super) from: Instant,
-    /// It is on another channel.
+    /// True while it is on another channel.
     pub(super) silent: bool,
 }
 
 impl MediumContender {
-    /// Puts a frame before all packets, and behind what else goes before them.
+    /// Inserts a frame before all packets and behind other such frames.
     pub(super) fn push_first(&mut self, frame: WifiFrame) {
         let skip = usize::from(self.sending);
         let rest = self.queue.iter().skip(skip).take_while(|f| !f.kind.is_data()).count();
         self.queue.insert(skip + rest, frame);
     }
-    /// When it would be through with its back-off, if nobody sent before.
+    /// Returns the end of its back-off if the medium stays idle.
     fn backoff_end(&self, medium: &WirelessMedium) -> Instant {
         medium.free.max(self.from) + medium.gaps.slot * u64::from(self.backoff.unwrap_or(0))
     }
-    /// When it would send if nobody did before.
+    /// Returns when it sends if the medium stays idle.
     fn planned_start(&self, medium: &WirelessMedium) -> Option<Instant> {
         (!self.queue.is_empty() && !self.silent).then(|| self.backoff_end(medium))
     }
 }
 
-/// Frames on the air.
+/// Frames on the air at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct FrameExchange {
-    /// Who sends: one, or several that collide.
+    /// The sender, or several whose frames collide.
     pub(super) senders: Vec<u32>,
-    /// When the last of the frames ends.
+    /// End of the last frame.
     pub(super) end: Instant,
 }
 
-/// The one medium of all.
+/// The shared medium.
 #[derive(Debug)]
 pub(super) struct WirelessMedium {
     pub(super) gaps: InterframeSpaces,
     pub(super) on_air: Option<FrameExchange>,
-    /// When the last exchange is over, its acknowledgement included.
+    /// End of the last exchange, its acknowledgement included.
     pub(super) idle: Instant,
-    /// When slots begin to be counted after it: DIFS or EIFS later.
+    /// When slots count again: DIFS or EIFS later.
     pub(super) free: Instant,
 }
 
@@ -68,12 +68,12 @@ impl WirelessMedium {
         self.on_air.is_some() || now < self.idle
     }
 
-    /// Who sends first, and when.
+    /// Returns the time of the next transmission, and its sender.
     pub(super) fn earliest_start(&self, contenders: &[MediumContender]) -> Option<Instant> {
         contenders.iter().filter_map(|c| c.planned_start(self)).min()
     }
-    /// Who sends at `first` or before that can be noticed, and when. A frame is noticed after a slot, which is what slots
-    /// are for.
+    /// Returns all contenders that send at `first` or before they can detect its frame, which takes a slot; and the
+    /// times.
     pub(super) fn senders(
         &self,
         contenders: &[MediumContender],
@@ -84,13 +84,13 @@ impl WirelessMedium {
         plans.filter(move |(_, at)| *at < first + self.gaps.slot)
     }
 
-    /// The earliest that a frame is sent for which a contender will contend from `due` on.
+    /// Returns the earliest transmission of a contender with a frame from `due` on.
     pub(super) fn earliest_send_time(&self, contender: &MediumContender, due: Instant) -> Instant {
         let (through, sensed) = (contender.backoff_end(self), due + self.gaps.difs);
         if through > due { through.min(sensed) } else { sensed }
     }
 
-    /// A contender that had nothing to send, or could not, now can: says whether it has to draw a back-off.
+    /// Handles a contender that now has a frame to send; true if it must draw a back-off.
     pub(super) fn join_contention(&self, contender: &mut MediumContender, now: Instant) -> bool {
         if contender.backoff.is_some() {
             if self.is_busy(now) || contender.backoff_end(self) > now {
@@ -104,7 +104,7 @@ impl WirelessMedium {
         contender.from = now + self.gaps.difs;
         false
     }
-    /// The medium becomes busy at `now` by others: says whether the contender has to draw a back-off.
+    /// Handles a medium that becomes busy at `now`; true if the contender must draw a back-off.
     pub(super) fn freeze_backoff(&self, contender: &mut MediumContender, now: Instant) -> bool {
         let Some(slots) = contender.backoff else {
             return !contender.queue.is_empty() && !contender.silent;

@@ -1,4 +1,4 @@
-//! Stations: where they are, whether they are associated, and what their links say.
+//! Stations: coverage, association, scans and link events.
 
 use super::bss::{ACCESS_POINT, Bss, contender_index};
 use super::config::{FrameLoss, WifiConfig};
@@ -8,45 +8,45 @@ use crate::radio::{LinkCommand, LinkDownReason, LinkEvent};
 use usher_core::Instant;
 use usher_core::timer::TimerQueue;
 
-/// What a time is for; of those at the same time the first here comes first.
+/// A timer of a station. Timers of the same time expire in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum StationTimer {
-    /// All stations say where they stand.
+    /// All stations report their initial state.
     Start,
     /// A station comes into reach.
     Enter,
-    /// It comes nearer than the threshold.
+    /// It comes within the threshold.
     Near,
-    /// It goes farther away than that.
+    /// It goes beyond the threshold.
     Far,
     /// It goes out of reach.
     Leave,
-    /// A scan goes on to its next part.
+    /// A scan enters its next phase.
     Scan,
-    /// An association has taken too long.
+    /// An association times out.
     Entry,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WifiStationState {
     Out,
-    /// Has asked for authentication.
+    /// Waits for the authentication response.
     Authenticating {
         until: Instant,
     },
-    /// Has asked for association.
+    /// Waits for the association response.
     Associating {
         until: Instant,
     },
     Associated,
 }
 
-/// Which part of a scan a station is in.
+/// The phase of a station's scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ScanPhase {
     /// On channels before the access point's.
     BeforeChannel,
-    /// On the access point's, having begun then.
+    /// On the access point's channel since this time.
     Listening { since: Instant, has_heard_beacon: bool },
     /// On channels after it.
     AfterChannel { found: bool },
@@ -57,17 +57,17 @@ enum ScanPhase {
 pub(super) struct WifiStation {
     state: WifiStationState,
     in_reach: bool,
-    /// Nearer than the threshold.
+    /// True within the threshold.
     near: bool,
-    /// When it comes nearer than that, and when it goes out of reach.
+    /// When it comes within the threshold, and when it goes out of reach.
     nears: Option<Instant>,
     leaves: Option<Instant>,
-    /// It knows of the access point.
+    /// True if it knows the access point.
     detected: bool,
-    /// Beacons in a row that it has not heard, nor anything else since.
+    /// Consecutive missed beacons without another frame.
     missed: u32,
     scan: Option<ScanPhase>,
-    /// It is to get associated after the scan.
+    /// True if it associates after the scan.
     connects: bool,
 }
 
@@ -86,7 +86,7 @@ impl WifiStation {
                     timers.insert(at, (timer, number));
                 }
             }
-            // Who leaves without having come has been inside; who does neither stays where it is.
+            // A station that leaves without entering starts inside; one that does neither never crosses the edge.
             let stays = way.distance_at(access_point, Instant::ZERO) <= radius;
             (enters.is_none() && (leaves.is_some() || stays), enters, leaves)
         };
@@ -112,19 +112,19 @@ impl WifiStation {
     pub(super) fn is_associated(&self) -> bool {
         self.state == WifiStationState::Associated
     }
-    /// Farther away than the threshold.
+    /// True beyond the threshold.
     pub(super) const fn is_far(&self) -> bool {
         !self.near
     }
-    /// It and the access point hear each other.
+    /// True if it and the access point receive each other.
     pub(super) const fn is_tuned(&self) -> bool {
         self.in_reach && matches!(self.scan, None | Some(ScanPhase::Listening { .. }))
     }
-    /// It hears from the access point, be it an acknowledgement.
+    /// Resets the count of missed beacons after a frame from the access point, even an acknowledgement.
     pub(super) const fn reset_missed_beacons(&mut self) {
         self.missed = 0;
     }
-    /// A frame of this kind, from it or for it, is of use.
+    /// True if a frame of this kind, to or from it, is accepted.
     pub(super) const fn accepts_frame(&self, kind: FrameKind) -> bool {
         match kind {
             FrameKind::Data { .. } => matches!(self.state, WifiStationState::Associated),
@@ -135,7 +135,7 @@ impl WifiStation {
             ),
         }
     }
-    /// A beacon, heard or not, would be news.
+    /// True if a beacon, received or missed, changes its state.
     const fn awaits_beacon(&self) -> bool {
         match (self.state, self.scan) {
             (_, Some(ScanPhase::Listening { has_heard_beacon: heard, .. })) => self.in_reach && !heard,
@@ -147,9 +147,9 @@ impl WifiStation {
 }
 
 impl Bss {
-    /// Tells a station's link what to do. A command that does not fit its state is ignored and counted: a scan during a
-    /// scan or an association, an association of who is associated or about to be, the end of what is not. An association
-    /// that is asked for during a scan begins after it.
+    /// Applies a command to a station's link. Commands that do not fit its state are ignored and counted: a scan
+    /// during a scan or an association, an association of an associated or associating station, a disconnection of an
+    /// unconnected one. An association requested during a scan starts after it.
     pub fn command(&mut self, now: Instant, station: u32, command: LinkCommand) {
         self.catch_up(now);
         let Some(s) = self.stations.get_mut(station as usize) else {
@@ -177,7 +177,7 @@ impl Bss {
         }
     }
 
-    /// A station's time has come.
+    /// Handles a station's timer.
     pub(super) fn handle_station_timer(&mut self, now: Instant, timer: StationTimer, station: u32) {
         if timer == StationTimer::Start {
             return self.start_stations(now);
@@ -218,7 +218,7 @@ impl Bss {
         }
     }
 
-    /// Without beacons a station that comes into reach knows it at once.
+    /// Without beacons a station in reach detects the access point at once.
     fn detect_without_beacon(&mut self, station: u32) {
         let s = &self.stations[station as usize];
         if self.config.beacons.is_none() && s.in_reach && s.scan.is_none() {
@@ -232,7 +232,7 @@ impl Bss {
             self.events.push_back((station, LinkEvent::Detected));
         }
     }
-    /// An associated station beyond the threshold says when it will be gone.
+    /// Reports the time left of an associated station beyond the threshold.
     fn report_going_down(&mut self, now: Instant, station: u32) {
         let s = &self.stations[station as usize];
         let goes = s.is_associated() && s.in_reach && s.is_far() && s.nears.is_none_or(|at| at <= now);
@@ -241,7 +241,7 @@ impl Bss {
         }
     }
 
-    /// The link of a station is no more, or has not come up.
+    /// Takes a station's link down, or ends its association attempt.
     fn take_link_down(&mut self, station: u32, why: LinkDownReason) {
         let s = &mut self.stations[station as usize];
         if let WifiStationState::Authenticating { until } | WifiStationState::Associating { until } = s.state
@@ -264,7 +264,7 @@ impl Bss {
         self.send_management(now, contender_index(station), FrameKind::AuthenticationRequest, station);
     }
 
-    /// Sends a frame before all packets.
+    /// Queues a management frame before all packets.
     fn send_management(&mut self, now: Instant, from: u32, kind: FrameKind, station: u32) {
         let contender = &mut self.contenders[from as usize];
         let waits = contender.queue.is_empty() && !contender.silent;
@@ -274,7 +274,7 @@ impl Bss {
         }
     }
 
-    /// A management frame other than a beacon is received.
+    /// Handles a received management frame other than a beacon.
     pub(super) fn handle_management(&mut self, now: Instant, frame: WifiFrame) {
         let station = frame.station;
         let s = &mut self.stations[station as usize];
@@ -306,7 +306,7 @@ impl Bss {
         }
     }
 
-    /// A scanning station hears the access point.
+    /// Records that a scanning station received a frame of the access point.
     fn note_access_point(&mut self, station: u32) {
         if let Some(ScanPhase::Listening { has_heard_beacon: heard, .. }) =
             &mut self.stations[station as usize].scan
@@ -361,7 +361,7 @@ impl Bss {
         }
     }
 
-    /// The station is on the access point's channel: the probe goes, then nothing.
+    /// Sends the probe of a station on the access point's channel.
     fn send_probe(&mut self, now: Instant, station: u32) {
         let number = contender_index(station);
         let contender = &mut self.contenders[number as usize];
@@ -370,7 +370,7 @@ impl Bss {
         self.join_contention(now, number);
     }
 
-    /// The target beacon transmission time.
+    /// Queues the beacon at its target transmission time.
     pub(super) fn queue_beacon(&mut self, now: Instant) {
         let Some(interval) = self.config.beacons else { return };
         self.beacon_due = Some(now + interval).filter(|at| *at < Instant::FAR_FUTURE);
@@ -385,13 +385,13 @@ impl Bss {
         }
     }
 
-    /// The next beacon is waited for by somebody.
+    /// True if a station awaits the next beacon.
     pub(super) fn beacon_matters(&self) -> bool {
         let noise = self.config.frame_loss > 0.0 && self.config.frame_loss_of == FrameLoss::All;
         self.stations.iter().any(|s| noise && s.is_associated() || s.awaits_beacon())
     }
 
-    /// A beacon has been sent, alone or not.
+    /// Handles a transmitted beacon, with or without collision.
     pub(super) fn beacon_sent(&mut self, alone: bool) {
         for station in 0..self.stations.len() as u32 {
             let s = &self.stations[station as usize];

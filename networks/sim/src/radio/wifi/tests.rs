@@ -29,7 +29,7 @@ fn frame_nanos(octets: u64) -> u64 {
     192_000 + ((octets + 36) * 8_000).div_ceil(11)
 }
 
-/// Nothing but packets.
+/// Only packets: no beacons.
 fn quiet_config() -> WifiConfig {
     WifiConfig { beacons: None, ..WifiConfig::default() }
 }
@@ -42,12 +42,12 @@ fn seeded_bss(config: WifiConfig, stations: usize, seed: u64) -> Bss {
 fn moving_bss(config: WifiConfig, ways: Vec<Trajectory>, seed: u64) -> Bss {
     Bss::new(config, Seed::new(seed).derive_rng("bss", 0), CENTRE, ways).unwrap()
 }
-/// Eastwards from here, in metres and metres per second.
+/// A walk eastward from `x`, in metres and metres per second.
 fn eastward_walk(x: f64, speed: f64) -> Trajectory {
     Trajectory { start: Position { x, y: 0.0 }, velocity: (speed, 0.0), departs: Instant::ZERO }
 }
 
-/// What is told of a set.
+/// An output of a set.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum BssOutput {
     Arrived(StationDirection, u32),
@@ -55,7 +55,7 @@ enum BssOutput {
     Link(u32, LinkEvent),
 }
 
-/// Takes what there is to be told.
+/// Takes all outputs.
 fn drain_outputs(bss: &mut Bss, now: Instant, told: &mut Vec<(u64, BssOutput)>) {
     while let Some((way, handle)) = bss.poll_delivery(now) {
         told.push((now.as_nanos(), BssOutput::Arrived(way, handle)));
@@ -68,7 +68,7 @@ fn drain_outputs(bss: &mut Bss, now: Instant, told: &mut Vec<(u64, BssOutput)>) 
     }
 }
 
-/// Runs until nothing is left to happen, or until the end; says what was told when, and how many timeouts it took.
+/// Runs until no event is left, or until `end`. Returns the outputs with their times, and the number of timeouts.
 fn run_until(bss: &mut Bss, end: Instant) -> (Vec<(u64, BssOutput)>, u64) {
     let (mut told, mut timeouts, mut before) = (Vec::new(), 0, Instant::ZERO);
     drain_outputs(bss, Instant::ZERO, &mut told);
@@ -82,7 +82,7 @@ fn run_until(bss: &mut Bss, end: Instant) -> (Vec<(u64, BssOutput)>, u64) {
     }
     (told, timeouts)
 }
-/// Begins: the links that are up from the beginning say so.
+/// Starts it: links that are up from the start report it.
 fn start_bss(bss: &mut Bss) -> Vec<(u32, LinkEvent)> {
     bss.handle_timeout(Instant::ZERO);
     std::iter::from_fn(|| bss.poll_link_event()).collect()
@@ -95,7 +95,7 @@ fn arrived_packets(told: &[(u64, BssOutput)]) -> Vec<(u64, u32)> {
     };
     told.iter().filter_map(packet).collect()
 }
-/// What a station's link said.
+/// Returns the events of a station's link.
 fn link_events(told: &[(u64, BssOutput)], station: u32) -> Vec<(u64, LinkEvent)> {
     let event = |(at, told): &(u64, BssOutput)| match told {
         BssOutput::Link(s, event) if *s == station => Some((*at, *event)),

@@ -1,4 +1,4 @@
-//! What is in a burst: packets, whole or in pieces, each in a PDU.
+//! The contents of a burst: whole packets or fragments, each in a PDU.
 
 use super::config::Modulation;
 use std::collections::VecDeque;
@@ -9,10 +9,10 @@ pub(crate) const PDU: u32 = 6 + 4;
 pub(super) const FRAGMENT: u32 = 2;
 /// Grant management subheader: a request on a burst.
 pub(super) const GRANT_MANAGEMENT: u32 = 2;
-/// The longest PDU: its length has 11 bits.
+/// Maximum octets of a PDU: its length has 11 bits.
 const LONGEST: u32 = 2047;
 
-/// The fewest slots that carry anything: one octet of a packet, with a request.
+/// Returns the minimum slots of a burst: one octet of a packet, with a request.
 pub(super) const fn minimum_slots(modulation: Modulation) -> u32 {
     (PDU + FRAGMENT + GRANT_MANAGEMENT + 1).div_ceil(modulation.octets_per_slot())
 }
@@ -22,15 +22,15 @@ struct BurstPacket {
     handle: u32,
     /// Octets not sent yet.
     left: u32,
-    /// Some are.
+    /// True if a part is sent.
     is_started: bool,
 }
 
-/// Packets of one station and direction, first come first served.
+/// Packets of one station and direction, first in, first out.
 #[derive(Debug, Default)]
 pub(super) struct BurstQueue {
     packets: VecDeque<BurstPacket>,
-    /// Octets not sent yet, of all.
+    /// Octets not sent yet, over all packets.
     left: u64,
 }
 
@@ -45,19 +45,19 @@ impl BurstQueue {
         self.packets.push_back(BurstPacket { handle, left: octets, is_started: false });
         self.left += u64::from(octets);
     }
-    /// Octets of the PDUs that would take all of it.
+    /// Returns the octets of the PDUs for the whole queue.
     pub(super) fn octets_needed(&self) -> u64 {
         let begun = self.packets.front().is_some_and(|p| p.is_started);
         self.left + u64::from(PDU) * self.packets.len() as u64 + u64::from(FRAGMENT * u32::from(begun))
     }
-    /// Takes everything out.
+    /// Removes all packets.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = u32> {
         self.left = 0;
         std::mem::take(&mut self.packets).into_iter().map(|p| p.handle)
     }
 
-    /// Fills a burst of `room` octets, of which `used` are taken; tells of each packet that ends in it, with the octet
-    /// after its last. Answers the octets used.
+    /// Fills a burst of `room` octets, with `used` taken already. Calls `done` for each packet that ends in it, with
+    /// the octet after its last. Returns the octets used.
     pub(super) fn fill_burst(&mut self, room: u32, mut used: u32, mut done: impl FnMut(u32, u32)) -> u32 {
         while let Some(p) = self.packets.front_mut() {
             let header = PDU + FRAGMENT * u32::from(p.is_started);
@@ -132,7 +132,7 @@ mod tests {
             }
             let mut ended = Vec::new();
             for room in rooms.iter().cycle().take(100_000) {
-                // What is asked for is enough, unless a packet is longer than a PDU.
+                // The requested size is enough, unless a packet exceeds a PDU.
                 let enough = u64::from(*room) >= queue.octets_needed() && packets.iter().all(|p| *p < 2000);
                 let (used, done) = fill_and_record(&mut queue, (*room).max(40));
                 prop_assert!(used <= (*room).max(40));

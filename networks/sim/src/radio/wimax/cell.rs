@@ -1,4 +1,4 @@
-//! The cell's machine.
+//! The machine of a cell.
 
 use super::burst::{self, BurstQueue, GRANT_MANAGEMENT};
 use super::config::{ConfigError, DOWN_SLOT, Modulation, NetworkEntry, WimaxConfig};
@@ -55,20 +55,20 @@ usher_core::counters! {
     }
 }
 
-/// Where a station stands.
+/// The state of a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WimaxStationState {
     /// Not in the cell.
     Outside,
-    /// Ranging, or waiting for RNG-RSP if there is a time.
+    /// Ranging; with a time, waiting for RNG-RSP until then.
     Ranging(AttemptSeries, Option<Instant>),
-    /// Heard, and on its way in until then.
+    /// RNG-REQ was received; enters at this time.
     Entering(Instant),
-    /// In, with nothing to send.
+    /// In the cell, with nothing to send.
     Idle,
-    /// Asking for bandwidth, or waiting for a grant if there is a time.
+    /// Requesting bandwidth; with a time, waiting for a grant until then.
     Requesting(AttemptSeries, Option<Instant>),
-    /// Granted a burst, with more to come for as long as it has something to send.
+    /// Has a grant, and gets further ones while it has data.
     Served,
 }
 
@@ -85,11 +85,11 @@ pub(super) struct WimaxStation {
     pub(super) reach: StationReach,
     pub(super) down: BurstQueue,
     pub(super) up: BurstQueue,
-    /// In the round of those that have something to receive.
+    /// True if it is in the downlink round.
     pub(super) in_round: bool,
-    /// Octets that the base station knows to be wanted beyond those granted.
+    /// Octets requested beyond those granted.
     pub(super) demand: u64,
-    /// Octets granted in uplinks to come.
+    /// Octets granted in future uplinks.
     pub(super) granted: u64,
 }
 
@@ -107,23 +107,23 @@ pub struct WimaxCell {
     pub(super) config: WimaxConfig,
     rng: ModelRng,
     pub(super) stations: Vec<WimaxStation>,
-    /// Stations inside for which something waits at the base station, in the order of their turns.
+    /// Stations with queued downlink packets, in the order of their turns.
     pub(super) round: VecDeque<u32>,
-    /// Stations that want a grant, in the order of their turns.
+    /// Stations that need a grant, in the order of their turns.
     pub(super) wanting: VecDeque<u32>,
     pub(super) grants: VecDeque<UplinkGrant>,
     pub(super) ranging: ContentionQueue,
     pub(super) requests: ContentionQueue,
-    /// Ends of T3, of T16 and of network entry.
+    /// Expirations of T3, T16 and network entry.
     pub(super) timers: TimerQueue<u32>,
-    /// When stations come and leave, and have searched.
+    /// Coverage changes and ends of searches.
     pub(super) reaches: TimerQueue<(ReachTimer, u32)>,
-    /// When the base station first describes its channels.
+    /// Time of the first channel descriptors.
     pub(super) descriptor_phase: Duration,
-    /// The first frame not put together yet, and the first whose uplink has not been.
+    /// The first frame that is not built, and the first whose uplink is not.
     next_frame: u64,
     next_uplink: u64,
-    /// What is on the air or decoded, by time of arrival.
+    /// Packets on the air or decoded, by time of arrival.
     pub(super) arriving: VecDeque<(Instant, StationDirection, u32)>,
     dropped: VecDeque<(StationDirection, u32, DropReason)>,
     pub(super) events: VecDeque<(u32, LinkEvent)>,
@@ -133,11 +133,12 @@ pub struct WimaxCell {
 }
 
 impl WimaxCell {
-    /// A cell with its base station here and stations that move so, all with the configured modulation. In a cell with
-    /// a radius, stations that are in from the start say [`LinkEvent::Up`] at time zero.
+    /// Creates a cell with the base station at this position and stations with these trajectories, all with the
+    /// configured modulation. With a radius, stations in the cell from the start report [`LinkEvent::Up`] at time
+    /// zero.
     ///
     /// # Errors
-    /// The configuration cannot be.
+    /// The settings are invalid.
     pub fn new(
         config: WimaxConfig,
         rng: ModelRng,
@@ -189,30 +190,30 @@ impl WimaxCell {
         })
     }
 
-    /// Gives a station its own modulation, down and up.
+    /// Sets a station's own modulation, downlink and uplink.
     pub fn set_modulation(&mut self, station: u32, modulation: (Modulation, Modulation)) {
         if let Some(s) = self.stations.get_mut(station as usize) {
             s.modulation = modulation;
         }
     }
-    /// Says how long after time zero the base station first describes its channels: at once, unless it is said.
+    /// Sets the time of the first channel descriptors; the default is zero.
     pub fn describe_from(&mut self, phase: Duration) {
         self.descriptor_phase = phase;
     }
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &CellCounters {
         &self.counters
     }
-    /// Its settings.
+    /// Returns the settings.
     #[must_use]
     pub const fn config(&self) -> &WimaxConfig {
         &self.config
     }
 
-    /// Offers a packet of `octets`, which the cell calls `handle` from here on: it comes back from exactly one of
-    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not go back. A station that is out of reach, or not in
-    /// where it comes in on command only, gets and sends nothing; one that the cell does not have is not heard.
+    /// Sends a packet of `octets` with the caller's number `handle`, which returns by exactly one of
+    /// [`Self::poll_delivery`] and [`Self::poll_drop`]. Times must not decrease. Packets of a station out of reach,
+    /// of an unknown one, or of one outside a cell with entry by command are dropped.
     pub fn send(&mut self, now: Instant, way: StationDirection, octets: u32, handle: u32) {
         let (StationDirection::Down(number) | StationDirection::Up(number)) = way;
         let Some(station) = self.stations.get_mut(number as usize) else {
@@ -246,7 +247,7 @@ impl WimaxCell {
         self.dropped.push_back((way, handle, why));
     }
 
-    /// Lets a station that has something to send or to receive go for it.
+    /// Starts the entry, request or turn of a station with packets.
     fn look_after(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         match station.state {
@@ -305,12 +306,12 @@ impl WimaxCell {
         }
     }
 
-    /// Makes the next frame the first that begins at `now` or later, where frames were not counted through.
+    /// Skips to the first frame that begins at `now` or later.
     fn await_frame(&mut self, now: Instant) {
         let first = now.as_nanos().div_ceil(self.config.frame.as_nanos());
         self.next_frame = self.next_frame.max(first);
     }
-    /// Likewise for uplinks.
+    /// Skips to the first uplink that begins at `now` or later.
     fn await_uplink(&mut self, now: Instant) {
         if self.ranging.is_empty() && self.requests.is_empty() {
             let since = now.as_nanos().saturating_sub(self.config.uplink_offset().as_nanos());
@@ -327,14 +328,14 @@ impl WimaxCell {
         let waits = !self.round.is_empty() || !self.wanting.is_empty();
         waits.then(|| self.frame_start(self.next_frame))
     }
-    /// The next uplink in which something is said, by its frame.
+    /// Returns the frame of the next uplink with a transmission.
     fn uplink_due(&self) -> Option<u64> {
         let contended = (!self.ranging.is_empty() || !self.requests.is_empty()).then_some(self.next_uplink);
         let granted = self.grants.front().map(|g| g.frame);
         contended.into_iter().chain(granted).min()
     }
 
-    /// When to call [`Self::handle_timeout`] next.
+    /// Returns when to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let arriving = self.arriving.front().map(|(at, ..)| *at);
@@ -345,7 +346,7 @@ impl WimaxCell {
             .min()
     }
 
-    /// Does all that is due at `now`.
+    /// Handles all events due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, (timer, number))) = self.reaches.pop_due(now) {
             self.expire_reach(now, timer, number);
@@ -378,7 +379,7 @@ impl WimaxCell {
         }
     }
 
-    /// A frame begins: grants, downlink bursts.
+    /// Builds a frame: grants and downlink bursts.
     fn put_together(&mut self, frame: u64) {
         let up = self.grant_uplinks(frame);
         let down = self.send_down(frame, up);
@@ -387,7 +388,7 @@ impl WimaxCell {
 
     fn grant_uplinks(&mut self, frame: u64) -> u32 {
         let (config, stations) = (&self.config, &self.stations);
-        // As many as the map can announce beside one downlink burst.
+        // As many grants as the map can announce beside one downlink burst.
         let room = config.downlink_slots() - burst::minimum_slots(Modulation::Qpsk12);
         let most = config.uplink_slots() / burst::minimum_slots(Modulation::Qpsk12);
         let mut bursts = (self.wanting.len() as u32).min(most);
@@ -397,7 +398,7 @@ impl WimaxCell {
         let need = |number: u32| {
             let s = &stations[number as usize];
             let least = burst::minimum_slots(s.modulation.1);
-            // What remains of a packet takes a header again.
+            // The rest of a packet needs a header again.
             (slots_for(s.demand, s.modulation.1).max(least), least)
         };
         divide_slots(&mut self.wanting, bursts, config.uplink_slots(), need, &mut self.shares);
@@ -465,7 +466,7 @@ impl WimaxCell {
         self.shares.len() as u32
     }
 
-    /// An uplink begins: granted bursts, ranging, requests.
+    /// Handles an uplink: granted bursts, ranging, requests.
     fn handle_uplink(&mut self, now: Instant, frame: u64) {
         let end = self.uplink_start(frame) + self.config.symbols_duration(self.config.uplink_symbols);
         while let Some(grant) = self.grants.pop_front_if(|g| g.frame <= frame) {
@@ -502,7 +503,7 @@ impl WimaxCell {
         self.outcome = outcome;
     }
 
-    /// The base station has heard at `now` how much a station has to send.
+    /// Updates the base station's knowledge of a station's demand at `now`.
     fn update_demand(&mut self, now: Instant, number: u32) {
         let station = &mut self.stations[number as usize];
         let known = station.demand > 0;
@@ -540,7 +541,7 @@ impl WimaxCell {
         }
     }
 
-    /// The next packet that has arrived by `now`, and where.
+    /// Returns the next packet that has arrived by `now`, with its direction.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<(StationDirection, u32)> {
         let (_, way, handle) = self.arriving.pop_front_if(|(at, ..)| *at <= now)?;
         match way {
@@ -550,13 +551,13 @@ impl WimaxCell {
         Some((way, handle))
     }
 
-    /// The next packet that will not arrive.
+    /// Returns the next lost packet.
     pub fn poll_drop(&mut self) -> Option<(StationDirection, u32, DropReason)> {
         self.dropped.pop_front()
     }
 }
 
-/// Slots for so many octets.
+/// Returns the slots for these octets.
 fn slots_for(octets: u64, modulation: Modulation) -> u32 {
     u32::try_from(octets.div_ceil(u64::from(modulation.octets_per_slot()))).unwrap_or(u32::MAX)
 }

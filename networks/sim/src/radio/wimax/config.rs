@@ -1,4 +1,4 @@
-//! What a cell is made of.
+//! Settings of a cell.
 
 use super::contention::BackoffPolicy;
 use usher_core::{Duration, Instant};
@@ -10,7 +10,7 @@ pub(super) const DOWN_SLOT: u32 = 2;
 /// Symbols of an uplink slot.
 pub(super) const UP_SLOT: u32 = 3;
 
-/// Modulation and coding: how much a slot holds.
+/// Modulation and coding: the capacity of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Modulation {
     /// QPSK, code rate 1/2: 6 octets a slot.
@@ -31,7 +31,7 @@ pub enum Modulation {
 }
 
 impl Modulation {
-    /// All of them, from the most robust.
+    /// All modulations, from the most robust.
     pub const ALL: [Self; 7] = [
         Self::Qpsk12,
         Self::Qpsk34,
@@ -41,7 +41,7 @@ impl Modulation {
         Self::Qam64R23,
         Self::Qam64R34,
     ];
-    /// Octets that a slot holds.
+    /// Returns the octets of a slot.
     #[must_use]
     pub const fn octets_per_slot(self) -> u32 {
         match self {
@@ -55,19 +55,19 @@ impl Modulation {
     }
 }
 
-/// How stations come in.
+/// The trigger of network entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum NetworkEntry {
-    /// Those in reach are in from the start; later, on command.
+    /// Stations in reach are in the cell from the start; later, by command.
     Done,
-    /// For the first packet in either direction, and on command.
+    /// The first packet in either direction, or a command.
     #[default]
     AtFirstPacket,
-    /// On command: without it, packets are dropped.
+    /// A command; before it, packets are dropped.
     OnCommand,
 }
 
-/// Why a cell cannot be as asked.
+/// Why the settings of a cell are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Symbols and gaps are longer than the frame.
@@ -79,40 +79,40 @@ pub enum ConfigError {
     /// A frame has no opportunity for ranging or for requests.
     #[error("a frame without an opportunity for {0}")]
     NoOpportunity(&'static str),
-    /// Back-off windows that shrink, or are larger than 2^15.
+    /// Back-off windows that shrink, or exceed 2^15.
     #[error("back-off exponents from {0} to {1}")]
     Exponents(u8, u8),
-    /// A coverage that is none, or a threshold beyond it.
+    /// A coverage that is not positive, or a threshold beyond it.
     #[error("the radius is more than nothing, and the threshold of going down not beyond it")]
     Coverage,
-    /// A scan of no channel.
+    /// A scan without channels.
     #[error("a scan of no channel")]
     Scan,
-    /// A probability that is none.
+    /// A probability outside 0 to 1.
     #[error("loss is a probability")]
     Loss,
 }
 
-/// A cell's settings.
+/// Settings of a cell.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WimaxConfig {
-    /// From one frame's beginning to the next.
+    /// Interval of frames.
     pub frame: Duration,
-    /// An OFDMA symbol with its cyclic prefix.
+    /// Duration of an OFDMA symbol with its cyclic prefix.
     pub symbol: Duration,
-    /// Symbols of the downlink, the preamble's included.
+    /// Symbols of the downlink, including the preamble.
     pub downlink_symbols: u32,
     /// Subchannels of the downlink.
     pub downlink_subchannels: u32,
-    /// Between downlink and uplink (TTG).
+    /// Gap between downlink and uplink (TTG).
     pub transmit_gap: Duration,
     /// Symbols of the uplink.
     pub uplink_symbols: u32,
     /// Subchannels of the uplink.
     pub uplink_subchannels: u32,
-    /// Between uplink and downlink (RTG), at least.
+    /// Minimum gap between uplink and downlink (RTG).
     pub receive_gap: Duration,
-    /// Symbols at the uplink's beginning for ranging and requests.
+    /// Symbols for ranging and requests at the start of the uplink.
     pub contention_symbols: u32,
     /// Ranging opportunities in a frame.
     pub ranging_opportunities: u32,
@@ -120,51 +120,51 @@ pub struct WimaxConfig {
     pub request_opportunities: u32,
     /// Slots of the frame control header.
     pub fch_slots: u32,
-    /// How often the maps' slots are repeated.
+    /// Repetitions of the maps' slots.
     pub map_repetition: u32,
-    /// The UL-MAP of frame n grants bursts in the uplink of frame n + this.
+    /// The UL-MAP of frame n grants bursts in the uplink of frame n plus this number.
     pub uplink_lead: u32,
-    /// How stations come in.
+    /// Trigger of network entry.
     pub entry: NetworkEntry,
-    /// Frames from a heard RNG-REQ until packets go: RNG-RSP, SBC-REQ, SBC-RSP.
+    /// Frames from a received RNG-REQ until packets flow: RNG-RSP, SBC-REQ, SBC-RSP.
     pub entry_frames: u32,
-    /// Frames that network entry on command takes beyond those: REG-REQ, REG-RSP.
+    /// Further frames of network entry by command: REG-REQ, REG-RSP.
     pub registration_frames: u32,
     /// Back-off of initial ranging.
     pub ranging: BackoffPolicy,
-    /// How long a station waits for RNG-RSP (T3).
+    /// Timeout of RNG-RSP (T3).
     pub ranging_timeout: Duration,
     /// Back-off of bandwidth requests.
     pub request: BackoffPolicy,
-    /// How long a station waits for a grant (T16).
+    /// Timeout of a grant (T16).
     pub request_timeout: Duration,
-    /// Packets that may wait, for each station and direction.
+    /// Maximum queued packets per station and direction.
     pub queue: usize,
     /// Probability that a packet is lost.
     pub loss: f64,
-    /// The stations' modulation, down and up, unless each has its own.
+    /// Modulation of the stations, downlink and uplink, unless set per station.
     pub modulation: (Modulation, Modulation),
-    /// How far the base station and its stations hear each other, in metres; without: everywhere.
+    /// Range of the base station and its stations in metres; `None` for no limit.
     pub radius: Option<f64>,
-    /// The distance from which on a station that moves away says that its link goes down, in metres; without: never.
+    /// Distance in metres beyond which an outbound station reports that its link goes down; `None` for never.
     pub going_down: Option<f64>,
-    /// Channels of a scan. The base station's is the last.
+    /// Channels of a scan; the base station's is the last.
     pub scan_channels: u32,
-    /// How long a scanning station waits for a preamble on a channel.
+    /// Time that a scanning station waits for a preamble on a channel.
     pub scan_dwell: Duration,
-    /// How often the base station describes its channels (DCD and UCD).
+    /// Interval of channel descriptors (DCD and UCD).
     pub descriptor_interval: Duration,
 }
 
 impl Default for WimaxConfig {
-    /// Mobile WiMAX on 10 MHz: frames of 5 ms with 47 symbols of 102.857 µs, 29 of them down (one is the preamble) and 18 up,
-    /// gaps of 105.714 and 60 µs; 30 and 35 subchannels, so 420 slots down and 175 up beside 3 symbols of contention.
-    /// Assumed, since base stations choose them: 8 opportunities a frame of each kind, windows of 2³ to 2¹⁰, 16 tries,
-    /// T3 of 200 ms, T16 of 50 ms, maps repeated 4 times, grants for the next frame's uplink, 3 frames of network entry,
-    /// 100 packets queued, nothing lost, QPSK 1/2 both ways, everything in reach.
+    /// Returns Mobile WiMAX on 10 MHz: frames of 5 ms with 47 symbols of 102.857 µs, 29 of them down (one is the
+    /// preamble) and 18 up, gaps of 105.714 and 60 µs; 30 and 35 subchannels, so 420 slots down and 175 up beside 3
+    /// symbols of contention. Assumed, since operators choose them: 8 opportunities per frame of each kind, windows
+    /// of 2³ to 2¹⁰, 16 tries, T3 of 200 ms, T16 of 50 ms, maps repeated 4 times, grants for the next frame's uplink,
+    /// 3 frames of network entry, 100 queued packets, no loss, QPSK 1/2 both ways, unlimited range.
     ///
-    /// 20 ms on a channel for its preamble and 5 s between descriptors (10 at most by the standard) are what scenarios for
-    /// NIST's mobility modules for ns-2 set; two channels and two frames of registration are guesses.
+    /// Scenarios for NIST's mobility modules for ns-2 set 20 ms per channel for a preamble and 5 s between
+    /// descriptors (the standard's maximum is 10). Two channels and two frames of registration are guesses.
     fn default() -> Self {
         Self {
             frame: Duration::from_millis(5),
@@ -201,10 +201,10 @@ impl Default for WimaxConfig {
 }
 
 impl WimaxConfig {
-    /// Checks what a cell relies on.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// The first setting that cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         let symbols = u64::from(self.downlink_symbols) + u64::from(self.uplink_symbols);
         let symbols = Duration::from_nanos(self.symbol.as_nanos().saturating_mul(symbols));
@@ -246,35 +246,35 @@ impl WimaxConfig {
         Ok(())
     }
 
-    /// Slots of the downlink after the preamble.
+    /// Returns the slots of the downlink after the preamble.
     pub(super) const fn downlink_slots(&self) -> u32 {
         (self.downlink_symbols.saturating_sub(1) / DOWN_SLOT).saturating_mul(self.downlink_subchannels)
     }
-    /// Slots of the uplink after the contention part.
+    /// Returns the slots of the uplink after the contention part.
     pub(super) const fn uplink_slots(&self) -> u32 {
         (self.uplink_symbols.saturating_sub(self.contention_symbols) / UP_SLOT)
             .saturating_mul(self.uplink_subchannels)
     }
-    /// Slots of frame control header and maps that announce so many bursts down and up.
+    /// Returns the slots of the frame control header and of maps with this number of bursts down and up.
     pub(super) fn map_overhead(&self, down: u32, up: u32) -> u32 {
         const PDU: u64 = 80;
         let slots = |bits: u64| (bits * u64::from(self.map_repetition)).div_ceil(8 * u64::from(SLOT));
         let maps = slots(PDU + 104 + 60 * u64::from(down)) + slots(PDU + 64 + 104 + 32 * u64::from(up));
         u32::try_from(maps).unwrap_or(u32::MAX).saturating_add(self.fch_slots)
     }
-    /// From a frame's beginning to its uplink's.
+    /// Returns the time from a frame's start to its uplink's.
     pub(super) fn uplink_offset(&self) -> Duration {
         self.symbols_duration(self.downlink_symbols) + self.transmit_gap
     }
-    /// When a station that begins now to look for the base station, in reach of it, knows the downlink and its descriptors:
-    /// other channels first, then the next frame's preamble, then the first downlink with descriptors. They go in the first
-    /// frame of each interval, of which the first begins `phase` after time zero.
+    /// Returns when a station in reach that starts a search now knows the downlink and its descriptors. It visits the
+    /// other channels first, then receives the next preamble, then the first downlink with descriptors. These are in
+    /// the first frame of each interval; the first interval begins `phase` after time zero.
     pub(super) fn synchronised_at(&self, now: Instant, phase: Duration) -> Instant {
         let frame = self.frame.as_nanos();
         let tuned = now + self.scan_dwell * u64::from(self.scan_channels - 1);
         let preamble = tuned.as_nanos().div_ceil(frame);
         let interval = self.descriptor_interval.as_nanos();
-        // The first interval that begins after the frame before.
+        // The first interval that begins after the previous frame.
         let phase = phase.as_nanos();
         let before = preamble.checked_sub(1).map(|before| before.saturating_mul(frame));
         let described = match (before, interval) {
@@ -287,11 +287,11 @@ impl WimaxConfig {
         };
         Instant::from_nanos(described.saturating_mul(frame)) + self.symbols_duration(self.downlink_symbols)
     }
-    /// When a station that begins now to look for the base station, out of reach of it, has done so.
+    /// Returns when a station out of reach that starts a search now ends it.
     pub(super) fn in_vain(&self, now: Instant) -> Instant {
         now + self.scan_dwell * u64::from(self.scan_channels)
     }
-    /// How long so many symbols take.
+    /// Returns the duration of `n` symbols.
     pub(super) fn symbols_duration(&self, n: u32) -> Duration {
         Duration::from_nanos(self.symbol.as_nanos() * u64::from(n))
     }

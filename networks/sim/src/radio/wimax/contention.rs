@@ -1,29 +1,29 @@
-//! Contended opportunities, with truncated binary exponential back-off.
+//! Contention opportunities, with truncated binary exponential back-off.
 
 use usher_core::ModelRng;
 
-/// How stations spread what they say unasked.
+/// Back-off settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackoffPolicy {
-    /// The first window is 2 to this many opportunities.
+    /// The first window is 2 to this power, in opportunities.
     pub start: u8,
-    /// The last window is 2 to this, at most 15.
+    /// The last window is 2 to this power, at most 15.
     pub end: u8,
-    /// Tries before a station gives up.
+    /// Maximum tries of a station.
     pub tries: u16,
 }
 
-/// A station's series of tries.
+/// The tries of a station.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct AttemptSeries {
-    /// Tries begun.
+    /// Number of tries so far.
     tries: u16,
-    /// Opportunities to let pass.
+    /// Opportunities to skip.
     defer: u32,
 }
 
 impl AttemptSeries {
-    /// One more try; `None`: there have been enough.
+    /// Starts another try; `None` after the last one.
     pub(super) fn next_attempt(self, policy: &BackoffPolicy, rng: &mut ModelRng) -> Option<Self> {
         if self.tries >= policy.tries {
             return None;
@@ -34,20 +34,20 @@ impl AttemptSeries {
     }
 }
 
-/// Stations that wait for an opportunity of one kind, in the order in which they began to.
+/// Stations that wait for an opportunity of one kind, first come first.
 #[derive(Debug, Default)]
 pub(super) struct ContentionQueue {
     waiting: Vec<(u32, AttemptSeries)>,
-    /// How many are in each opportunity of a frame.
+    /// Number of stations per opportunity of a frame.
     attempts: Vec<u32>,
 }
 
-/// How a frame's opportunities were used.
+/// Outcome of a frame's opportunities.
 #[derive(Debug, Default)]
 pub(super) struct ContentionOutcome {
-    /// Stations alone in theirs.
+    /// Stations alone in their opportunity.
     pub(super) successful: Vec<(u32, AttemptSeries)>,
-    /// Stations that met another.
+    /// Stations that collided.
     pub(super) collided: Vec<(u32, AttemptSeries)>,
 }
 
@@ -58,11 +58,11 @@ impl ContentionQueue {
     pub(super) fn add_station(&mut self, station: u32, series: AttemptSeries) {
         self.waiting.push((station, series));
     }
-    /// A station needs no opportunity any more.
+    /// Removes a station that needs no opportunity any more.
     pub(super) fn remove_station(&mut self, station: u32) {
         self.waiting.retain(|(s, _)| *s != station);
     }
-    /// Lets a frame with so many opportunities pass.
+    /// Advances by a frame with this number of opportunities.
     pub(super) fn pass_frame(&mut self, opportunities: u32, outcome: &mut ContentionOutcome) {
         outcome.successful.clear();
         outcome.collided.clear();

@@ -1,4 +1,4 @@
-//! Stations that come and go: reach, scans, network entry on command, and what their links say.
+//! Stations that move: coverage, scans, network entry by command, and link events.
 
 use super::cell::{WimaxCell, WimaxStationState};
 use super::config::{NetworkEntry, WimaxConfig};
@@ -8,43 +8,43 @@ use crate::radio::{DropReason, LinkCommand, LinkDownReason, LinkEvent, StationDi
 use usher_core::Instant;
 use usher_core::timer::TimerQueue;
 
-/// What a time is for; of those at the same time the first here comes first.
+/// A timer of a station. Timers of the same time expire in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum ReachTimer {
-    /// Stations that are in from the start say so.
+    /// Stations in the cell from the start report it.
     Start,
     /// A station comes into reach.
     Enter,
-    /// It goes farther away than the threshold.
+    /// It goes beyond the threshold.
     Far,
     /// It goes out of reach.
     Leave,
-    /// It has looked for the base station for as long as that takes.
+    /// Its search for the base station ends.
     Searched,
 }
 
-/// How a station looks for the base station.
+/// A search for the base station.
 #[derive(Clone, Copy, Debug)]
 struct CellSearch {
-    /// It and the base station were in reach of each other when it began.
+    /// True if both were in reach of each other at its start.
     in_reach: bool,
-    /// The outcome is wanted.
+    /// True if its outcome is reported.
     scans: bool,
-    /// It is to come in if it finds it.
+    /// True if network entry follows success.
     connects: bool,
 }
 
-/// What a station's link knows.
+/// The link state of a station.
 #[derive(Debug)]
 pub(super) struct StationReach {
     pub(super) is_in_range: bool,
-    /// Farther away than the threshold, and going.
+    /// True beyond the threshold and outbound.
     far: bool,
     leaves: Option<Instant>,
-    /// It knows the downlink and its descriptors.
+    /// True if it knows the downlink and its descriptors.
     synchronised: bool,
     search: Option<CellSearch>,
-    /// It was told to come in.
+    /// True after a command to connect.
     pub(super) commanded: bool,
 }
 
@@ -67,12 +67,12 @@ impl StationReach {
         let Some(radius) = config.radius else { return reach };
         let (enters, leaves) = way.circle_crossings(base_station, radius);
         let begins_inside = way.distance_at(base_station, Instant::ZERO) <= radius;
-        // Who leaves without having come has been inside; who does neither stays where it is.
+        // A station that leaves without entering starts inside; one that does neither never crosses the edge.
         reach.is_in_range = enters.is_none() && (leaves.is_some() || begins_inside);
         reach.synchronised &= reach.is_in_range;
         reach.leaves = leaves;
         let far = config.going_down.filter(|_| leaves.is_some()).map(|threshold| {
-            // Who never comes nearer than the threshold goes away from where it is nearest.
+            // A station that never comes within the threshold moves away from its nearest point.
             let (_, outward) = way.circle_crossings(base_station, threshold);
             outward.unwrap_or_else(|| way.closest_time(base_station))
         });
@@ -87,8 +87,9 @@ impl StationReach {
 }
 
 impl WimaxCell {
-    /// Tells a station's link what to do. A command that does not fit its state is ignored and counted: a scan during a
-    /// scan or network entry, the end of what is not. Who is in is found and connected at once.
+    /// Applies a command to a station's link. Commands that do not fit its state are ignored and counted: a scan
+    /// during a scan or network entry, a disconnection of an unconnected station. A station in the cell is found and
+    /// connected at once.
     pub fn command(&mut self, now: Instant, station: u32, command: LinkCommand) {
         let Some(s) = self.stations.get_mut(station as usize) else {
             self.counters.ignored_commands += 1;
@@ -123,7 +124,7 @@ impl WimaxCell {
         }
     }
 
-    /// The next thing that a station's link has to say.
+    /// Returns the next link event, and its station.
     pub fn poll_link_event(&mut self) -> Option<(u32, LinkEvent)> {
         self.events.pop_front()
     }
@@ -145,7 +146,7 @@ impl WimaxCell {
         self.attempt_ranging(now, number, AttemptSeries::default());
     }
 
-    /// A station's time has come.
+    /// Handles a station's timer.
     pub(super) fn expire_reach(&mut self, now: Instant, timer: ReachTimer, number: u32) {
         if timer == ReachTimer::Start {
             for station in 0..self.stations.len() as u32 {
@@ -195,7 +196,7 @@ impl WimaxCell {
                     }
                     (true, true) => match self.stations[number as usize].state {
                         WimaxStationState::Outside => self.come_in(now, number),
-                        // A packet has been faster.
+                        // A packet has started network entry already.
                         WimaxStationState::Ranging(..) | WimaxStationState::Entering(_) => {}
                         WimaxStationState::Idle
                         | WimaxStationState::Requesting(..)
@@ -206,12 +207,12 @@ impl WimaxCell {
         }
     }
 
-    /// A station is in, and says so.
+    /// Reports that a station is in the cell.
     pub(super) fn report_link_up(&mut self, now: Instant, number: u32) {
         self.events.push_back((number, LinkEvent::Up));
         self.report_going_down(now, number);
     }
-    /// Who is in and beyond the threshold says when it will be gone.
+    /// Reports the time left of a station in the cell beyond the threshold.
     fn report_going_down(&mut self, now: Instant, number: u32) {
         let s = &self.stations[number as usize];
         if let (true, true, Some(leaves)) = (s.state.is_in(), s.reach.far, s.reach.leaves) {
@@ -219,7 +220,7 @@ impl WimaxCell {
         }
     }
 
-    /// A station is in no longer, or does not come in; what waits for it or is on the air is dropped.
+    /// Takes a station out of the cell, or ends its entry. Drops its packets in queues and on the air.
     pub(super) fn take_link_down(&mut self, number: u32, drop: DropReason, why: LinkDownReason) {
         let s = &mut self.stations[number as usize];
         match s.state {

@@ -1,18 +1,18 @@
-//! Round robin: who gets how many slots of a frame.
+//! Round-robin allocation of a frame's slots.
 
 use std::collections::VecDeque;
 
-/// A share of a frame.
+/// A station's part of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlotAllocation {
     pub(super) station: u32,
     pub(super) slots: u32,
-    /// Slots that would have met all its need.
+    /// Slots for its whole demand.
     pub(super) requested: u32,
 }
 
-/// Takes the first `bursts` stations from the round and divides `slots` among them: an equal part each, and what some
-/// leave over to those that want more, in order. `need` says a station's slots, and the fewest that are of use to it.
+/// Takes the first `bursts` stations from the round and divides `slots` equally among them. Slots left over go to
+/// stations that need more, in order. `need` returns a station's demand and its useful minimum.
 pub(super) fn divide_slots(
     round: &mut VecDeque<u32>,
     bursts: u32,

@@ -15,7 +15,7 @@ fn at_nanos(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// Stations that are in, and ask in the first opportunity.
+/// Stations in the cell, which request in the first opportunity.
 fn calm_config() -> WimaxConfig {
     let at_once = BackoffPolicy { start: 0, end: 10, tries: 16 };
     WimaxConfig { entry: NetworkEntry::Done, request: at_once, ranging: at_once, ..WimaxConfig::default() }
@@ -26,7 +26,7 @@ fn test_cell(config: WimaxConfig, stations: u32) -> WimaxCell {
     WimaxCell::new(config, Seed::new(1).derive_rng("cell", 0), Position::default(), still).unwrap()
 }
 
-/// Runs until nothing is left to happen; says what arrived when.
+/// Runs until no event is left; returns arrivals and their times.
 fn run_to_rest(cell: &mut WimaxCell) -> Vec<(u64, StationDirection, u32)> {
     let mut arrived = Vec::new();
     let mut before = Instant::ZERO;
@@ -48,7 +48,8 @@ fn a_packet_goes_down_in_the_next_frame() {
     assert_eq!(cell.poll_timeout(), None, "an idle cell has no events");
     cell.send(at_nanos(1_000_000), StationDirection::Down(1), 100, 7);
     assert_eq!(cell.poll_timeout(), Some(at_nanos(FRAME)));
-    // FCH: 4 slots. DL-MAP: 10 + 13 octets and 60 bits, four times at 48 bits a slot: 21. UL-MAP: 10 + 8 octets and 104 bits: 21.
+    // FCH: 4 slots. DL-MAP: 10 + 13 octets and 60 bits, four times at 48 bits a slot: 21. UL-MAP: 10 + 8 octets and
+    // 104 bits: 21.
     assert_eq!(calm_config().map_overhead(1, 0), 46);
     // 110 octets take 19 slots, 46 to 64; slot 64 is in the third pair of symbols after the preamble.
     assert_eq!(run_to_rest(&mut cell), [(FRAME + 7 * SYMBOL, StationDirection::Down(1), 7)]);
@@ -80,10 +81,10 @@ fn a_burst_carries_the_request_for_the_next() {
         let now = cell.poll_timeout().unwrap();
         cell.handle_timeout(now);
     }
-    // Not among what was asked for.
+    // Not part of the request.
     cell.send(at_nanos(UPLINK + 1), StationDirection::Up(0), 50, 2);
     let arrived = run_to_rest(&mut cell);
-    // The second packet begins in what the first leaves of its burst: 114 octets in 19 slots, 2 of them the request.
+    // The second packet begins in the rest of the first one's burst: 114 octets in 19 slots, 2 of them the request.
     assert_eq!(
         arrived,
         [
@@ -100,11 +101,11 @@ fn a_station_ranges_before_its_first_packet() {
     let mut cell = test_cell(WimaxConfig { entry: NetworkEntry::AtFirstPacket, ..calm_config() }, 2);
     cell.send(at_nanos(0), StationDirection::Up(0), 100, 1);
     let arrived = run_to_rest(&mut cell);
-    // Heard in frame 0, in from frame 3 on: asks there, granted in 4 for 5.
+    // RNG-REQ received in frame 0, in the cell from frame 3 on: requests there, granted in 4 for 5.
     assert_eq!(arrived, [(5 * FRAME + UPLINK_END, StationDirection::Up(0), 1)]);
     cell.send(at_nanos(10 * FRAME), StationDirection::Up(0), 100, 2);
     assert_eq!(run_to_rest(&mut cell), [(12 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
-    // One that something is sent to comes in for that.
+    // A downlink packet starts network entry.
     cell.send(at_nanos(20 * FRAME), StationDirection::Down(1), 100, 3);
     assert_eq!(run_to_rest(&mut cell), [(23 * FRAME + 7 * SYMBOL, StationDirection::Down(1), 3)]);
     let c = cell.counters();
@@ -197,7 +198,7 @@ fn a_frame_has_no_more_downlink_bursts_than_its_map_can_list() {
 
 #[test]
 fn a_frame_grants_no_more_than_its_map_has_room_for() {
-    // So many opportunities that more are heard in the first frame than can be granted in the next.
+    // More requests in the first frame than grants in the next.
     let request = BackoffPolicy { start: 6, ..calm_config().request };
     let mut cell = test_cell(WimaxConfig { request, request_opportunities: 64, ..narrow_config() }, 40);
     for station in 0..40 {
@@ -229,8 +230,8 @@ fn a_better_modulation_takes_fewer_frames() {
         run_to_rest(&mut cell).last().unwrap().0 / FRAME
     };
     let all = Modulation::ALL.map(frames);
-    // 126,900 octets and 14 more for each frame that ends within a packet, at 175 slots a frame, from the third frame on;
-    // and some frames between the end of what was asked for and the grant of what the pieces' headers added.
+    // 126,900 octets and 14 more for each frame that ends within a packet, at 175 slots a frame, from the third
+    // frame on. Some frames pass between the end of the request and the grant for the fragments' headers.
     let full = 2 + 126_900 / (1050 - 14);
     assert!((full..full + 6).contains(&all[0]), "{all:?}");
     assert!(all.windows(2).all(|w| w[1] <= w[0]), "{all:?}");
@@ -284,7 +285,7 @@ fn a_configuration_that_cannot_be_says_why() {
     assert_eq!(WimaxConfig::default().check(), Ok(()));
 }
 
-/// A cell under packets at these times, in microseconds; what came of them in the order in which it was told.
+/// Runs a cell with packets at these times, in microseconds; returns the outputs in order.
 fn run_packets(
     config: WimaxConfig,
     packets: &[(u64, bool, u32, u32)],

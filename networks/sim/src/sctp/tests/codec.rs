@@ -1,4 +1,4 @@
-//! Bytes on the wire (RFC 9260 §3).
+//! Wire format (RFC 9260 §3).
 
 use super::*;
 use proptest::collection::vec;
@@ -53,7 +53,7 @@ fn counts_go_out_as_zeros() {
     assert_eq!(bytes[28..], [0; 4]);
 }
 
-/// Chunks as bytes behind a common header whose checksum is right.
+/// Parses chunks behind a common header with a valid checksum.
 fn parse_chunks(chunks: &[u8]) -> Result<Vec<Chunk>, ParseError> {
     let mut bytes = vec![0; 12];
     bytes.extend_from_slice(chunks);

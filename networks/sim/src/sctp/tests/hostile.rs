@@ -1,10 +1,10 @@
-//! Whatever comes, an association neither panics nor keeps more than it may.
+//! An association neither panics nor exceeds its limits on any input.
 
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A course of events for [`disturb`]: chunks with good lengths and numbers near those in use, among noise.
+/// Input of [`disturb`]: chunks with valid lengths and numbers near those in use, among noise.
 fn any_fuzz_input() -> impl Strategy<Value = Vec<u8>> {
     let numbered = (0..12u8, any::<u8>(), 0..6u8, vec(0..8u8, 0..24)).prop_map(|(kind, flags, tsn, rest)| {
         let mut value = vec![0xff, 0xff, 0xff, 0xf0 + tsn];
@@ -44,7 +44,7 @@ proptest! {
     }
 }
 
-/// The inputs that a fuzz target begins with.
+/// The seed inputs of a fuzz target.
 fn corpus_inputs(target: &str) -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let files = std::fs::read_dir(folder).unwrap().flatten();

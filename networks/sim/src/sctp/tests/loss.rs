@@ -1,4 +1,4 @@
-//! T3-rtx and fast retransmit (RFC 9260 §6.3, §7.2.4), and what a loss keeps waiting.
+//! T3-rtx and fast retransmit (RFC 9260 §6.3, §7.2.4), and head-of-line blocking.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn the_timeout_doubles() {
 
 #[test]
 fn its_bounds_can_be_set() {
-    // The set-up measured 100 ms twice: RTTVAR is 37.5 ms and RTO 250 ms.
+    // The setup measured 100 ms twice: RTTVAR is 37.5 ms and RTO 250 ms.
     let bounds = SctpConfig { rto_min: millis(20), rto_max: millis(800), ..test_config() };
     let mut w = all_lost(bounds);
     assert_eq!(w.end_a().rto(0), millis(250));
@@ -31,7 +31,7 @@ fn its_bounds_can_be_set() {
     w.run_to(2700);
     let again = |at: u64| format!("{at} A0 DATA 1 0:0 100");
     w.expect_sent(&[&again(200), &again(450), &again(950), &again(1750), &again(2550)]);
-    // B has measured nothing: RTO.Initial holds, within the bounds from the first timeout on.
+    // B has no measurement: RTO.Initial applies, within the bounds from the first timeout on.
     let mut w = all_lost(SctpConfig { rto_initial: millis(3000), rto_min: millis(20), ..test_config() });
     w.send_message(B, 0, 100);
     w.run_to(10_000);
@@ -47,7 +47,7 @@ fn too_many_timeouts_end_the_association() {
     w.expect_events(A, &["7200 down TimedOut"]);
     assert_eq!(w.end_a().poll_timeout(), None);
     w.expect_only("ABORT", &[]);
-    // As FreeBSD, the other side is told.
+    // As FreeBSD, the peer gets an ABORT.
     let two =
         SctpConfig { max_association_retransmissions: Some(2), abort_unreachable: true, ..test_config() };
     let mut w = all_lost(two);
@@ -114,7 +114,7 @@ fn three_missing_reports_retransmit_at_once() {
     ]);
     assert_eq!(w.end_a().stats().fast_retransmits, 1);
     assert_eq!(w.end_a().stats().timeouts, 0);
-    // 4000 halved is less than four packets: so many it is.
+    // Half of 4000 is less than the minimum of four packets.
     assert_eq!(w.end_a().cwnd(0), 4000);
     w.expect_events(B, &["350 message 0:500"; 5]);
     w.is_idle();
@@ -145,7 +145,7 @@ fn what_fast_retransmit_lost_again_waits_for_the_timer() {
     w.run_to(1299);
     w.expect_only("DATA 1 ", &["200 A0 DATA 1 0:0 300", "300 A0 DATA 1 0:0 300"]);
     w.loss = Box::new(|_, _, _, _| false);
-    // T3-rtx began anew at 300 with the first chunk in flight.
+    // T3-rtx restarted at 300 with the first chunk in flight.
     w.run_to(1300);
     w.expect_only("DATA 1 ", &["1300 A0 DATA 1 0:0 300"]);
     w.run_to(3000);
@@ -223,7 +223,7 @@ fn a_receiver_that_takes_its_word_back_gets_it_again() {
     w.expect_sent(&["1200 A0 DATA 1 0:0 100 | DATA 2 0:1 100"]);
 }
 
-/// The window of the first path after each step: three chunks of which the first is lost, and their SACKs.
+/// Returns the first path's window after each step: three chunks, the first of them lost, and their SACKs.
 #[test]
 fn the_window_grows_by_gap_blocks_or_by_the_cumulative_tsn_only() {
     for (cumulative_growth, window) in [(false, 4000 + 616), (true, 4000)] {

@@ -1,9 +1,8 @@
-//! Several paths: where retransmissions go, failure, heartbeats and the way back (RFC 9260 §6.4, §8.2,
-//! §8.3).
+//! Several paths: retransmission, failure, heartbeats and recovery (RFC 9260 §6.4, §8.2, §8.3).
 
 use super::*;
 
-/// Both up over `paths` paths, of which the first fails at 200 ms.
+/// Both ends established over `paths` paths; the first fails at 200 ms.
 fn primary_dead(config: SctpConfig, paths: u8) -> SctpTestNetwork {
     let mut w = SctpTestNetwork::established(config.clone(), config, paths);
     w.loss = Box::new(|_, path, _, _| path == 0);
@@ -69,7 +68,7 @@ fn an_idle_association_with_heartbeats_probes_its_paths() {
         "4250 B1 HEARTBEAT-ACK",
     ]);
     assert_eq!(w.end_a().srtt(1), Some(millis(100)));
-    // Data on a path puts its heartbeat off.
+    // Data on a path defers its heartbeat.
     w.run_to(8000);
     w.clear_log();
     w.send_message(A, 0, 100);
@@ -115,7 +114,7 @@ fn all_paths_dead_is_the_end() {
 
 #[test]
 fn data_that_is_acknowledged_brings_a_path_back() {
-    // Both paths fail, then both work again: the data itself finds out.
+    // Both paths fail, then both recover: data itself detects it.
     let config =
         SctpConfig { max_path_retransmissions: 0, max_association_retransmissions: None, ..test_config() };
     let mut w = SctpTestNetwork::established(config.clone(), config, 2);
@@ -153,7 +152,7 @@ fn lost_heartbeats_on_an_idle_path_do_not_end_the_association() {
         max_association_retransmissions: Some(2),
         ..test_config()
     };
-    // Only A beats, and on the dead path alone, so that nothing resets the counter.
+    // Only A sends heartbeats, and only on the failed path, so the counter is never reset.
     let lost = |dead: u8| {
         let mut w = SctpTestNetwork::established(beating.clone(), test_config(), 2);
         w.end_a().paths[usize::from(1 - dead)].heartbeat_at = Instant::FAR_FUTURE;
@@ -164,11 +163,11 @@ fn lost_heartbeats_on_an_idle_path_do_not_end_the_association() {
     let (heard, errors) = lost(1);
     assert_eq!(heard, ["10200 path 1 down"]);
     assert_eq!(errors, 0);
-    // On the data's path they count, until it fails and the data takes the other.
+    // On the data's path they count, until it fails and the data moves to the other.
     let (heard, errors) = lost(0);
     assert_eq!(heard, ["10200 path 0 down"]);
     assert_eq!(errors, 2);
-    // Where there is but one path, they end it.
+    // With a single path, they end the association.
     let mut w = SctpTestNetwork::established(beating, test_config(), 1);
     w.loss = Box::new(|_, _, _, _| true);
     w.run_to(60_000);

@@ -1,4 +1,4 @@
-//! Whatever is lost or overtaken: every message comes once, in its stream's order, and then all is quiet.
+//! With any losses and reordering, each message arrives once, in its stream's order, and then all is quiet.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,9 +7,9 @@ use proptest::prelude::*;
 struct TransferPlan {
     /// Pause before it in milliseconds, sender, stream, unordered, length.
     messages: Vec<(u64, usize, u16, bool, u32)>,
-    /// Of each packet in turn whether it is lost; all later ones arrive.
+    /// True for each lost packet in turn; all later ones arrive.
     lost: Vec<bool>,
-    /// How many milliseconds each packet is late, in turn.
+    /// Extra delay of each packet in turn, in milliseconds.
     late: Vec<u64>,
     paths: u8,
     nagle: bool,

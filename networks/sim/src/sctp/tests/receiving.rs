@@ -1,4 +1,4 @@
-//! When SACKs leave (RFC 9260 §6.2), and what is dropped (§6.5, §8.5, §3.2).
+//! When SACKs are sent (RFC 9260 §6.2), and which packets are dropped (§6.5, §8.5, §3.2).
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn a_lone_packet_is_acknowledged_after_200_ms() {
 
 #[test]
 fn a_sack_is_as_long_as_was_said_before_it_was_made() {
-    // Of 300 chunks every third is there, and some came twice.
+    // Every third of 300 chunks is received, some twice.
     let mut inbound = crate::sctp::inbound::SctpReceiver::new(1);
     for tsn in (1..=300).filter(|tsn| tsn % 3 == 0) {
         inbound.record_tsn(tsn);
@@ -148,7 +148,7 @@ fn a_sack_may_go_alone_and_when_it_is_due() {
         "450 B0 SACK 1",
         "550 A0 SACK 1001",
     ]);
-    // With the second packet it is due at once, and leaves before what waits to be sent.
+    // With the second packet it is due at once, and precedes pending data.
     for at in [3000, 3010] {
         w.run_to(at);
         w.send_message(A, 0, 100);
@@ -218,7 +218,7 @@ fn a_wrong_tag_is_counted_and_nothing_else() {
     assert_eq!(w.end_b().stats().bad_tag, 6);
     w.expect_sent(&[]);
     w.expect_events(B, &[]);
-    // Reflected, it is our own that counts.
+    // A reflected tag must be our own.
     w.inject_packet(B, 0, SctpPacket { vtag: 10, chunks: vec![abort(true)] });
     w.expect_events(B, &["200 down Reset"]);
 }
@@ -281,7 +281,7 @@ fn what_finds_no_room_is_dropped_and_told() {
     w.inject_packet(B, 0, to_b(vec![chunk(3, 601)]));
     w.expect_sent(&["200 B0 SACK 0 gap 2-2 win 600", "200 B0 SACK 0 gap 2-2 win 600"]);
     assert_eq!(w.end_b().stats().no_room, 1);
-    // What fills the gap is taken though the window has no room for it.
+    // The chunk that fills the gap is accepted against a closed window.
     w.inject_packet(B, 0, to_b(vec![chunk(1, 700)]));
     w.expect_sent(&["200 B0 SACK 2 win 1500"]);
     w.expect_events(B, &["200 message 0:700", "200 message 0:900"]);
@@ -293,7 +293,7 @@ fn a_message_that_never_fits_the_buffer_aborts() {
         SctpTestNetwork::established(test_config(), SctpConfig { receive_buffer: 1500, ..test_config() }, 1);
     w.send_message(A, 0, 4000);
     w.run_to(20_000);
-    // Two pieces do not fit beside each other: the second probes the window a second after it was told at 600.
+    // Two fragments do not fit together: the second probes the window a second after the SACK of 600.
     w.expect_events(A, &["1600 down Reset"]);
 }
 

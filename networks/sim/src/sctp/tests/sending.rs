@@ -1,5 +1,5 @@
-//! What may leave when: bundling, fragmentation, congestion windows, bursts, the sender's delay (RFC 9260
-//! §6.1, §6.9, §6.10, §7.2).
+//! When data is sent: bundling, fragmentation, congestion windows, bursts, Nagle (RFC 9260 §6.1, §6.9, §6.10,
+//! §7.2).
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn slow_start_adds_a_packet_for_each_that_is_acknowledged() {
     let rounds = [(200, 1), (300, 2), (300, 3), (400, 4), (400, 5), (400, 6), (400, 7)];
     let lines: Vec<String> = rounds.iter().map(|&(at, n)| data(at, n)).collect();
     w.expect_only("DATA", &lines.iter().map(String::as_str).collect::<Vec<_>>());
-    // The last round did not fill the window, so the SACKs behind its first found no full flight.
+    // The last round did not fill the window, so the SACKs of its first chunks found no full flight.
     assert_eq!(w.end_a().cwnd(0), 5000);
 }
 
@@ -167,7 +167,7 @@ fn without_the_delay_nothing_waits() {
     w.expect_sent(&["200 A0 DATA 1 0:0 100", "210 A0 DATA 2 0:1 100"]);
 }
 
-/// A with nobody at the other end: its packets are lost, and SACKs come by hand.
+/// A without a peer: its packets are lost, and the test injects SACKs.
 fn lone_sender(config: SctpConfig) -> SctpTestNetwork {
     let mut w = SctpTestNetwork::established(config, prompt_config(), 1);
     w.loss = Box::new(|_, _, _, _| true);
@@ -188,7 +188,7 @@ fn one_chunk_probes_a_closed_window_and_ends_no_association() {
     w.send_message(A, 0, 200);
     w.send_message(A, 0, 300);
     w.run_to(1199);
-    // The first probe leaves one RTO after the window was found closed.
+    // The first probe is sent one RTO after the window closed.
     let mut expected = vec!["200 A0 DATA 1 0:0 100".to_owned(), "1200 A0 DATA 2 0:1 200".to_owned()];
     let mut at = 1200;
     for wait in [1000, 2000, 4000, 8000] {
@@ -199,8 +199,8 @@ fn one_chunk_probes_a_closed_window_and_ends_no_association() {
     }
     w.run_to(at + 100);
     w.expect_events(A, &[]);
-    // The window opens: the probe waits for its timer, as whatever may be lost does, and after an expiry nothing else
-    // may be in flight.
+    // The window opens. The probe waits for its timer like any lost chunk; after a timeout no other data may be in
+    // flight.
     w.inject_packet(A, 0, sack_packet(1, 5000));
     w.run_to(at + 20_000);
     expected.push(format!("{} A0 DATA 2 0:1 200", at + 16_000));
@@ -218,7 +218,7 @@ fn a_window_that_opens_ends_the_wait_for_a_probe() {
     w.run_to(700);
     w.inject_packet(A, 0, sack_packet(1, 5000));
     w.expect_sent(&["200 A0 DATA 1 0:0 100", "700 A0 DATA 2 0:1 200"]);
-    // It closes again, and the wait begins anew.
+    // The window closes again, and the wait restarts.
     w.inject_packet(A, 0, sack_packet(2, 0));
     w.send_message(A, 0, 300);
     w.run_to(1800);
@@ -281,7 +281,7 @@ fn what_gap_blocks_acknowledge_grows_the_window_once() {
     assert_eq!(w.end_a().cwnd(0), 5000);
     w.inject_packet(A, 0, gap_packet(0, 2, 2));
     assert_eq!(w.end_a().cwnd(0), 5000);
-    // The first chunk is half a packet; what the gap block told is not counted again.
+    // The first chunk is half a packet; the chunk of the gap block is not counted again.
     w.inject_packet(A, 0, sack_packet(2, 100_000));
     assert_eq!(w.end_a().cwnd(0), 5500);
 }
@@ -295,7 +295,7 @@ fn congestion_avoidance_counts_gap_blocks_too() {
             a.send_message(now, test_message(0, 984)).unwrap();
         }
     });
-    // Four packets of four: the window grows by one once as many are acknowledged as it takes.
+    // Four packets of four: the window grows by one after a full window is acknowledged.
     for (first, last, cwnd) in [(2, 2, 4000), (2, 3, 4000)] {
         w.inject_packet(A, 0, gap_packet(0, first, last));
         assert_eq!(w.end_a().cwnd(0), cwnd);
@@ -306,7 +306,7 @@ fn congestion_avoidance_counts_gap_blocks_too() {
     assert_eq!(w.end_a().cwnd(0), 5000);
 }
 
-/// RFC 9260 §7.2.2: what is acknowledged while the window is not full counts for one window at most.
+/// RFC 9260 §7.2.2: acknowledgements while the window is not full count for one window at most.
 #[test]
 fn a_window_that_is_not_full_saves_up_one_step_of_its_growth() {
     let mut w = lone_sender(SctpConfig { max_burst: None, ..test_config() });

@@ -1,4 +1,4 @@
-//! The four-way set-up, its losses and its collisions (RFC 9260 §5).
+//! The four-way setup, its losses and its collisions (RFC 9260 §5).
 
 use super::*;
 use crate::sctp::setup::{COOKIE_ECHOES, CookieAction, TagMatch, TieTagMatch, cookie_action};
@@ -23,7 +23,7 @@ fn the_acceptor_grants_the_requested_streams_unless_configured() {
         (100, None, 2048, "200 up 100 100", "150 up 100 100"),
         (1, None, 2048, "200 up 1 1", "150 up 1 1"),
         (100, Some(16), 2048, "200 up 100 16", "150 up 16 100"),
-        // What the other side takes bounds what is offered, either way.
+        // The peer's limit bounds the offer, in both directions.
         (100, Some(300), 40, "200 up 100 40", "150 up 40 100"),
     ] {
         let opener = SctpConfig { outbound_streams: asked, max_inbound_streams: takes, ..test_config() };
@@ -69,7 +69,7 @@ fn data_rides_behind_the_cookie() {
 
 #[test]
 fn each_packet_of_the_set_up_may_be_lost() {
-    // The set-up ends a whole second later, whichever packet was lost.
+    // The setup ends a second later, whichever packet is lost.
     let lost = ["INIT 10", "INIT-ACK", "COOKIE-ECHO", "COOKIE-ACK"];
     for which in lost {
         let mut left = 1;
@@ -213,7 +213,7 @@ fn a_late_cookie_of_an_older_attempt_is_discarded() {
     };
     old.handle_packet(w.now, 0, ack);
     let echo = old.poll_transmit(w.now).unwrap().packet;
-    // B, which answered with tag 99, opens an association of its own meanwhile: X M 0 0.
+    // B, which answered with tag 99, opens its own association meanwhile: X M 0 0.
     w.connect_end(B);
     w.ends[A] = Some(old);
     w.run_to(100);
@@ -275,7 +275,7 @@ fn a_cookie_that_was_tampered_with_is_discarded() {
 
 #[test]
 fn a_stale_cookie_is_told_and_the_set_up_begins_again() {
-    // The cookie lives 60 ms; what comes back takes 100 ms, but for the second time.
+    // The cookie lives 60 ms; the round trip takes 100 ms, except the second time.
     let short = SctpConfig { cookie_life: millis(60), ..test_config() };
     let mut w = SctpTestNetwork::new(test_config(), short, 1);
     w.connect_end(A);
@@ -404,7 +404,7 @@ fn init_with_other_chunks_is_discarded_in_silence() {
     assert!(matches!(answer, ListenerAction::Discard), "{answer:?}");
 }
 
-/// §3.3.2.1.4: what has a host name MUST be answered by ABORT, also an INIT ACK.
+/// §3.3.2.1.4: a chunk with a host name MUST be answered by ABORT, also an INIT ACK.
 #[test]
 fn a_host_name_is_refused() {
     let name = Some(b"a.b\0".to_vec());
@@ -483,7 +483,7 @@ fn init_with_new_addresses_does_not_restart() {
     assert_eq!(a.state(), SctpState::Established);
 }
 
-/// §5.1.1: a side uses no more streams than the other takes, and says so.
+/// §5.1.1: an end uses no more streams than the peer accepts, and states so.
 #[test]
 fn init_ack_asks_for_no_more_streams_than_init_takes() {
     let init = InitChunk { tag: 3, window: 1500, outbound: 100, inbound: 1, ..InitChunk::default() };

@@ -1,4 +1,4 @@
-//! The end, in good order and at once (RFC 9260 §9).
+//! The end of an association, gracefully and by ABORT (RFC 9260 §9).
 
 use super::*;
 
@@ -160,7 +160,7 @@ fn an_abort_refuses_the_set_up() {
     w.expect_events(A, &["0 down Refused"]);
 }
 
-/// A sends three chunks, of which the first is lost: two gap reports, too few for fast retransmit.
+/// A sends three chunks, and the first is lost: two gap reports, too few for fast retransmit.
 fn with_a_gap(paths: u8) -> SctpTestNetwork {
     let mut w = SctpTestNetwork::established(test_config(), test_config(), paths);
     w.loss = Box::new(|from, _, n, _| from == A && n == 0);
@@ -181,7 +181,7 @@ fn a_shutdown_takes_back_no_gap_report() {
     assert_eq!(w.end_a().paths[0].flight, 516, "the first chunk alone");
     w.clear_log();
     w.run_to(5000);
-    // What has come stays so: the timer's expiry sends the first chunk again, and it alone.
+    // Received chunks stay acknowledged: the timeout sends only the first chunk again.
     w.expect_only("DATA", &["1200 A0 DATA 1 0:0 500"]);
     w.expect_events(
         B,
@@ -196,7 +196,7 @@ fn beside_shutdown_only_new_reports_count_as_missing_reports() {
     w.run_to(260);
     w.with_end(B, |b, now| b.shutdown(now));
     w.run_to(320);
-    // B has both chunks again, twice each, and answers each with SHUTDOWN and SACK.
+    // B gets both chunks again, twice each, and answers each with SHUTDOWN and SACK.
     for tsn in [2, 3, 2, 3] {
         let payload = Payload::with_length(500);
         let data = DataChunk {
@@ -220,7 +220,7 @@ fn beside_shutdown_only_new_reports_count_as_missing_reports() {
 #[test]
 fn a_shutdown_starts_no_retransmission_timer() {
     let mut w = with_a_gap(2);
-    // The first chunk goes again on the other path, whose timer runs alone.
+    // The first chunk is retransmitted on the other path, where the only timer runs.
     w.run_to(1100);
     w.loss = Box::new(|from, path, _, _| from == A && path == 1);
     w.run_to(1210);

@@ -1,5 +1,5 @@
-//! What RFC 9260 asks beside the course of things: set-up chunks with faults, packets out of the blue, timers of the
-//! set-up and the end, what counts as a measurement, a miss or a failure.
+//! Further requirements of RFC 9260: faulty setup chunks, packets out of the blue, timers of setup and shutdown,
+//! and the counts of measurements, missing reports and failures.
 
 use super::*;
 use crate::sctp::crc32c::crc32c;
@@ -38,7 +38,7 @@ fn data_behind_the_cookie_is_acknowledged_with_it() {
         "100 A0 COOKIE-ECHO | DATA 1 0:0 100",
         "150 B0 COOKIE-ACK | SACK 1",
     ]);
-    // One that begins anew has a first chunk again.
+    // A restarted association has a first chunk again.
     w.ends[A] = None;
     let again = SctpAssociation::connect(Arc::new(test_config()), w.now, test_initial_values(77, 5000), 1);
     w.ends[A] = Some(again);
@@ -72,7 +72,7 @@ fn an_init_ack_without_tag_or_streams_aborts_the_attempt() {
         w.inject_packet(A, 0, packet_with(10, ack.clone()));
         w.expect_sent(&["0 A0 INIT 10", line]);
         w.expect_events(A, &["0 down Reset"]);
-        // Where it is not waited for, it is discarded.
+        // Unexpected, it is dropped.
         let mut w = SctpTestNetwork::established(test_config(), test_config(), 1);
         w.inject_packet(A, 0, packet_with(10, ack));
         w.expect_sent(&[]);
@@ -103,7 +103,7 @@ fn init_ack_offers_no_more_streams_than_init_takes() {
             other => panic!("{other:?}"),
         }
     }
-    // Where there is an association, its own number is offered, and INIT's bounds it too.
+    // With an existing association, its own number is offered, and INIT's bounds it too.
     for (inbound, offered) in [(2048, 10), (4, 4)] {
         let mut w = SctpTestNetwork::established(test_config(), test_config(), 1);
         let now = w.now;
@@ -122,11 +122,11 @@ fn the_order_of_rules_for_what_comes_out_of_the_blue() {
     for (vtag, chunks, answer) in [
         (0, vec![init()], abort(3, false)),
         (0, vec![no_tag], None),
-        // Nothing else has no tag, and nothing goes with INIT.
+        // Only INIT has tag 0, and no chunk is bundled with INIT.
         (0, vec![init(), data_chunk(1)], None),
         (0, vec![data_chunk(1)], None),
         (0, vec![Chunk::ShutdownAck], None),
-        // Nor has INIT a tag (§12.3).
+        // INIT has no tag (§12.3).
         (9, vec![init()], None),
         (9, vec![data_chunk(1), Chunk::Abort { reflected: false, causes: vec![] }], None),
         (9, vec![Chunk::CookieAck, Chunk::ShutdownAck], complete),
@@ -160,10 +160,10 @@ fn what_stands_before_a_partial_chunk_is_taken() {
         assert_eq!(taken(cut(vec![data_chunk(1), data_chunk(2)], less)), [1], "{less}");
     }
     assert_eq!(cut(vec![data_chunk(1)], 4), Err(ParseError::Truncated));
-    // What must be alone is not taken for that.
+    // A chunk that must be alone is dropped among others.
     let init = Chunk::Init(Box::new(good_init()));
     assert_eq!(cut(vec![init, data_chunk(2)], 4), Err(ParseError::Truncated));
-    // A malformed chunk ends the reading as well.
+    // A malformed chunk ends the parse as well.
     let bad = Chunk::Unknown { kind: 7, flags: 0, value: vec![1, 2] };
     assert_eq!(taken(cut(vec![data_chunk(1), bad, data_chunk(2)], 0)), [1]);
 }
@@ -238,7 +238,7 @@ fn whatever_comes_restarts_the_timer_of_shutdown() {
         w.run_to(at);
         w.inject_packet(A, 0, packet_with(10, Chunk::HeartbeatAck(vec![])));
     }
-    // The first expiry, a second after the last that came, is one of two that it takes to give up.
+    // The first timeout, a second after the last packet, is one of the two before failure.
     w.run_to(secs_as_millis(4));
     w.expect_sent(&["200 A0 SHUTDOWN 1000", "3200 A0 SHUTDOWN 1000"]);
     w.inject_packet(A, 0, packet_with(10, Chunk::HeartbeatAck(vec![])));
@@ -264,8 +264,8 @@ fn check_rtt_behind_retransmission(measure_behind_retransmission: bool, timed: O
         w.run_to(at);
         w.send_message(A, 0, 100);
     }
-    // The SACK of the first is back at 300, so that the sixth is timed; that of the fifth, at 310, is the third that
-    // misses the second.
+    // The SACK of the first is back at 300, so the sixth is timed. That of the fifth, at 310, is the third missing
+    // report of the second.
     assert_eq!(w.end_a().paths[0].timed, Some((6, at_millis(301))));
     w.run_to(310);
     assert_eq!(w.end_a().stats().fast_retransmits, 1);
@@ -297,7 +297,7 @@ fn a_word_taken_back_counts_one_miss() {
     assert_eq!(missing(&mut w), [1, 1, 0]);
     w.inject_packet(A, 0, sack_packet(0, &[]));
     assert_eq!(missing(&mut w), [1, 1, 1]);
-    // Also beside a gap block; what that newly tells counts the chunks before it.
+    // Also beside a gap block; its new TSN counts the chunks before it.
     w.inject_packet(A, 0, sack_packet(0, &[(3, 3)]));
     w.inject_packet(A, 0, sack_packet(0, &[(2, 2)]));
     assert_eq!((w.end_a().out.sent[2].missing, w.end_a().stats().fast_retransmits), (2, 1));
@@ -350,7 +350,7 @@ fn no_more_chunks_are_under_way_than_a_sack_can_tell_apart() {
         }
     });
     assert_eq!(w.end_a().out.sent.len(), 65_535);
-    // So a SACK has no data to ride on, though some waits: it waits its time (RFC 9260 §6.2).
+    // So a SACK has no data to ride on, though some is pending: it is delayed (RFC 9260 §6.2).
     w.clear_log();
     w.inject_packet(A, 0, packet_with(10, data_chunk(1001)));
     w.expect_sent(&[]);
@@ -377,7 +377,7 @@ fn giving_up_may_tell_the_other_side() {
     w.loss = Box::new(|_, _, _, _| true);
     w.connect_end(A);
     w.run_to(secs_as_millis(10));
-    // Whose tag nobody knows hears nothing.
+    // A peer with an unknown tag gets no packet.
     w.expect_sent(&["0 A0 INIT 10"]);
 }
 

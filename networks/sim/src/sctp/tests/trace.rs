@@ -1,23 +1,23 @@
-//! A transfer with named losses, packet by packet, with the sender's window: by RFC 9260 as worked out by hand, and as
-//! ns-2 has it, whose own traces stand beside this file (`tests/ns2/traces/sctp-losses.tcl` of the repository makes them,
-//! and a test there holds them to what ns-2 says).
+//! A transfer with given losses, packet by packet, with the sender's window: by RFC 9260 as calculated by hand,
+//! and as ns-2, whose traces are beside this file. `tests/ns2/traces/sctp-losses.tcl` of the repository produces
+//! them, and a test there compares them with ns-2.
 //!
-//! 50 ms each way without a rate, chunks of 1452 bytes that fill a packet of 1500, all of them there from the beginning.
-//! A line is a millisecond since the first chunk left: the TSNs that leave, or the cumulative TSNs of the SACKs; and
-//! the window and its threshold where that changed them.
+//! 50 ms each way without a rate, chunks of 1452 octets that fill a packet of 1500, all queued from the start. A
+//! line has the milliseconds since the first chunk, then the TSNs sent or the cumulative TSNs of the SACKs; then
+//! the window and its threshold after a change.
 
 use super::*;
 
-/// Takes each packet a little longer than 50 ms, so that a timer of a second that began ten round trips ago runs out before
-/// the SACK that comes in the same millisecond, as where packets take some time to leave.
+/// Makes each packet a little later than 50 ms. A timer of a second that started ten round trips ago then expires
+/// before the SACK of the same millisecond, as with a transmission time.
 const EXTRA_DELAY: Duration = Duration::from_nanos(60);
 
-/// The defaults, as one path of Ethernet has them.
+/// The defaults, on one Ethernet path.
 fn rfc_config() -> SctpConfig {
     SctpConfig { heartbeat_interval: None, ..SctpConfig::default() }
 }
 
-/// What the preset `ns-2` is.
+/// The preset `ns-2`.
 fn ns2_config() -> SctpConfig {
     SctpConfig {
         measure_behind_retransmission: true,
@@ -35,7 +35,8 @@ fn ns2_config() -> SctpConfig {
     }
 }
 
-/// The trace up to so many milliseconds, without those packets with data, counted from 0 and retransmissions included.
+/// Returns the trace until a time in milliseconds, without the lost packets with data, numbered from 0,
+/// retransmissions included.
 fn play_trace(config: SctpConfig, lost: &[usize], until: u64) -> Vec<String> {
     const BEGIN: u64 = 200;
     let mut w = SctpTestNetwork::established(config.clone(), config, 1);
@@ -79,20 +80,20 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_by_hand() {
         "50 SACK 1 3".to_owned(),
         // Both SACKs find the window full and widen it by a packet: 4, 5; 6, 7, 8.
         "100 DATA 4 5 6 7 8 cwnd 7340 ssthresh none".to_owned(),
-        // 5 is the second packet, 8 shows the gap.
+        // 5 is the second packet, 8 reveals the gap.
         "150 SACK 5 5".to_owned(),
         // The window grows at the gap block, too (7.2.1): 9, 10, 11; 12, 13.
         "200 DATA 9 10 11 12 13 cwnd 10276 ssthresh none".to_owned(),
         "250 SACK 5 5 5 5 5".to_owned(),
-        // The SACK of 9 is the second miss, finds 10276 bytes in flight and lets 14 and 15 go; that of 10 makes 13212 of the
-        // window and is the third miss: half remains. 6 goes whatever the window, 7 once 8808 bytes in flight are 5872, at
-        // the SACK of 12, and 16 at that of 13.
+        // The SACK of 9 is the second missing report, finds 10276 octets in flight and permits 14 and 15. That of 10
+        // makes the window 13212 and is the third missing report: half remains. 6 is sent regardless of the window. 7
+        // follows when 8808 octets in flight are 5872, at the SACK of 12, and 16 at that of 13.
         "300 DATA 14 15 6 7 16 cwnd 6606 ssthresh 6606".to_owned(),
         // 14 and 15; 6, behind which 7 is missing; 16.
         "350 SACK 5 5 6 6".to_owned(),
     ];
-    // Each of the four that come shows that 7 is missing, which went fast once and waits now. It was the SACK of 6, at
-    // 400 ms, that began T3-rtx anew. In fast recovery the window stays.
+    // Each of the four received shows that 7 is missing, which was fast retransmitted once and waits now. The SACK
+    // of 6, at 400 ms, restarted T3-rtx. In fast recovery the window stays.
     for round in 0..10 {
         let first = 17 + 4 * round;
         let data: Vec<String> = (first..first + 4).map(|tsn: u64| tsn.to_string()).collect();
@@ -101,11 +102,12 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_by_hand() {
     }
     expected.extend(
         [
-            // Four packets are more than half of 6606. All in flight is held for lost, 7 and 53 to 56, and 7 goes. The SACKs of
-            // 53 to 56 come right behind: 53 opens the window of a packet for 54, 54 that of two for 55 and 56, and with 55 and 56
-            // two more leave each, now new ones.
+            // Four packets are more than half of 6606. All chunks in flight count as lost, 7 and 53 to 56, and 7 is
+            // sent. The SACKs of 53 to 56 follow: 53 opens the window of a packet for 54, 54 that of two for 55 and 56.
+            // After 55 and 56 two new chunks each are sent.
             "1400 DATA 7 54 55 56 57 58 59 60 cwnd 7340 ssthresh 5872",
-            // 7 fills the gap and is acknowledged at once, as are the three that had come before; 58 and 60 are second packets.
+            // 7 fills the gap and is acknowledged at once, as are the three received before; 58 and 60 are second
+            // packets.
             "1450 SACK 56 56 56 56 58 60",
             // Beyond the threshold: 1468, 2936 and 2936 bytes, which are the window's 7340.
             "1500 DATA 61 62 63 64 65 66 cwnd 8808 ssthresh 5872",
@@ -119,8 +121,8 @@ fn ns2_trace_lines(trace: &str) -> Vec<String> {
     trace.lines().map(str::to_owned).collect()
 }
 
-/// The same two chunks. Where the RFC's sender is clocked by four packets, ns-2's is by three, since its window grew with the
-/// cumulative TSN alone; what fills the gap is acknowledged 200 ms later.
+/// The same two chunks. Four packets clock the RFC's sender, three ns-2's, since its window grows only with the
+/// cumulative TSN. The chunk that fills the gap is acknowledged 200 ms later.
 #[test]
 fn a_retransmission_that_is_lost_waits_for_the_timer_as_in_ns2() {
     assert_eq!(
@@ -129,8 +131,8 @@ fn a_retransmission_that_is_lost_waits_for_the_timer_as_in_ns2() {
     );
 }
 
-/// Losses behind the end of a recovery each begin another, and after the timeout a chunk that waits to be sent again is missed a
-/// third time: it is fast retransmitted, which makes four packets of the timeout's one.
+/// Losses behind the end of a recovery each start another. After the timeout a chunk that waits for
+/// retransmission gets a third missing report: its fast retransmission makes four packets of the timeout's one.
 #[test]
 fn fast_retransmission_may_follow_a_timeout_as_in_ns2() {
     let lost = [5, 8, 9, 13, 17, 22, 23, 28];
@@ -144,7 +146,8 @@ fn fast_retransmission_may_follow_a_timeout_as_in_ns2() {
     );
 }
 
-/// Timeouts in a row, each of a window of one packet: the timer doubles and is not begun anew by what is sent again alone.
+/// Consecutive timeouts, each of a window of one packet: the timer doubles, and a retransmission alone does not
+/// restart it.
 #[test]
 fn timeouts_in_a_row_are_as_in_ns2() {
     let lost = [8, 12, 18, 19, 21, 22, 24, 26, 27, 30, 33, 35, 40, 41, 44, 46, 49, 52, 53, 57];

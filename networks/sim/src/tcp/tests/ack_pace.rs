@@ -1,4 +1,4 @@
-//! When Linux acknowledges: quick-ack mode, dialogues, what was read, and the sender's pace.
+//! Linux's acknowledgements: quick-ack mode, dialogues, reads, and the sender's rate.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn linux_config() -> TcpConfig {
     TcpConfig { delayed_ack: Some(delayed), quick_ack: true, ..test_config() }
 }
 
-/// Small segments that each end a write, at these times; the first has the number `first`.
+/// Injects small segments that each end a write, at these times; the first has the number `first`.
 fn inject_small(s: &mut ScriptedConnection, first: u32, times: &[u64]) {
     for (n, &at) in times.iter().enumerate() {
         s.run_to(at);
@@ -80,7 +80,7 @@ fn reading_acks_data_and_a_dialogue_acks_the_second_segment() {
     s.inject_segment("P. 201:301(100) ack 51");
     s.expect_sent(&["20 . 51:51(0) ack 301"]);
 
-    // An application that reads when it likes.
+    // An application with explicit reads.
     let mut s = ScriptedConnection::established(reads);
     s.c.set_auto_read(false);
     inject_small(&mut s, 1, &[10]);
@@ -103,9 +103,9 @@ fn the_delay_follows_the_senders_pace_up_to_the_round_trip() {
         ScriptedConnection::connect(TcpConfig { quick_ack: false, delayed_ack_max, ..linux_config() });
     s.run_to(100);
     s.inject_segment("S. 0:0(0) ack 1 <mss 1000>");
-    // 40 ms; in vain, so 80 next.
+    // 40 ms, without data to ride on, so 80 next.
     inject_small(&mut s, 1, &[100]);
-    // Half of 80 and the 70 since: 110, and the round trip is 100.
+    // Half of 80 plus 70 since then: 110; the round trip limits it to 100.
     inject_small(&mut s, 101, &[170]);
     s.run_to(400);
     s.expect_sent(&[

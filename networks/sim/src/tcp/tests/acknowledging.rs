@@ -1,4 +1,4 @@
-//! When acknowledgements leave (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
+//! When acknowledgements are sent (RFC 1122 §4.2.3.2, RFC 5681 §4.2).
 
 use super::*;
 
@@ -50,17 +50,17 @@ fn the_count_can_be_another_or_that_of_full_segments() {
 fn linux_acks_more_than_the_largest_segment_received() {
     let delayed_ack = Some(DelayedAck { every: AckEvery::LargestSeen(2), ..Default::default() });
     let mut s = ScriptedConnection::established(TcpConfig { delayed_ack, ..test_config() });
-    // Before a larger one it is 536 bytes: 400 are not more, 600 are.
+    // Before a larger segment it is 536 octets: 400 are not more, 600 are.
     for seq in [1, 201, 401] {
         s.inject_segment(&format!("P. {seq}:0(200) ack 1"));
     }
     s.expect_sent(&["0 . 1:1(0) ack 601"]);
-    // A full segment is not more than itself; what follows it is.
+    // A full segment does not exceed itself; the next segment does.
     s.inject_segment(". 601:0(1000) ack 1");
     s.expect_sent(&[]);
     s.inject_segment("P. 1601:0(1) ack 1");
     s.expect_sent(&["0 . 1:1(0) ack 1602"]);
-    // From then on small ones have to be more than that.
+    // From now on small ones must exceed that.
     for i in 0..5 {
         s.inject_segment(&format!("P. {}:0(200) ack 1", 1602 + 200 * i));
     }

@@ -13,12 +13,12 @@ struct BulkTransfer {
     now: Instant,
     order: u64,
     received: u64,
-    /// When the sender's segments left, and how long they are.
+    /// Times and lengths of the sender's segments.
     departures: Vec<(Instant, u32)>,
 }
 
 impl BulkTransfer {
-    /// `queue` packets of 1040 bytes fit before the bottleneck, whose product of rate and delay is 48.
+    /// The queue holds `queue` packets of 1040 octets; the bottleneck's bandwidth-delay product is 48.
     fn new(congestion: CongestionControl, queue: usize, loss: f64) -> Self {
         let config = Arc::new(TcpConfig {
             congestion,
@@ -98,7 +98,7 @@ impl BulkTransfer {
             }
         }
     }
-    /// Mb/s of data that arrive between two times in seconds.
+    /// Returns the received data in Mb/s between two times in seconds.
     fn measure_goodput(&mut self, from: u64, to: u64) -> f64 {
         self.run_to(at_millis(1000 * from));
         let before = self.received;
@@ -112,7 +112,7 @@ impl BulkTransfer {
     }
 }
 
-/// What data can have of 10 Mb/s with 40 bytes of headers on 1000.
+/// Maximum data rate at 10 Mb/s with 40 octets of headers per 1000.
 const ALL: f64 = 10.0 / 1.04;
 
 #[test]
@@ -129,7 +129,8 @@ fn it_fills_the_bottleneck_and_not_its_queue() {
     assert!(reno.sides[0].srtt().unwrap() > Duration::from_millis(200));
 }
 
-/// Draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.2: the pace of start-up follows the bandwidth that is found.
+/// Draft-cardwell-iccrg-bbr-congestion-control-00, 4.3.2: the pacing rate of start-up follows the measured
+/// bandwidth.
 #[test]
 fn start_up_finds_the_bandwidth_within_ten_round_trips() {
     // The initial window in a round trip of 40 ms, times 2.885, is 0.72 MB/s.
@@ -209,7 +210,7 @@ fn an_application_below_the_rate_does_not_lower_it() {
 
 #[test]
 fn a_shallow_queue_costs_retransmissions_but_not_the_rate() {
-    // Start-up and each probe for bandwidth overshoot what ten packets hold.
+    // Start-up and each bandwidth probe exceed a queue of ten packets.
     let mut path = BulkTransfer::start_bulk(CongestionControl::Bbr, 10, 0.0);
     let goodput = path.measure_goodput(3, 9);
     assert!(goodput > 0.8 * ALL, "{goodput}");
@@ -230,7 +231,7 @@ fn retransmissions_are_paced_even_without_new_data() {
     s.run_to(200);
     assert_eq!(s.c.bytes_in_flight(), 8000);
     s.sent.clear();
-    // The first two are lost; what tells of the others comes all at once.
+    // The first two are lost; the acknowledgement of the others arrives at once.
     for until in (3001..=8001).step_by(1000) {
         s.inject_segment(&format!(". 1:1(0) ack 1 <sack 2001:{until}>"));
     }

@@ -1,8 +1,8 @@
-//! The ways out: FIN and RST in every state (RFC 9293 §3.6, RFC 5961).
+//! Ends of a connection: FIN and RST in every state (RFC 9293 §3.6, RFC 5961).
 
 use super::*;
 
-/// A connection in each state that knows its peer, with the peer's next sequence number.
+/// A connection in each synchronized state, with the peer's next sequence number.
 fn every_state() -> Vec<(ScriptedConnection, TcpState, u32)> {
     let open = || {
         ScriptedConnection::established(TcpConfig { challenge_ack_interval: Duration::ZERO, ..test_config() })
@@ -206,7 +206,7 @@ fn aborting_resets_where_the_peer_knows_of_us() {
     for (mut s, state, _) in every_state() {
         s.c.abort();
         s.collect_output();
-        // RFC 9293 section 3.10.5: where both sides have closed, there is nothing to reset.
+        // RFC 9293 section 3.10.5: after both ends closed, no RST is sent.
         let closed = matches!(state, TcpState::Closing | TcpState::LastAck | TcpState::TimeWait);
         let expected = usize::from(!closed);
         assert_eq!((s.sent.len(), s.c.is_closed()), (expected, true), "{state:?}");

@@ -1,4 +1,4 @@
-//! Bytes on the wire.
+//! Wire format.
 
 use super::*;
 use proptest::prelude::*;

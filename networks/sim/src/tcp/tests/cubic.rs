@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A sender with much to send and `segments` of 1000 bytes in flight, to a peer 100 ms away whose window is
-/// wide.
+/// A sender with much pending data and `segments` of 1000 octets in flight, to a peer 100 ms away with a large
+/// window.
 fn bulk_sender(congestion: CongestionControl, segments: u32) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(segments);
     let mut s = ScriptedConnection::connect(TcpConfig {
@@ -22,7 +22,7 @@ fn bulk_sender(congestion: CongestionControl, segments: u32) -> ScriptedConnecti
     s
 }
 
-/// A round trip later, each segment of the flight is acknowledged alone.
+/// A round trip later, acknowledges each segment of the flight.
 fn ack_round(s: &mut ScriptedConnection, ms: u64) {
     let (from, to) = (s.c.una, s.c.max);
     s.run_to(s.now.as_nanos() / 1_000_000 + ms);
@@ -31,7 +31,7 @@ fn ack_round(s: &mut ScriptedConnection, ms: u64) {
     }
 }
 
-/// A round trip later, the first segment of the flight is missed by all others and repaired.
+/// A round trip later, the others report the first segment missing, and it is repaired.
 fn lose_first_segment(s: &mut ScriptedConnection) {
     let (from, to) = (s.c.una, s.c.max);
     s.run_to(s.now.as_nanos() / 1_000_000 + 100);
@@ -115,7 +115,7 @@ fn after_a_timeout_cubic_grows_without_a_plateau() {
     let mut s = bulk_sender(CongestionControl::Cubic, 100);
     s.run_to(1200);
     assert_eq!((s.c.cwnd(), s.c.ssthresh(), s.c.stats().timeouts), (1000, 70_000, 1));
-    // The other side had lost the first segment alone.
+    // The peer missed only the first segment.
     let to = s.c.max;
     s.inject_segment(&format!(". 1:1(0) ack {to}"));
     while s.c.cwnd() < s.c.ssthresh() {

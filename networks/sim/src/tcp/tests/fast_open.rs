@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413), and ICMP errors while a connection opens (RFC 9293 §3.9.2.2).
+//! Fast Open (RFC 7413), and ICMP errors before a connection is established (RFC 9293 §3.9.2.2).
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn learned_cache(answers: &[&str]) -> FastOpenCache {
     cache
 }
 
-/// Opens with 100 bytes to write and takes in the answer; the SYN that went out, and what followed.
+/// Opens with 100 octets to write and handles the answer. Returns the SYN and the segments after it.
 fn open_with_answer(cache: &mut FastOpenCache, answer: &str) -> ScriptedConnection {
     let mut c = cache.connect(Arc::new(test_config()), 0, Instant::ZERO);
     c.write(StreamData::Count(100)).unwrap();
@@ -30,7 +30,7 @@ fn a_cookie_is_asked_for_and_used_the_next_time() {
     let mut second = open_with_answer(&mut cache, "S. 0:0(0) ack 101 <mss 1000>");
     second.expect_sent(&[&format!("0 S 0:100(100) <mss 1000,{COOKIE}>"), "0 . 101:101(0) ack 1"]);
     assert_eq!((second.c.state(), second.c.bytes_in_flight()), (TcpState::Established, 0));
-    // A server that answers with data, or with FIN, is no other.
+    // A SYN-ACK with data or FIN makes no difference.
     second.inject_segment("P. 1:51(50) ack 101");
     second.expect_events(&["connected", "data 50"]);
     let mut third = open_with_answer(&mut cache, "S. 0:0(0) ack 101 <mss 1000,FO 0a0b0c0d>");
@@ -39,7 +39,7 @@ fn a_cookie_is_asked_for_and_used_the_next_time() {
     assert!(fourth.sent[0].contains("FO 0a0b0c0d"), "{:?}", fourth.sent);
 }
 
-/// §4.2.2: what the SYN-ACK does not acknowledge goes with the next segments; §4.1.3.1: Fast Open then rests, unless
+/// §4.2.2: unacknowledged data of the SYN goes with the next segments. §4.1.3.1: Fast Open then pauses, unless
 /// the server gave another cookie.
 #[test]
 fn data_that_is_not_taken_goes_again_at_once() {
@@ -56,7 +56,7 @@ fn data_that_is_not_taken_goes_again_at_once() {
         let next = open_with_answer(&mut cache, answer);
         assert_eq!(next.sent[0], then);
     }
-    // No cookie, or one of a length that none has: the server has no Fast Open.
+    // No cookie, or one of an invalid length: the server does not support Fast Open.
     let mut cache = learned_cache(&["S. 0:0(0) ack 1 <mss 1000>"]);
     let mut s = open_with_answer(&mut cache, "S. 0:0(0) ack 1 <mss 1000>");
     s.expect_sent(&["0 S 0:0(0) <mss 1000>", "0 P. 1:101(100) ack 1"]);
@@ -72,7 +72,7 @@ fn a_syn_that_goes_again_is_an_ordinary_one() {
     s.run_to(1000);
     // 16 bytes of options leave 984 of the 1000.
     s.expect_sent(&[&format!("0 S 0:984(984) <mss 1000,{COOKIE}>"), "1000 S 0:0(0) <mss 1000>"]);
-    // The first may have come all the same.
+    // The first may have arrived nevertheless.
     s.inject_segment("S. 0:0(0) ack 985 <mss 1000>");
     s.expect_sent(&["1000 . 985:1985(1000) ack 1"]);
 }
@@ -103,7 +103,7 @@ fn the_option_has_the_lengths_of_the_standard() {
             assert_eq!(Segment::parse(&bytes), Ok((1, 2, syn)));
         }
     }
-    // On the wire a wrong one is passed over, and what follows is read.
+    // On the wire an invalid one is skipped, and the options after it are parsed.
     let mut syn = vec![0; 20];
     syn[12..14].copy_from_slice(&[8 << 4, 2]);
     syn.extend([34, 7, 1, 2, 3, 4, 5, 2, 4, 5, 0xb4, 0]);

@@ -1,9 +1,9 @@
-//! ns-2's FullTcp as a sender. What the tests expect was worked out by hand from tcp-full.cc; `tests/ns2` of the repository holds
-//! whole transfers and dialogues beside ns-2.
+//! ns-2's FullTcp sender. Expected values were calculated by hand from tcp-full.cc; `tests/ns2` of the repository
+//! compares whole transfers and dialogues with ns-2.
 
 use super::*;
 
-/// So many segments to begin with, and the settings of ns-2's preset that these tests see.
+/// An initial window of `segments`, and the settings of the ns-2 preset that matter here.
 fn open_full_tcp(recovery: RecoveryAlgorithm, segments: u32) -> ScriptedConnection {
     let config = TcpConfig {
         recovery,
@@ -38,7 +38,7 @@ fn after_a_timeout_duplicates_neither_send_nor_move_the_window() {
     for end in [3001, 4001, 5001] {
         s.inject_segment(&format!(". 1:1(0) ack 1 <sack 2001:{end}>"));
     }
-    // Acknowledgements below what had been sent before the timeout do not open the window, and each lets a segment go.
+    // Acknowledgements below the end of data sent before the timeout do not open the window; each permits a segment.
     s.inject_segment(". 1:1(0) ack 1001 <sack 2001:5001>");
     s.inject_segment(". 1:1(0) ack 5001");
     s.expect_sent(&["1000 . 1001:2001(1000) ack 1", "1000 . 5001:6001(1000) ack 1"]);
@@ -56,7 +56,7 @@ fn sack_recovery_halves_the_window_even_below_the_threshold() {
         s.inject_segment(&format!(". 1:1(0) ack 1 <sack 1001:{end}>"));
     }
     s.inject_segment(". 1:1(0) ack 1");
-    // Half of three: one segment may be under way, which one is, and the threshold is two.
+    // Half of three: one segment may be in flight, and one is; the threshold is two.
     assert_eq!((s.c.cwnd(), s.c.ssthresh(), s.c.stats().fast_retransmits), (1500, 2000, 1));
     s.expect_sent(&["0 . 1:1001(1000) ack 1"]);
     s.inject_segment(". 1:1(0) ack 3001");
@@ -73,12 +73,12 @@ fn a_fast_retransmission_leaves_alone_until_the_next_ack() {
     for _ in 0..3 {
         s.inject_segment(". 1:1(0) ack 1");
     }
-    // Two segments and one for each duplicate: the fifth could leave now.
+    // Two segments and one per duplicate: the fifth is permitted now.
     assert_eq!(s.c.cwnd(), 5000);
     s.expect_sent(&["0 . 1:1001(1000) ack 1"]);
     s.inject_segment(". 1:1(0) ack 1");
     s.expect_sent(&["0 . 4001:5001(1000) ack 1", "0 . 5001:6001(1000) ack 1"]);
-    // A second loss of the same window is repaired as the first, since no timeout was between.
+    // A second loss in the same window is repaired like the first, without a timeout in between.
     s.inject_segment(". 1:1(0) ack 2001");
     s.sent.clear();
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn a_partial_ack_retransmits_at_once_and_sends_at_most_two_more() {
     for _ in 0..8 {
         s.inject_segment(". 1:1(0) ack 1");
     }
-    // 4 + 3 segments, and one more for each of five duplicates: twelve, of which eight are there already.
+    // 4 + 3 segments, and one more for each of five duplicates: twelve; eight are in flight.
     s.expect_sent(&[
         "0 . 1:1001(1000) ack 1",
         "0 . 8001:9001(1000) ack 1",
@@ -106,8 +106,8 @@ fn a_partial_ack_retransmits_at_once_and_sends_at_most_two_more() {
     ]);
     s.inject_segment(". 1:1(0) ack 5001");
     s.expect_sent(&["0 . 5001:6001(1000) ack 1"]);
-    // What had been sent by then is to be acknowledged now. The data that comes with the next is not acknowledged at once; of a window
-    // of four segments, two more may leave at a time.
+    // Data sent by then is acknowledged now. The next segment's data is not acknowledged at once. Of a window of
+    // four segments, two more may be sent at a time.
     s.feed_segment("P. 1:101(100) ack 11001");
     s.c.all_delivered();
     s.collect_output();

@@ -1,4 +1,4 @@
-//! Opening (RFC 9293 §3.5), and what the handshake agrees on.
+//! Connection opening (RFC 9293 §3.5) and negotiated options.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Eight segments of 1000 bytes in flight, four more waiting; no limited transmit.
+/// Eight segments of 1000 octets in flight, four more pending.
 fn eight_in_flight(recovery: RecoveryAlgorithm, limited_transmit: bool) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(8);
     let mut s = ScriptedConnection::established(TcpConfig {
@@ -233,10 +233,10 @@ fn what_comes_again_for_a_lost_acknowledgement_is_echoed_anew() {
     s.inject_segment("S. 0:0(0) ack 1 <mss 1000,ts 7:0>");
     s.sent.clear();
     s.inject_segment("P. 1:201(200) ack 1 <ts 8:0>");
-    // The acknowledgement is lost; after a timeout the other side sends the same again.
+    // The acknowledgement is lost; after a timeout the peer sends the same again.
     s.run_to(1000);
     s.inject_segment("P. 1:201(200) ack 1 <ts 1008:0>");
-    // An older copy that was held up is no measure of anything; nor is what lies beyond the window.
+    // An older delayed copy gives no measurement, nor does a segment beyond the window.
     s.inject_segment("P. 1:201(200) ack 1 <ts 9:0>");
     s.inject_segment("P. 70001:70201(200) ack 1 <ts 1009:0>");
     s.expect_sent(&[
@@ -255,7 +255,7 @@ fn after_24_days_of_silence_an_old_timestamp_is_taken() {
         ScriptedConnection::connect(TcpConfig { timestamps: true, delayed_ack: None, ..test_config() });
     s.inject_segment("S. 0:0(0) ack 1 <mss 1000,ts 7:0>");
     s.sent.clear();
-    // RFC 7323 section 5.5: the other side's clock may have come round meanwhile.
+    // RFC 7323 section 5.5: the peer's clock may have wrapped meanwhile.
     let days = 25 * 24 * 3600 * 1000;
     s.run_to(days);
     s.inject_segment("P. 1:201(200) ack 1 <ts 5:0>");

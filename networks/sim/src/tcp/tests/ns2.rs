@@ -1,4 +1,4 @@
-//! What ns-2's FullTcp does otherwise than the RFCs about windows and timers, each setting alone.
+//! Differences of ns-2's FullTcp from the RFCs in windows and timers, each setting alone.
 
 use super::*;
 
@@ -59,8 +59,8 @@ fn a_fast_retransmission_halves_the_window_or_what_is_in_flight() {
 
 #[test]
 fn the_timer_restarts_with_the_new_or_the_old_timeout() {
-    // The handshake took no time, so that 200 ms hold. The first segment takes 180 ms: a smoothed round trip of 22.5 ms
-    // and a variation of 45 ms, a timeout of 202.5 ms.
+    // The handshake took no time, so the timeout is 200 ms. The first segment takes 180 ms: a smoothed round trip of
+    // 22.5 ms and a variation of 45 ms, a timeout of 202.5 ms.
     for (rto_restart, at) in [(RtoRestart::NewTimeout, 382), (RtoRestart::OldTimeout, 380)] {
         let mut s = ScriptedConnection::established(TcpConfig {
             rto_restart,
@@ -123,13 +123,13 @@ fn round_trips_may_be_counted_in_ticks() {
         min_rto: Duration::from_millis(1),
         ..test_config()
     });
-    // No time is a tick: 10 + 4 * 5 ms.
+    // A round trip of zero counts as a tick: 10 + 4 * 5 ms.
     assert_eq!(s.c.rto(), Duration::from_millis(30));
     s.run_to(5);
     s.write(200);
     s.run_to(27);
     s.inject_segment(". 1:1(0) ack 201");
-    // From 5 to 27 ms the clock ticks twice: 11.25 ms, of which ten count, and a variation of 7.5 ms.
+    // From 5 to 27 ms the clock ticks twice: 11.25 ms, of it ten count, and a variation of 7.5 ms.
     assert_eq!(s.c.srtt(), Some(Duration::from_micros(11_250)));
     assert_eq!(s.c.rto(), Duration::from_millis(40));
 }
@@ -172,7 +172,7 @@ fn what_is_sent_again_with_something_new_is_timed_as_bsd_has_it() {
         s.write(100);
         s.write(50);
         s.run_to(1300);
-        // An eighth of the 300 ms since 1000 ms, where it was sent again.
+        // An eighth of the 300 ms since 1000 ms, when it was retransmitted.
         s.inject_segment(". 1:1(0) ack 101");
         assert_eq!(s.c.srtt(), Some(Duration::from_micros(srtt)), "{nagle_variant:?}");
     }

@@ -1,4 +1,4 @@
-//! What ns-3 does otherwise than the RFCs, each setting alone.
+//! Differences of ns-3 from the RFCs, each setting alone.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn an_acknowledgement_that_rides_on_data_moves_the_echo_or_not() {
     for (timestamp_echo, second, third) in [(Rfc7323, 200, 300), (PureAcknowledgements, 100, 100)] {
         let config = TcpConfig { timestamps: true, timestamp_echo, ..test_config() };
         let mut s = ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,ts 50:0>");
-        // The handshake was acknowledged without data, so that the first segment's timestamp is taken.
+        // A pure acknowledgement ended the handshake, so the first segment's timestamp is taken.
         s.feed_segment("P. 1:101(100) ack 1 <ts 100:0>");
         s.write(10);
         s.feed_segment("P. 101:201(100) ack 11 <ts 200:0>");
@@ -20,7 +20,8 @@ fn an_acknowledgement_that_rides_on_data_moves_the_echo_or_not() {
             &format!("0 P. 11:21(10) ack 201 <ts 0:{second}>"),
             &format!("0 P. 21:31(10) ack 301 <ts 0:{third}>"),
         ]);
-        // Beyond a gap an acknowledgement leaves alone, and what fills the gap is taken again.
+        // Beyond a gap a pure acknowledgement is sent, and the timestamp of the segment that fills the gap is taken
+        // again.
         s.inject_segment("P. 401:501(100) ack 31 <ts 400:0>");
         s.inject_segment("P. 301:401(100) ack 31 <ts 500:0>");
         s.expect_sent(&[&format!("0 . 31:31(0) ack 301 <ts 0:{third}>"), "0 . 31:31(0) ack 501 <ts 0:500>"]);
@@ -78,7 +79,7 @@ fn ns3_config() -> TcpConfig {
     }
 }
 
-/// So many segments of 100 bytes are under way.
+/// Segments of 100 octets in flight.
 fn small_in_flight(segments: u32) -> ScriptedConnection {
     let mut s = ScriptedConnection::open_to(ns3_config(), "S. 0:0(0) ack 1 <mss 1000,sackOK>");
     (0..segments).for_each(|_| s.write(100));
@@ -99,8 +100,8 @@ fn data_below_three_small_segments_is_lost_and_leaves_in_pairs() {
     s.inject_segment(". 1:1(0) ack 1 <sack 301:401>");
     s.inject_segment(". 1:1(0) ack 1 <sack 301:501>");
     s.expect_sent(&[]);
-    // Three segments are lost, and two of them fit what ns-3 puts together; the third goes by the window. Seven of ten segments
-    // are kept, and a recovery lets as much leave as arrives, at least a segment at first.
+    // Three segments are lost, and two of them fit one segment of ns-3; the window permits the third. Seven of ten
+    // segments are kept. A recovery permits as much as arrives, at least a segment at first.
     s.inject_segment(". 1:1(0) ack 1 <sack 301:601>");
     assert_eq!(s.c.ssthresh(), 7000);
     s.expect_sent(&["0 . 1:201(200) ack 1", "0 . 201:301(100) ack 1"]);

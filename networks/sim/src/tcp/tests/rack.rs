@@ -1,4 +1,4 @@
-//! Losses found by time: RACK (RFC 8985 §6) and the tail-loss probe (§7), after a round trip of 20 ms.
+//! Loss detection by time: RACK (RFC 8985 §6) and the tail-loss probe (§7), after a round trip of 20 ms.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn by_time() -> TcpConfig {
     }
 }
 
-/// Opened at 20 ms.
+/// A connection opened at 20 ms.
 fn open_connection(config: TcpConfig) -> ScriptedConnection {
     let mut s = ScriptedConnection::connect(config);
     s.run_to(20);
@@ -32,7 +32,7 @@ fn a_lone_segment_is_probed_at_the_timeout_and_keeps_the_window() {
     s.run_to(300);
     s.expect_sent(&["20 P. 1:101(100) ack 1", "240 P. 1:101(100) ack 1"]);
     assert_eq!((s.c.stats().timeouts, s.c.cwnd()), (0, 4000));
-    // No second probe: the timer, which began again with the first.
+    // No second probe: the timer, which restarted with the first.
     s.run_to(500);
     s.expect_sent(&["460 P. 1:101(100) ack 1"]);
     assert_eq!((s.c.stats().timeouts, s.c.cwnd()), (1, 1000));
@@ -61,7 +61,7 @@ fn a_probe_of_the_last_segment_shows_what_else_is_lost() {
 
 #[test]
 fn only_a_probe_that_repaired_a_loss_reduces_the_window() {
-    // Both acknowledgements came late: the second one reports that the segment had come.
+    // Both acknowledgements are late: the second reports that the segment arrived.
     let mut s = open_connection(by_time());
     s.write(100);
     s.run_to(250);
@@ -109,7 +109,7 @@ fn a_segment_is_lost_a_quarter_round_trip_after_a_later_arrival() {
     s.inject_segment(". 1:1(0) ack 201");
     assert_eq!((s.c.stats().timeouts, s.c.poll_timeout()), (0, None));
 
-    // By the number of duplicates it takes the timer.
+    // By duplicates it needs the timer.
     let mut s = open_connection(TcpConfig { rack: false, tail_loss_probe: false, ..by_time() });
     s.write(100);
     s.run_to(21);
@@ -131,7 +131,7 @@ fn a_reordered_segment_widens_the_reordering_window_for_good() {
     s.run_to(43);
     s.inject_segment(". 1:1(0) ack 201");
     s.run_to(50);
-    // Three reported segments would else be enough.
+    // Three reported segments would otherwise be enough.
     for _ in 0..4 {
         s.write(100);
     }
@@ -150,7 +150,7 @@ fn a_repair_that_is_lost_is_repaired_again_without_the_timer() {
     s.run_to(40);
     s.inject_segment(". 1:1(0) ack 1 <sack 1001:3001>");
     s.run_to(50);
-    // It was sent again at 45, and what is new after it.
+    // It was retransmitted at 45, and new data after it.
     s.write(1000);
     s.run_to(70);
     s.inject_segment(". 1:1(0) ack 1 <sack 1001:4001>");
@@ -173,7 +173,7 @@ fn a_segment_window_counts_small_segments_and_grows_when_full() {
         s.write(100);
     }
     s.expect_sent(&["20 P. 1:101(100) ack 1", "20 P. 101:201(100) ack 1"]);
-    // What waited leaves as one; the window was full and has grown by a segment.
+    // Pending data leaves as one segment; the window was full and has grown by a segment.
     s.run_to(40);
     s.inject_segment(". 1:1(0) ack 101");
     s.expect_sent(&["40 P. 201:401(200) ack 1"]);
@@ -199,7 +199,7 @@ fn a_loss_shrinks_a_segment_window_and_delays_retransmissions() {
     s.run_to(40);
     s.inject_segment(". 1:1(0) ack 1 <sack 301:401>");
     s.run_to(45);
-    // Of four segments two are kept: one is sent again for each that came, and what is new waits.
+    // Two of four segments are kept: one is retransmitted per delivery, and new data waits.
     s.write(100);
     s.expect_sent(&["45 . 1:301(300) ack 1", "45 P. 401:501(100) ack 1"]);
     assert_eq!((s.c.ssthresh(), s.c.cwnd()), (2000, 2000));

@@ -1,16 +1,16 @@
-//! Transfers over a bottleneck with a drop-tail queue, by a receiver whose buffer grows as Linux's does.
+//! Transfers over a bottleneck with a drop-tail queue, to a receiver whose buffer grows as in Linux.
 
 use super::*;
 use std::collections::VecDeque;
 
 /// Ten megabits a second, in octets a millisecond.
 const RATE: u64 = 1250;
-/// Each way. A window of 25,000 octets fills the link.
+/// Milliseconds each way. A window of 25,000 octets fills the link.
 const DELAY: u64 = 10;
-/// Half of what the third value of Linux's `tcp_rmem` is.
+/// Half of the third value of Linux's `tcp_rmem`.
 const MOST: u32 = 3_145_728;
 
-/// What Linux's preset has of what matters here.
+/// The relevant settings of Linux's preset.
 fn linux_config(receive_buffer_max: Option<u32>) -> Arc<TcpConfig> {
     Arc::new(TcpConfig {
         mss: 1448,
@@ -26,13 +26,13 @@ fn linux_config(receive_buffer_max: Option<u32>) -> Arc<TcpConfig> {
     })
 }
 
-/// What a transfer came to: the longest that a segment waited in the queue, and the receive buffer at the end.
+/// The outcome of a transfer: the longest queueing delay, and the final receive buffer.
 struct TransferOutcome {
     max_queue_delay: Duration,
     buffer: u32,
 }
 
-/// Sends so many octets through a queue that holds so many segments, over a link of so many milliseconds.
+/// Sends `bytes` octets through a queue of `queue` segments, over a link of `delay` milliseconds.
 fn run_transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option<u32>) -> TransferOutcome {
     let delay = Duration::from_millis(delay);
     let config = linux_config(receive_buffer_max);
@@ -40,7 +40,7 @@ fn run_transfer(bytes: u32, queue: usize, delay: u64, receive_buffer_max: Option
     let mut sender = TcpConnection::connect(config.clone(), 0, now);
     let syn = sender.poll_transmit(now).unwrap();
     let mut receiver = TcpConnection::accept(config, 0, &syn, now).unwrap();
-    // What is under way in both directions, and when what waits at the bottleneck has left it.
+    // Segments in flight in both directions, and when the bottleneck's queue is empty.
     let (mut up, mut down) = (VecDeque::<(Instant, Segment)>::new(), VecDeque::<(Instant, Segment)>::new());
     let mut leaves = VecDeque::<Instant>::new();
     let (mut waited, mut came) = (Duration::ZERO, 0);

@@ -1,4 +1,4 @@
-//! What the RFCs ask in single sentences, each by a trace that did otherwise before the text was read.
+//! Single sentences of the RFCs, each by a trace that failed before it was implemented.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn data_on_a_syn_that_crosses_ours_is_kept() {
     s.expect_events(&["connected", "data 3"]);
     s.run_to(200);
     s.expect_sent(&["200 . 1:1(0) ack 4"]);
-    // The other side may send it again instead.
+    // The peer may retransmit it instead.
     let mut s = ScriptedConnection::connect(test_config());
     s.inject_segment("S 0:0(3) <mss 1000>");
     s.inject_segment("S. 0:0(3) ack 1 <mss 1000>");
@@ -42,7 +42,7 @@ fn bytes_on_a_syn_are_the_bytes_that_are_read() {
     c.handle_segment(at_millis(0), &parse_segment(". 1:1(0) ack 1"));
     assert_eq!(c.poll_event(), Some(TcpEvent::Connected));
     assert_eq!(c.poll_event(), Some(TcpEvent::Data { len: 3, payload: Some(Arc::from(*b"abc")) }));
-    // A payload that contradicts its length is nobody's data.
+    // A payload that contradicts its length is dropped.
     syn.len = 2;
     let c = TcpConnection::accept(Arc::new(test_config()), 0, &syn, at_millis(0)).unwrap();
     assert_eq!((c.stats().malformed, c.bytes_unread()), (1, 0));
@@ -62,7 +62,7 @@ fn the_window_of_a_syn_ack_is_not_scaled_where_syns_cross() {
 
 #[test]
 fn a_reset_has_the_next_number_to_be_sent_after_a_timeout_too() {
-    // The other side may have had all of it: a reset at the number that is sent again lay before its window.
+    // The peer may have received all of it: a reset at the retransmitted number would lie before its window.
     let mut s = ScriptedConnection::established(test_config());
     s.write(4000);
     s.run_to(1000);
@@ -74,7 +74,7 @@ fn a_reset_has_the_next_number_to_be_sent_after_a_timeout_too() {
 
 #[test]
 fn what_is_sent_beside_a_probe_keeps_the_number_before_it() {
-    // The probe's byte was not taken, and nothing beyond a closed window is acceptable.
+    // The probe's octet was not accepted, and no data beyond a closed window is acceptable.
     let mut s = ScriptedConnection::established(test_config());
     s.inject_segment(". 1:1(0) ack 1 win 0");
     s.write(500);
@@ -100,7 +100,7 @@ fn an_attempt_to_open_lasts_three_minutes_at_least() {
 
 #[test]
 fn a_lost_syn_does_not_lower_a_timeout_of_three_seconds_or_more() {
-    // RFC 6298 section 5.7 speaks of less than 3 s alone; what was doubled stays so until it is measured.
+    // RFC 6298 section 5.7 applies below 3 s only; a doubled timeout stays until a measurement.
     for (initial, backoff_reset, expected) in [
         (2, BackoffReset::Measurement, 3),
         (5, BackoffReset::Measurement, 10),
@@ -147,14 +147,14 @@ fn unanswered_probes_do_not_count_as_retransmissions() {
     // The first timeout of this segment: the threshold is half of what is in flight (RFC 5681 equation 4).
     s.run_to(4000);
     assert_eq!((s.c.ssthresh(), s.c.stats().timeouts), (2000, 1));
-    // And it is sent three times more, at 1, 3 and 7 s after the first.
+    // And three more transmissions, at 1, 3 and 7 s after the first.
     s.run_to(17_999);
     assert_eq!((s.c.state(), s.c.stats().timeouts), (TcpState::Established, 3));
     s.run_to(18_000);
     s.closed_for(CloseReason::TimedOut);
 }
 
-/// Eight segments of 1000 bytes in flight to a peer that understands SACK, with `waiting` bytes more.
+/// Eight segments of 1000 octets in flight to a peer with SACK, with `waiting` octets more.
 fn eight_in_flight(waiting: u32, limited_transmit: bool) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(8);
     let config =
@@ -167,12 +167,12 @@ fn eight_in_flight(waiting: u32, limited_transmit: bool) -> ScriptedConnection {
 
 #[test]
 fn an_ack_of_new_data_that_reports_losses_starts_recovery() {
-    // RFC 6675 sections 2 and 5: it is a duplicate whether it moves the acknowledgement or not.
+    // RFC 6675 sections 2 and 5: it is a duplicate whether or not it advances the acknowledgement.
     let mut s = eight_in_flight(0, false);
     s.inject_segment(". 1:1(0) ack 1001 <sack 2001:5001>");
     s.expect_sent(&["0 . 1001:2001(1000) ack 1"]);
     assert_eq!((s.c.stats().fast_retransmits, s.c.ssthresh()), (1, 3500));
-    // As the first of three it counts, too: small pieces are no three segments' worth.
+    // It also counts as the first of three: small pieces are less than three segments.
     let mut s = eight_in_flight(0, false);
     s.inject_segment(". 1:1(0) ack 1001 <sack 2001:2101>");
     s.inject_segment(". 1:1(0) ack 1001 <sack 2001:2201>");
@@ -194,7 +194,7 @@ fn an_overtaken_ack_counts_by_its_sack_blocks() {
 
 #[test]
 fn the_rescue_waits_until_the_first_repair_is_acknowledged() {
-    // RFC 6675 section 5 step (4.3), and section 4 rule (4): the last segment may still be under way.
+    // RFC 6675 section 5 step (4.3), and section 4 rule (4): the last segment may still be in flight.
     let mut s = eight_in_flight(0, false);
     for end in [2001, 3001, 4001] {
         s.inject_segment(&format!(". 1:1(0) ack 1 <sack 1001:{end}>"));
@@ -222,7 +222,7 @@ fn limited_transmit_answers_what_reports_something_new() {
 
 #[test]
 fn a_syn_ends_a_passive_open_and_is_challenged_in_an_active_one() {
-    // RFC 9293 section 3.10.7.4, fourth check: a listener listens again, and its user hears nothing.
+    // RFC 9293 section 3.10.7.4, fourth check: a listener returns to LISTEN without an event.
     let mut s = ScriptedConnection::accept(test_config(), "S 0:0(0) <mss 1000>");
     s.sent.clear();
     s.inject_segment("S 100:100(0)");
@@ -270,12 +270,12 @@ fn a_shrunken_window_holds_new_data_but_allows_retransmission() {
     let mut s = ScriptedConnection::established(test_config());
     s.write(8000);
     s.sent.clear();
-    // The edge was 65 536; 2500 bytes of what is in flight lie beyond the new one.
+    // The edge was 65 536; 2500 octets in flight lie beyond the new one.
     s.inject_segment(". 1:1(0) ack 1001 win 500");
     s.expect_sent(&[]);
     s.run_to(1000);
     s.expect_sent(&["1000 . 1001:2001(1000) ack 1"]);
-    // It shrinks to nothing, and is probed by what is sent again, however often.
+    // It shrinks to zero; retransmissions probe it without limit.
     for at in [3000, 7000, 15_000, 31_000] {
         s.inject_segment(". 1:1(0) ack 1001 win 0");
         s.run_to(at);
@@ -296,7 +296,7 @@ fn a_shift_beyond_fourteen_is_fourteen() {
 
 #[test]
 fn a_reset_needs_no_timestamp() {
-    // RFC 7323 section 5.2; neither an old one nor none keeps it off.
+    // RFC 7323 section 5.2: neither an old timestamp nor none blocks a reset.
     for reset in ["R 1:1(0)", "R 1:1(0) <ts 3:0>"] {
         let config = TcpConfig { timestamps: true, ..test_config() };
         let mut s = ScriptedConnection::open_to(config, "S. 0:0(0) ack 1 <mss 1000,ts 7:0>");

@@ -1,11 +1,11 @@
-//! Selective acknowledgement: what is reported, and what is repaired from it.
+//! Selective acknowledgement: reports, and repairs by them.
 
 use super::*;
 
 fn sack_config() -> TcpConfig {
     TcpConfig { recovery: RecoveryAlgorithm::Sack, limited_transmit: false, ..test_config() }
 }
-/// Segments in flight to a peer that understands SACK, with `waiting` bytes more.
+/// Segments in flight to a peer with SACK, with `waiting` octets more.
 fn open_in_flight(segments: u32, waiting: u32) -> ScriptedConnection {
     let initial_window = InitialWindow::Segments(segments);
     let config = TcpConfig { initial_window, ..sack_config() };
@@ -68,7 +68,7 @@ fn several_holes_are_repaired_in_one_round_trip() {
     // Three ranges above the first hole: recovery, with half of ten segments.
     let cwnd = step("ack 1 <sack 5001:6001,sack 3001:4001,sack 1001:2001", &["1:1001"]);
     assert_eq!(cwnd, 5000);
-    // In the pipe: the retransmission, two holes of which one now counts as lost, three at the end.
+    // In the pipe: the retransmission, one of two holes (the other now counts as lost), three at the end.
     step("ack 1 <sack 5001:7001,sack 3001:4001,sack 1001:2001", &[]);
     step("ack 1 <sack 5001:8001,sack 3001:4001,sack 1001:2001", &["2001:3001", "4001:5001"]);
     step("ack 1 <sack 5001:9001,sack 3001:4001,sack 1001:2001", &["10001:11001"]);

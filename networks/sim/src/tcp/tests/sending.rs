@@ -1,4 +1,4 @@
-//! What may leave and when: Nagle, silly windows, closed windows, growth and idleness.
+//! When data is sent: Nagle, silly windows, closed windows, growth and idle time.
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn a_closed_window_is_probed_with_doubled_waits() {
     for at in [1000, 3000, 7000, 15_000, 31_000, 63_000, 123_000, 183_000] {
         s.run_to(at);
         s.expect_sent(&[&format!("{at} . 1:2(1) ack 1")]);
-        // Answers keep the connection open however long the window stays closed.
+        // Answers keep the connection open, however long the window stays closed.
         s.inject_segment(". 1:1(0) ack 1 win 0");
         s.expect_sent(&[]);
     }
@@ -279,7 +279,7 @@ fn without_avoidance_a_sender_fills_the_rest_of_a_window() {
     s.expect_sent(&["0 . 1001:1008(7) ack 1"]);
 }
 
-/// A connection that does not read by itself, whose buffer of 4000 bytes is full.
+/// A connection with explicit reads, whose buffer of 4000 octets is full.
 fn full_receiver(config: TcpConfig) -> ScriptedConnection {
     let mut s = ScriptedConnection::connect(TcpConfig { receive_buffer: 4000, ..config });
     s.inject_segment("S. 0:0(0) ack 1 <mss 1000>");

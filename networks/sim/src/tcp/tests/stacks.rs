@@ -1,11 +1,11 @@
-//! What stacks and simulators do otherwise than the RFCs, each setting alone on a trace worked out by hand.
+//! Differences of stacks and simulators from the RFCs, each setting alone on a trace calculated by hand.
 
 use super::*;
 
 #[test]
 fn the_backoff_ends_with_a_measurement_or_with_any_ack() {
-    // The handshake measured nothing but the lower bound of 1 s. What a timeout sent again measures nothing (Karn): by
-    // RFC 6298 the next segment waits the doubled 2 s, in ns-2 the 1 s that was measured.
+    // The handshake measured only the lower bound of 1 s. A retransmission gives no measurement (Karn). By RFC 6298
+    // the next segment waits the doubled 2 s, in ns-2 the measured 1 s.
     for (backoff_reset, again) in [(BackoffReset::Measurement, 3200), (BackoffReset::Acknowledgement, 2200)] {
         let mut s = ScriptedConnection::established(TcpConfig { backoff_reset, ..test_config() });
         s.write(200);
@@ -25,7 +25,7 @@ fn the_backoff_ends_with_a_measurement_or_with_any_ack() {
 
 #[test]
 fn without_measurement_the_backoff_ends_at_the_initial_timeout() {
-    // The SYN-ACK came to a SYN that was sent twice, so that nothing is measured and 3 s hold (RFC 6298 section 5.7).
+    // The SYN-ACK answers a retransmitted SYN, so there is no measurement and 3 s apply (RFC 6298 section 5.7).
     let backoff_reset = BackoffReset::Acknowledgement;
     let mut s = ScriptedConnection::connect(TcpConfig {
         backoff_reset,
@@ -41,7 +41,7 @@ fn without_measurement_the_backoff_ends_at_the_initial_timeout() {
     assert_eq!(s.c.rto(), Duration::from_secs(2));
 }
 
-/// A hundred bytes are unacknowledged and fifty wait for Nagle's sake; at 10 ms 200 bytes come.
+/// A hundred octets are unacknowledged and Nagle delays fifty; at 10 ms 200 octets arrive.
 fn nagle_blocked_connection(nagle_variant: NagleVariant) -> ScriptedConnection {
     let mut s = ScriptedConnection::established(TcpConfig { nagle: true, nagle_variant, ..test_config() });
     s.write(100);
@@ -85,7 +85,7 @@ fn a_retransmission_takes_along_what_nagle_holds_as_bsd_has_it() {
         s.run_to(1000);
         s.expect_sent(&[line]);
         assert_eq!(s.c.bytes_unsent(), unsent);
-        // What the retransmission carried is acknowledged with it, and nothing is sent twice.
+        // The retransmitted data is acknowledged with it, and no data is sent twice.
         s.inject_segment(&format!(". 201:201(0) ack {}", 151 - unsent));
         let rest = if unsent == 0 { vec![] } else { vec!["1000 P. 101:151(50) ack 201"] };
         s.expect_sent(&rest);
@@ -100,12 +100,12 @@ fn one_small_segment_may_be_under_way_as_minshall_has_it() {
             nagle_variant: variant,
             ..test_config()
         });
-        // A full segment, whose rest of 100 is small.
+        // A full segment and a small rest of 100.
         s.write(1100);
         let mut lines = vec!["0 . 1:1001(1000) ack 1"];
         lines.extend(second.then_some("0 P. 1001:1101(100) ack 1"));
         s.expect_sent(&lines);
-        // Another small one waits either way, for Minshall until the small one before is acknowledged.
+        // Another small one waits in both variants, for Minshall until the small one before is acknowledged.
         s.write(50);
         s.expect_sent(&[]);
         s.inject_segment(". 1:1(0) ack 1001");
@@ -125,7 +125,7 @@ fn acks_wait_for_the_tick_of_a_free_running_clock() {
     let delayed_ack = Some(DelayedAck { timeout, ..Default::default() });
     for (ack_timer, times) in [(AckTimer::FromArrival, [130, 300, 480]), (AckTimer::Tick, [100, 300, 400])] {
         let mut s = ScriptedConnection::established(TcpConfig { delayed_ack, ack_timer, ..test_config() });
-        // At a tick itself the next one is waited for.
+        // At a tick itself the acknowledgement waits for the next.
         for (i, at) in [30, 200, 380].into_iter().enumerate() {
             s.run_to(at);
             s.inject_segment(&format!("P. {}:0(200) ack 1", 1 + 200 * i));
@@ -139,8 +139,8 @@ fn acks_wait_for_the_tick_of_a_free_running_clock() {
 
 #[test]
 fn small_segments_wait_for_the_tick_where_bytes_are_counted() {
-    // ns-2's FullTcp with segsperack_ 1 and interval_ 0.1: a message of 200 bytes is not a segment's worth of 1000 and
-    // waits; the byte that completes one is acknowledged at once.
+    // ns-2's FullTcp with segsperack_ 1 and interval_ 0.1: a message of 200 octets is less than a segment of 1000
+    // and waits. The octet that completes one is acknowledged at once.
     let timeout = Duration::from_millis(100);
     let delayed_ack = Some(DelayedAck { timeout, every: AckEvery::FullSized(1) });
     let mut s = ScriptedConnection::established(TcpConfig {

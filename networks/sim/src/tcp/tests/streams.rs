@@ -1,4 +1,4 @@
-//! Whole connections over impaired channels, and nonsense.
+//! Whole connections over impaired channels, and invalid input.
 
 use super::codec::any_options;
 use super::connection::ConnectionExtras;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use usher_core::impair::{Channel, ChannelConfig, LossModel, PacketFate};
 use usher_core::{ModelRng, Seed};
 
-/// One side: its connection, what it still writes, what it has read.
+/// An end: its connection, its data to write, its data read.
 struct StreamSide {
     c: Option<TcpConnection>,
     out: Channel,
@@ -52,7 +52,7 @@ impl ConnectionPair {
         self.order += 1;
         self.queue.insert((at, self.order), what);
     }
-    /// Gives the application its turn, then the network what leaves.
+    /// Runs the application, then sends the segments.
     fn drain_side(&mut self, i: usize) {
         let now = self.now;
         loop {
@@ -107,7 +107,7 @@ impl ConnectionPair {
             }
         }
     }
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     fn run_to_end(&mut self) {
         let mut c = TcpConnection::connect(self.config.clone(), self.iss, self.now);
         c.set_auto_read(!self.sides[0].manual);
@@ -246,7 +246,7 @@ proptest! {
     }
 }
 
-/// Anything that may be done to a connection.
+/// Any action on a connection.
 #[derive(Clone, Debug)]
 enum ConnectionAction {
     Segment(Segment),
@@ -328,7 +328,7 @@ fn an_idle_connection_is_small() {
         "{size} bytes are what counts for its state"
     );
     assert!(std::mem::size_of::<Segment>() <= 40);
-    // A SYN's, of which every connection of a large run may have one under way at once.
+    // Options of a SYN: every connection of a large run may have one in flight at once.
     assert!(std::mem::size_of::<TcpOptions>() <= 40);
     let mut s = ScriptedConnection::established(test_config());
     s.inject_segment("P. 1:201(200) ack 1");

@@ -1,4 +1,4 @@
-//! Where stacks differ: each variant beside what the RFCs have.
+//! Differences between stacks: each variant beside the RFCs' behaviour.
 
 use super::*;
 
@@ -89,7 +89,7 @@ fn what_came_twice_is_told_by_the_first_block() {
     ]);
     let mut s = sack(true);
     lines.iter().for_each(|l| s.inject_segment(l));
-    // The run that holds the duplicate follows it (RFC 2883 4); data that is the window's own tells nothing.
+    // The run with the duplicate follows it (RFC 2883 4); in-order data of the window is not reported.
     s.expect_sent(&[
         "0 . 1:1(0) ack 1 <sack 101:201>",
         "0 . 1:1(0) ack 1 <sack 151:201,sack 101:301>",
@@ -129,7 +129,7 @@ fn the_window_grows_by_segments_or_at_every_segment() {
     // 900 bytes are less than a segment: the edge stays at 10 001.
     unread(WindowUpdate::Rfc9293)
         .expect_sent(&["0 . 1:1(0) ack 1001 win 9000", "0 . 1:1(0) ack 1011 win 8990"]);
-    // 110 bytes are not read.
+    // 110 octets are unread.
     unread(WindowUpdate::Bsd).expect_sent(&["0 . 1:1(0) ack 1001 win 9000", "0 . 1:1(0) ack 1011 win 9890"]);
 }
 
@@ -149,7 +149,8 @@ fn room_for_one_segment_is_not_silly() {
         s.inject_segment("P. 9501:9511(10) ack 1");
         s.sent.last().cloned().unwrap()
     };
-    // With 510 read there is room for 1000, one segment, less than a quarter of the buffer; with 509 the edge stays.
+    // After a read of 510 there is room for 1000, one segment, less than a quarter of the buffer; after 509 the edge
+    // stays.
     assert_eq!(last(510), "0 . 1:1(0) ack 9511 win 1000");
     assert_eq!(last(509), "0 . 1:1(0) ack 9511 win 490");
 }

@@ -1,8 +1,13 @@
-//! Entries become users and groups, as long as each user gets the same by them as there.
+//! Turns entries into users and groups, if each user gets the same result as in FreeRADIUS.
 //!
-//! FreeRADIUS takes a user through the entries of his name and through all of DEFAULT, in the order of the file. Here a user has the rows
-//! of one entry, and then groups. So the rows of a DEFAULT above it come later than there, an entry that is missing is not come to, and
-//! none ends the search before the user's own. Where one of these would make a difference, the import stops.
+//! FreeRADIUS takes a user through all entries of the name and through DEFAULT, in the order of the file. Here a user
+//! has the rows of one entry, and then groups. This causes three differences:
+//!
+//! - The rows of a DEFAULT above the user's entry come later.
+//! - A missing entry is never reached.
+//! - No DEFAULT ends the search before the user's own entry.
+//!
+//! If one of these would change a result, the import stops.
 
 use super::super::ImportIssue;
 use super::items::control_part;
@@ -13,13 +18,13 @@ use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 /// An entry that becomes a user.
 #[derive(Clone, Copy, Debug)]
 struct ImportedUser {
-    /// Its place among the entries.
+    /// The index of its entry.
     entry: usize,
-    /// The user comes to the entries before this one, those after his own included.
+    /// The search ends before this entry. The user's later entries are included.
     end: usize,
 }
 
-/// What entries say, by what it is about: for the settings of the server the attributes that say it.
+/// The attributes that entries set, by subject: the settings of the server and the reply attributes.
 #[derive(Clone, Default, Debug)]
 struct EntryContent {
     settings: BTreeMap<&'static str, BTreeSet<String>>,
@@ -40,19 +45,19 @@ impl EntryContent {
         content
     }
 
-    /// What two entries both say, whatever it is.
+    /// Returns a subject that two entries share.
     fn find_shared(&self, other: &Self) -> Option<String> {
         let setting = self.settings.keys().find(|part| other.settings.contains_key(*part));
         let reply = || self.replies.intersection(&other.replies).next();
         setting.map(|part| (*part).to_owned()).or_else(|| reply().cloned())
     }
 
-    /// What two entries say that FreeRADIUS puts together otherwise than a user's rows and groups are put together here.
+    /// Returns a subject that two entries combine differently in FreeRADIUS and here.
     fn find_conflict(&self, other: &Self) -> Option<String> {
         let differs = |(part, by): (&&'static str, &BTreeSet<String>)| {
             other.settings.get(*part).is_some_and(|their| their != by).then(|| (*part).to_owned())
         };
-        // Which of several counts depends on what came before. The other is one entry, and this may be many.
+        // The effective value depends on earlier entries. `other` is one entry, `self` may be many.
         let says = |content: &Self, key: &str| match control_part(key) {
             Some(part) => content.settings.contains_key(part),
             None => content.replies.contains(key),
@@ -74,15 +79,15 @@ impl EntryContent {
     }
 }
 
-/// Memberships of users in the groups that DEFAULT entries become, and the rows of those, each as often as a user comes to it.
+/// The limit of group memberships and of their rows, counted once per user.
 const MAX_MEMBERSHIPS: usize = 1_000_000;
 const MAX_COMPARED: usize = 8_000_000;
 
-/// DEFAULT entries that become groups, where somebody comes to them.
+/// The DEFAULT entries that become groups, if users reach them.
 #[derive(Debug)]
 struct DefaultEntries {
     all: Vec<usize>,
-    /// Those that users go on from.
+    /// The entries with Fall-Through.
     falling_through: Vec<usize>,
 }
 
@@ -95,13 +100,13 @@ impl DefaultEntries {
         Self { all, falling_through }
     }
 
-    /// Those that a user comes to, in their order, those before the user's own entry first.
+    /// The entries that a user reaches, in order: first those above the user's own entry.
     fn entries_reached(&self, user: ImportedUser) -> impl Iterator<Item = usize> + '_ {
         let [above, from, to] = self.path_bounds(user);
         self.falling_through[..above].iter().chain(&self.all[from..to]).copied()
     }
 
-    /// How many of the first, which of the second from and to.
+    /// Returns the bounds of a user's path: the count in `falling_through`, then the start and end in `all`.
     fn path_bounds(&self, user: ImportedUser) -> [usize; 3] {
         let above = self.falling_through.partition_point(|n| *n < user.entry);
         let from = self.all.partition_point(|n| *n <= user.entry);
@@ -109,7 +114,7 @@ impl DefaultEntries {
     }
 }
 
-/// A name as users are told apart by: of a MAC address one of its spellings.
+/// Returns the canonical form of a name: for a MAC address, one of its spellings.
 fn canonical_name(name: &str) -> String {
     String::from_utf8_lossy(&usher_aaa::canonical_name(name.as_bytes())).into_owned()
 }
@@ -124,13 +129,13 @@ struct UserGatherer<'a> {
     complaints: Vec<ImportIssue>,
     /// Users in the order of their entries.
     users: Vec<ImportedUser>,
-    /// By canonical name, their place among [`Self::users`].
+    /// Indexes into [`Self::users`] by canonical name.
     by_name: BTreeMap<String, usize>,
-    /// Of each entry, whether users who are taken over come to a DEFAULT there: from above their own entries, or from them.
+    /// For each entry, whether imported users reach a DEFAULT there: from above their own entries, or from them.
     reached: Vec<bool>,
 }
 
-/// Entries become users and groups.
+/// Turns entries into users and groups.
 pub(super) fn gather_users(
     import: UsersImport<'_>,
     entries: Vec<UserEntry>,
@@ -151,7 +156,7 @@ pub(super) fn gather_users(
             this.build_file(&defaults)
         }
     };
-    // Included files after the file itself, each by its lines.
+    // Issues of the file itself come before those of included files, each in the order of lines.
     this.complaints.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     (file, this.complaints)
 }
@@ -179,7 +184,7 @@ impl UserGatherer<'_> {
                 self.users.push(ImportedUser { entry: n, end: n + 1 });
             }
         }
-        // The search ends for everybody at a DEFAULT that fits every request and does not fall through.
+        // A DEFAULT that matches every request without Fall-Through ends the search for all users.
         let ends = |entry: &UserEntry| {
             entry.is_default()
                 && entry.state == EntryState::Usable
@@ -248,7 +253,7 @@ impl UserGatherer<'_> {
             return self.report_issue(&at, false, "this DEFAULT turns away those alone who have no entry, and nobody lets them in here: it was left out");
         }
         if entry.rejects {
-            // A group holds for those who are in it.
+            // A group applies only to its members.
             return self.report_issue(&at, true, "this DEFAULT turns away whoever it fits, whoever that is, which no row here says: the file was not taken over, since \
                            without it more would be let in; give each user the check that keeps it out, as Calling-Station-Id != \
                            02-00-5E-10-00-01, and take this entry away");
@@ -280,14 +285,14 @@ impl UserGatherer<'_> {
         }
     }
 
-    /// An entry of a name that did not become the user.
+    /// Reports a named entry that did not become the user.
     fn report_named_entry(&mut self, n: usize) {
         let entry = &self.entries[n];
         let (at, name) = (entry.position.clone(), entry.name.clone());
         let lost = entry.state == EntryState::Lost;
         let user = self.by_name.get(&canonical_name(&name)).map(|place| self.users[*place]);
         let Some(user) = user else {
-            // Somebody of this name may be there by another file.
+            // The user of this name may be imported from another file.
             if entry.rejects {
                 self.report_issue(&at, true, format!("the entry of {name:?} was left out{TURNS_AWAY}"));
             }
@@ -323,7 +328,7 @@ impl UserGatherer<'_> {
         }
     }
 
-    /// Whether users come to so many DEFAULT entries that nobody wants to wait for the groups, or to keep them.
+    /// True if the memberships exceed the limit.
     fn is_too_much(&mut self, defaults: &DefaultEntries) -> bool {
         let rows = |n: &usize| 1 + self.entries[*n].check.len() + self.entries[*n].reply.len();
         let sums = |of: &[usize]| -> Vec<usize> {
@@ -353,7 +358,7 @@ impl UserGatherer<'_> {
         true
     }
 
-    /// Whether each user's rows and groups say together what the entries say there.
+    /// Checks that each user's rows and groups combine to the same result as the entries.
     fn judge_paths(&mut self, defaults: &DefaultEntries) {
         let contents: BTreeMap<usize, EntryContent> =
             defaults.all.iter().map(|n| (*n, EntryContent::from_entry(&self.entries[*n]))).collect();
@@ -388,7 +393,7 @@ impl UserGatherer<'_> {
         definition.map_or_else(|| key.to_owned(), |definition| definition.name.to_string())
     }
 
-    /// A device without a password: its address alone lets it in here, and there nothing but a certificate does.
+    /// Checks a device without a password. Here its address alone admits it; in FreeRADIUS only a certificate does.
     fn judge_device(&mut self, user: ImportedUser, path: &[usize], contents: &BTreeMap<usize, EntryContent>) {
         let entry = &self.entries[user.entry];
         let sets = |part: &str| entry.check.iter().any(|row| control_part(&row.attribute) == Some(part));
@@ -433,7 +438,7 @@ impl UserGatherer<'_> {
             let entry = &mut self.entries[n];
             let mut reply = std::mem::take(&mut entry.reply);
             if entry.falls_through() {
-                // A group says by this row that those after it are looked at too.
+                // With this row, later groups of the user are examined too.
                 let yes = "Yes".to_owned();
                 reply.push(AttributeRow {
                     attribute: "Fall-Through".to_owned(),
@@ -448,8 +453,8 @@ impl UserGatherer<'_> {
     }
 }
 
-/// FreeRADIUS's own entries by a hint, which a request has whose user's name ends in `.slip` or the like. Nobody has such a name here, and
-/// what they say is how SLIP is framed.
+/// True for FreeRADIUS's sample entries by a hint, which a request has if its user name ends in `.slip` or similar.
+/// No user has such a name here, and the entries concern only SLIP framing.
 fn is_hint_entry(entry: &UserEntry) -> bool {
     let harmless = ["Framed-Protocol", "Framed-Compression"];
     entry.by_hint
@@ -457,7 +462,8 @@ fn is_hint_entry(entry: &UserEntry) -> bool {
         && entry.reply.iter().all(|row| is_one_of(&row.attribute, &harmless))
 }
 
-/// A name that no other entry has, of this file or of another: without the values of passwords, which nobody is to guess by it.
+/// Makes a unique name for the group of an entry, across files. The digest leaves out password values, so that it
+/// reveals nothing about them.
 fn group_name(import: &UsersImport<'_>, entry: &UserEntry) -> String {
     // FNV-1a.
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;

@@ -1,4 +1,4 @@
-//! One `Attribute operator value` of a users file: what it means to FreeRADIUS, and what it becomes here.
+//! One `Attribute operator value` of a users file: its meaning in FreeRADIUS and its import.
 
 use super::super::words::ImportValue;
 use super::is_one_of;
@@ -7,39 +7,39 @@ use usher_aaa::store::{AttributeRow, RowOperator, UserRows};
 use usher_radius::attribute::DataType;
 use usher_radius::dictionary::{AttributeDefinition, RadiusDictionary};
 
-/// What becomes of a condition, or of a setting beside it.
+/// The import of a condition, or of a setting beside it.
 #[derive(Debug)]
 pub(super) enum CheckItem {
-    /// Taken; the note is what is to be said of it, and of whose entry.
+    /// Imported. The note needs to be reported with the user's name.
     Import { row: AttributeRow, note: Option<&'static str> },
-    /// It does nothing there, and is left out.
+    /// It has no effect in FreeRADIUS, and is left out.
     Pass(String),
-    /// No request fits it there.
+    /// It never matches in FreeRADIUS.
     Never(String),
-    /// It cannot be taken over.
+    /// It cannot be imported.
     Lose(String),
 }
 
-/// What becomes of a row of the reply.
+/// The import of a reply row.
 #[derive(Debug)]
 pub(super) enum ReplyItem {
-    /// Taken; the note is what is to be said of it.
+    /// Imported. The note needs to be reported.
     Import {
         row: AttributeRow,
         note: Option<&'static str>,
     },
     FallThrough(bool),
-    /// It cannot be taken over.
+    /// It cannot be imported.
     Leave(String),
 }
 
-/// Settings for the server itself that no request has: FreeRADIUS finds none to compare.
+/// Settings of the server that no request contains: in FreeRADIUS a comparison with them never matches.
 const NEVER_IN_A_REQUEST: [&str; 5] =
     ["Cleartext-Password", "NT-Password", "Password-With-Header", "Simultaneous-Use", "Pool-Name"];
 
 const PASSWORDS: [&str; 4] = ["Cleartext-Password", "NT-Password", "Crypt-Password", "Password-With-Header"];
 
-/// What a setting is a part of: rows of one part say the same thing in several ways. `None`: it is a condition.
+/// Returns the subject of a setting. Settings of one subject are alternatives. `None`: a condition.
 pub(super) fn control_part(attribute: &str) -> Option<&'static str> {
     match () {
         () if is_one_of(attribute, &PASSWORDS) => Some("password"),
@@ -55,20 +55,20 @@ pub(super) fn is_control(attribute: &str) -> bool {
     control_part(attribute).is_some()
 }
 
-/// Whether two settings of one entry are about the same.
+/// True if two settings of an entry have the same subject.
 pub(super) fn sets_the_same(a: &str, b: &str) -> bool {
     let both_passwords = is_one_of(a, &PASSWORDS) && is_one_of(b, &PASSWORDS);
     both_passwords || is_control(a) && is_one_of(a, &[b])
 }
 
-/// `Hint == ...`: what FreeRADIUS's own hints put into requests whose user's name has a suffix, which no user has here.
+/// True for `Hint == ...`: FreeRADIUS adds hints to requests whose user name has a suffix. Users here have none.
 pub(super) fn is_hint(attribute: &str, op: RowOperator, value: &ImportValue) -> bool {
     is_one_of(attribute, &["Hint"])
         && op == RowOperator::Equal
         && is_one_of(&value.text, &["PPP", "SLIP", "CSLIP"])
 }
 
-/// A reply's attribute, whatever the tag and the spelling.
+/// Returns the key of a reply attribute, regardless of tag and spelling.
 pub(super) fn reply_key(attribute: &str, dictionary: &RadiusDictionary) -> String {
     match find_definition(attribute, dictionary) {
         Some(definition) => definition.oid.to_string(),
@@ -83,10 +83,10 @@ fn find_definition<'d>(attribute: &str, dictionary: &'d RadiusDictionary) -> Opt
         .or_else(|| RadiusDictionary::number_in_name(bare).and_then(|oid| dictionary.by_oid(oid)))
 }
 
-/// A row as the server will read it from the store.
+/// Checks that the server can read a row from the store.
 ///
 /// # Errors
-/// Why it will not.
+/// Why it cannot.
 fn check_readable(
     row: &AttributeRow,
     of: fn(AttributeRow) -> UserRows,
@@ -98,7 +98,7 @@ fn check_readable(
     })
 }
 
-/// What says here what a check of FreeRADIUS's says there.
+/// Returns the form here that corresponds to a FreeRADIUS check.
 fn suggested_form(attribute: &str) -> Option<&'static str> {
     match () {
         () if is_one_of(attribute, &["Huntgroup-Name"]) => {
@@ -117,10 +117,11 @@ fn expansion_message(attribute: &str) -> String {
     )
 }
 
-/// A row with the value as FreeRADIUS has it: of octets no escape is resolved, and `:1:20` of a tunnel's attribute is a tag and a value.
+/// Builds a row with the value as FreeRADIUS reads it. Octets have no escapes, and `:1:20` of a tunnel attribute is a
+/// tag and a value.
 ///
 /// # Errors
-/// FreeRADIUS reads a tag that is not plain decimal in several ways: in octal, as any tag, as none.
+/// A tag that is not plain decimal: FreeRADIUS reads it in several ways, as octal, any tag or none.
 fn build_row(
     attribute: &str,
     op: RowOperator,
@@ -145,26 +146,26 @@ fn build_row(
     }
 }
 
-/// What is said of a date.
+/// The note for a date.
 const LOCAL_TIME: &str =
     "its date is a time of the machine's own zone there and UTC here: look whether the hours between matter";
 
-/// What is said of the order of dates, by both of these.
+/// The note for the order of dates, which has both problems.
 const LOCAL_TIME_THAT_WRAPS: &str = "its date is a time of the machine's own zone there and UTC here, and FreeRADIUS takes a time 68 years \
      later for an earlier one: look whether that matters";
 
-/// What is said of a comparison of numbers of 32 bits.
+/// The note for a comparison of 32-bit numbers.
 const WRAPS: &str = "FreeRADIUS takes a number that is greater by 2,147,483,648 or more for a lesser one, and this server does not: look \
      whether requests have such numbers";
 
-/// Whether an attribute's value is a date that is not written as a number of seconds.
+/// True if an attribute's value is a date that is not a number of seconds.
 fn is_written_date(attribute: &str, value: &str, dictionary: &RadiusDictionary) -> bool {
     let is_date = is_one_of(attribute, &["Expiration"])
         || find_definition(attribute, dictionary).is_some_and(|d| d.data_type == DataType::Time);
     is_date && !value.is_empty() && value.parse::<u64>().is_err()
 }
 
-/// What FreeRADIUS 3.2 compares otherwise than this server, though both have the attribute.
+/// Returns why FreeRADIUS 3.2 compares an attribute differently from this server, if so.
 fn compares_otherwise(
     attribute: &str,
     op: RowOperator,
@@ -186,7 +187,7 @@ fn compares_otherwise(
     }
 }
 
-/// What becomes of a condition or of a setting beside it.
+/// Classifies a condition or a setting beside it.
 pub(super) fn classify_check(
     attribute: &str,
     op: RowOperator,
@@ -224,7 +225,7 @@ pub(super) fn classify_check(
         return CheckItem::Lose(expansion_message(attribute));
     }
     if is_one_of(attribute, &["User-Password", "Password"]) {
-        // FreeRADIUS 1 had it for Cleartext-Password. Version 3 compares it, and lets nobody in by it.
+        // In FreeRADIUS 1 this was Cleartext-Password. Version 3 only compares it, and admits no user by it.
         return CheckItem::Lose(format!(
             "{}: FreeRADIUS 3 lets nobody in by it; write Cleartext-Password := instead",
             written()
@@ -245,7 +246,7 @@ pub(super) fn classify_check(
     }
     let mut note = None;
     if is_one_of(attribute, &["Auth-Type"]) {
-        // The last one counts there, and `:=` says so.
+        // In FreeRADIUS the last one counts, which `:=` expresses.
         row.op = if op == RowOperator::Add { RowOperator::Replace } else { op };
         if is_one_of(&row.value, &["Accept", "254"]) {
             note = Some(
@@ -272,7 +273,7 @@ pub(super) fn classify_check(
     }
 }
 
-/// What becomes of a row of the reply.
+/// Classifies a row of the reply.
 pub(super) fn classify_reply(
     attribute: &str,
     op: RowOperator,
@@ -281,7 +282,7 @@ pub(super) fn classify_reply(
 ) -> ReplyItem {
     if is_one_of(attribute, &["Fall-Through"]) {
         return match () {
-            // It has the value 0 there, or none, and the search ends.
+            // In FreeRADIUS the value is 0 or absent, and the search ends.
             () if matches!(
                 op,
                 RowOperator::Present | RowOperator::Absent | RowOperator::Matches | RowOperator::MatchesNot

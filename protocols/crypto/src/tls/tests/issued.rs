@@ -1,4 +1,4 @@
-//! Certificates made for the test: revocation lists, and keys on elliptic curves.
+//! Certificates created by tests: revocation lists, and keys on elliptic curves.
 
 use super::*;
 use crate::fault::CertificateFault;
@@ -10,7 +10,7 @@ use rcgen::{
 };
 use usher_core::WallTime;
 
-/// An authority, below another or by itself.
+/// An authority, below another or self-signed.
 #[derive(Clone)]
 struct TestAuthority {
     der: Vec<u8>,
@@ -43,7 +43,7 @@ impl TestAuthority {
         (certificate.der().to_vec(), key.serialize_der())
     }
 
-    /// A list of these numbers that is to be replaced in this year.
+    /// Returns a list of these serial numbers whose next update is in this year.
     fn issue_crl(&self, revoked: &[u64], until: i32) -> Vec<u8> {
         let entry = |serial: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
@@ -72,7 +72,7 @@ fn certificate_params(name: &str, serial: u64) -> CertificateParams {
     params
 }
 
-/// Root, authority below it (number 7), client (number 8) and server.
+/// A root, an authority below it (number 7), a client (number 8) and a server.
 struct TestPki {
     root: TestAuthority,
     below: TestAuthority,
@@ -119,7 +119,8 @@ fn pki_configs(
     Ok((client, server))
 }
 
-/// A client whose certificate ends on 2026-07-02, a day after [`fixtures::WALL_TIME`], long before all others.
+/// Returns a client whose certificate ends on 2026-07-02, a day after [`fixtures::WALL_TIME`] and long before all
+/// others.
 pub(super) fn short_lived_client(
     version: TlsVersion,
     resumption: Option<ResumptionConfig>,
@@ -141,12 +142,12 @@ pub(super) fn short_lived_client(
     setup.into_configs()
 }
 
-/// An authority that nobody's certificate ends below.
+/// Returns an authority that has issued no certificate.
 pub(super) fn unrelated_root() -> TrustRoots {
     TrustRoots::from_der([&TestAuthority::new("Other", 1, None).der[..]])
 }
 
-/// Why a server refuses a client, if it does.
+/// Returns the reason why the server rejects the client, if it does.
 fn refusal_fault((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsFault> {
     let (mut client, mut server) =
         (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
@@ -154,7 +155,7 @@ fn refusal_fault((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsF
     server.error().map(TlsError::fault)
 }
 
-/// The version agreed on, if the server let the client in.
+/// Returns the negotiated version, if the server accepts the client.
 fn agreed_version((client, server): &(ClientConfig, ServerConfig)) -> Option<TlsVersion> {
     let (mut client, mut server) =
         (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
@@ -188,7 +189,7 @@ fn the_highest_common_version_is_agreed_on() {
 fn a_revoked_client_or_an_outdated_list_is_refused() {
     let pki = test_pki();
     for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
-        // With TLS 1.2 a single version has no suite for these keys.
+        // A single version, TLS 1.2, has no suite for these keys.
         let client = if version == TlsVersion::Tls12 { VersionRange::default() } else { version.into() };
         let revoked = Some(CertificateFault::Revoked);
         for (what, crls, fault) in [
@@ -213,10 +214,10 @@ fn a_list_is_of_its_issuer_and_of_its_time() {
     let list = RevocationList::of_der(&pki.below.issue_crl(&[8], 2027)).unwrap();
     assert!(list.is_signed_by([&pki.root.der[..], &pki.below.der]));
     assert!(!list.is_signed_by([&pki.root.der[..]]));
-    // Another authority may have the same name, but not the same key.
+    // Another authority may have the same name with a different key.
     let other = TestAuthority::new("Below", 7, Some(&pki.root));
     assert!(!list.is_signed_by([&other.der[..]]));
-    // From 2026-02-02, or five minutes before by a clock that is late, until 2027-03-01.
+    // From 2026-02-02, or five minutes earlier for a slow clock, until 2027-03-01.
     for (secs, of_now) in
         [(1_769_990_099, false), (1_769_990_100, true), (1_803_859_199, true), (1_803_859_200, false)]
     {
@@ -235,7 +236,7 @@ fn what_is_on_a_list_is_named_as_certificates_are() {
         let (der, _) = of.issue_leaf("client", serial, ExtendedKeyUsagePurpose::ClientAuth);
         certificate_name(&der).unwrap()
     };
-    // Numbers with their highest bit set have an octet before that.
+    // Numbers with their highest bit set have a leading zero octet.
     assert_eq!(names, [leaf(&pki.below, 8), leaf(&pki.below, 1 << 63)]);
     assert!(!names.contains(&leaf(&pki.below, 9)) && !names.contains(&leaf(&pki.root, 8)));
     assert!(certificate_name(&[1, 2, 3]).is_err());
@@ -287,7 +288,7 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     let (client, server) =
         pki_configs(&pki, VersionRange::default(), VersionRange::default(), Vec::new()).unwrap();
     let (leaf, below, root) = (pki.client.leaf_certificate(), &pki.below.der[..], &pki.root.der[..]);
-    // One of the same name with another key, below itself and below another root of the same name.
+    // An authority of the same name with another key: self-signed, and below another root of the same name.
     let alone = TestAuthority::new("Below", 7, None);
     let other = TestAuthority::new("Below", 7, Some(&TestAuthority::new("Root", 1, None)));
     for chain in [
@@ -314,7 +315,8 @@ fn a_path_is_the_one_that_is_verified_whatever_else_is_shown() {
     assert!(anonymous.client_path(&[leaf, below]).is_err(), "another root");
 }
 
-/// Why a server refuses a client that shows this chain beside `leaf`, if it does, and how many signatures it has verified.
+/// Returns the reason why the server rejects a client with these certificates besides `leaf`, and the number of
+/// signatures verified.
 fn refusal_of(pki: &TestPki, (leaf, key): &(Vec<u8>, Vec<u8>), shown: &[&[u8]]) -> (Option<TlsFault>, u32) {
     let both = VersionRange::default();
     let client = TlsCredentials::from_der([&leaf[..]].into_iter().chain(shown.iter().copied()), key);
@@ -342,24 +344,24 @@ fn a_path_takes_six_authorities_in_any_order_but_not_seven() {
         let (fault, verified) = refusal_of(&pki, &leaf, &shown);
         let too_many = TlsFault::Certificate(CertificateFault::Constraint);
         assert_eq!(fault, (!taken).then_some(too_many), "{depth} {order}");
-        // Each certificate's, once, and the handshake's.
+        // One for each certificate, and one for the handshake.
         assert_eq!(verified, if taken { 8 } else { 0 }, "{depth} {order}");
     }
 }
 
-/// What a stranger and a user show costs few signatures, however many ways its certificates name each other.
+/// The certificates of strangers and users cost few signature checks, in however many ways they name each other.
 #[test]
 fn certificates_with_many_paths_cost_few_signature_checks() {
     let pki = test_pki();
     let barred = Some(TlsFault::Certificate(CertificateFault::Constraint));
-    // A stranger's that all say they are the root's, of keys of their own.
+    // A stranger's certificates that all claim to be the root's, with their own keys.
     let strangers: Vec<TestAuthority> = (0..6).map(|n| TestAuthority::new("Root", 100 + n, None)).collect();
     let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).collect();
     let leaf = strangers[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
     // Each by the root's key, and the leaf.
     let wrong = Some(TlsFault::Certificate(CertificateFault::Signature));
     assert_eq!(refusal_of(&pki, &leaf, &shown), (wrong, 7));
-    // Below an authority's certificate that everybody can have.
+    // Below an authority's certificate, which is public.
     let strangers: Vec<TestAuthority> = (0..5).map(|n| TestAuthority::new("Below", 100 + n, None)).collect();
     let shown: Vec<&[u8]> = strangers.iter().map(|one| &one.der[..]).chain([&pki.below.der[..]]).collect();
     let leaf = strangers[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
@@ -373,7 +375,7 @@ fn certificates_with_many_paths_cost_few_signature_checks() {
     let shown: Vec<&[u8]> =
         made.iter().map(|one| &one.der[..]).chain([&user.der[..], &pki.below.der]).collect();
     let leaf = made[0].issue_leaf("client", 8, ExtendedKeyUsagePurpose::ClientAuth);
-    // The user's own, by the authority's key, and the authority's.
+    // The user's certificate by the authority's key, and the authority's own.
     assert_eq!(refusal_of(&pki, &leaf, &shown), (barred, 2));
 }
 
@@ -399,7 +401,7 @@ fn who_may_not_sign_certificates_is_no_authority() {
     }
 }
 
-/// A server that remembers what it has verified of certificates.
+/// Returns a server that caches verified signatures.
 fn caching_server(pki: &TestPki, roots: &TrustRoots, clock: &WallClock) -> ServerConfig {
     ServerConfig::new(ServerOptions {
         versions: VersionRange::default(),
@@ -412,7 +414,7 @@ fn caching_server(pki: &TestPki, roots: &TrustRoots, clock: &WallClock) -> Serve
     .unwrap()
 }
 
-/// Whether a server lets the client in, and how many signatures it verified.
+/// Returns true if the server accepts the client, and the number of signatures verified.
 fn count_verifications(client: &ClientConfig, server: &ServerConfig) -> (bool, u32) {
     let (mut client, mut server) =
         (TlsClientEngine::new(client).unwrap(), TlsServerEngine::new(server).unwrap());
@@ -425,7 +427,7 @@ fn the_cache_verifies_a_certificate_signature_only_once() {
     let pki = test_pki();
     let both = VersionRange::default();
     let (client, forgetful) = pki_configs(&pki, both, both, Vec::new()).unwrap();
-    // The handshake's, the client's certificate's and the authority's.
+    // The handshake, the client's certificate and the authority's.
     assert_eq!(
         [count_verifications(&client, &forgetful), count_verifications(&client, &forgetful)],
         [(true, 3); 2]
@@ -446,7 +448,7 @@ fn the_cache_verifies_a_certificate_signature_only_once() {
         [count_verifications(&client, &server), count_verifications(&client, &server)],
         [(true, 5), (true, 1)]
     );
-    // Another configuration knows nothing of that.
+    // Another configuration does not share the cache.
     assert_eq!(
         count_verifications(&client, &caching_server(&pki, &listed.with_signature_cache(), &clock)),
         (true, 5)
@@ -470,13 +472,13 @@ fn a_cached_authority_is_refused_once_revoked_or_expired() {
         [count_verifications(&client, &server), count_verifications(&client, &server)],
         [(true, 3), (true, 1)]
     );
-    // The same memory, and a list more.
+    // The same cache, and one list more.
     let lists = [pki.root.issue_crl(&[7], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
     let revoking = caching_server(&pki, &listed, &clock);
     assert!(!count_verifications(&client, &revoking).0);
     assert!(!count_verifications(&client, &revoking).0, "the list is remembered, too");
-    // The authority's end comes before the client's.
+    // The authority expires before the client.
     clock.set(WallTime::from_unix_secs(1_900_000_000));
     assert!(!count_verifications(&client, &server).0);
     clock.set(fixtures::WALL_TIME);
@@ -497,7 +499,7 @@ fn a_cached_peer_is_refused_if_revoked_or_of_another_authority() {
     let lists = [pki.below.issue_crl(&[8], 2027)];
     let listed = roots.with_revocation_lists(lists.iter().map(Vec::as_slice)).unwrap();
     assert!(!count_verifications(&client, &caching_server(&pki, &listed, &clock)).0);
-    // An authority of the same name, of the same root, whose key did not sign it.
+    // An authority of the same name and root whose key did not sign it.
     let other = TestAuthority::new("Below", 7, Some(&pki.root));
     let forged = TlsCredentials::from_der([pki.client.leaf_certificate(), &other.der], pki.client.key_der());
     let forged = TestPki { client: forged, ..pki };

@@ -1,4 +1,4 @@
-//! Which sessions a server lets a client take up, and the Extended Master Secret.
+//! Sessions that a server lets clients resume, and the Extended Master Secret.
 
 use super::issued::short_lived_client;
 use super::*;
@@ -10,7 +10,7 @@ fn test_note(subject: &[u8]) -> SessionNote {
     SessionNote { subject: subject.to_vec(), credential: [7; 32], data: b"data".to_vec() }
 }
 
-/// Configurations on a clock, with as many tickets for each login.
+/// Returns configurations with a clock and this number of tickets per login.
 fn resuming_configs(
     version: TlsVersion,
     resumption: ResumptionConfig,
@@ -29,7 +29,7 @@ fn advance_clock(clock: &WallClock, seconds: u64) {
     clock.set(WallTime::from_unix_secs(fixtures::WALL_TIME.unix_secs() + seconds));
 }
 
-/// Connects for a purpose; answers both ends.
+/// Connects for a purpose and returns both ends.
 fn connect_pair(
     client: &ClientConfig,
     server: &ServerConfig,
@@ -45,7 +45,7 @@ fn connect_pair(
     (client, server)
 }
 
-/// Connects, and keeps the session; says whether it was an earlier one.
+/// Connects and keeps the session. Returns true if it was resumed.
 fn log_in(client: &ClientConfig, server: &ServerConfig, purpose: u8, subject: &[u8]) -> bool {
     let (_, mut at) = connect_pair(client, server, purpose);
     assert_eq!(at.session_note(), at.is_resumed().then(|| test_note(subject)));
@@ -98,7 +98,7 @@ fn a_session_ends_a_fixed_time_after_the_full_handshake() {
         let (client, server, clock) =
             resuming_configs(version, ResumptionConfig { lifetime, ..ResumptionConfig::default() });
         log_in(&client, &server, 1, b"ann");
-        // Tickets that come of it live no longer.
+        // Tickets derived from it live no longer.
         for hour in [1, 2] {
             advance_clock(&clock, hour * HOUR);
             assert!(log_in(&client, &server, 1, b"ann"));
@@ -107,7 +107,7 @@ fn a_session_ends_a_fixed_time_after_the_full_handshake() {
         assert!(log_in(&client, &server, 1, b"ann"));
         advance_clock(&clock, 3 * HOUR);
         assert!(!log_in(&client, &server, 1, b"ann"));
-        // Nor does a clock that was set back give it more time.
+        // A clock that is set back does not extend its life either.
         advance_clock(&clock, 2 * HOUR);
         assert!(!log_in(&client, &server, 1, b"ann"));
     }
@@ -145,7 +145,7 @@ fn a_subjects_sessions_can_be_ended() {
         let of_one_login = if version == TlsVersion::Tls13 { 2 } else { 1 };
         assert_eq!(server.clone().end_sessions(|subject| subject == b"ann"), of_one_login);
         assert!(!log_in(&client, &server, 1, b"ann"));
-        // By who has taken it up: all its tickets.
+        // Ends it from the connection that resumed it, with all its tickets.
         let (_, mut at) = connect_pair(&client, &server, 1);
         assert!(at.is_resumed());
         at.end_session();
@@ -167,7 +167,7 @@ fn a_note_does_not_print_its_credential() {
     assert_eq!(format!("{:?}", test_note(b"ann")), "SessionNote(ann)");
 }
 
-/// A ClientHello of TLS 1.2 (RFC 5246 §7.4.1.2), with the extended_master_secret extension or without (RFC 7627 §5.1).
+/// Returns a TLS 1.2 ClientHello (RFC 5246 §7.4.1.2), with or without extended_master_secret (RFC 7627 §5.1).
 fn client_hello(extended_master_secret: bool) -> Vec<u8> {
     let mut extensions = vec![
         0, 10, 0, 4, 0, 2, 0, 29, // supported_groups: x25519

@@ -1,11 +1,11 @@
-//! TLS under a machine that speaks over a stream.
+//! TLS for a machine over a stream.
 
 use super::*;
 
-/// Octets that each side's application heard, and how often its handshake was completed.
+/// The octets received by each application, and the number of completed handshakes.
 type ReceivedData = (Vec<u8>, u32);
 
-/// Carries octets to and fro, the client's first, until nobody says any more.
+/// Carries octets between the sides, the client's first, until both are silent.
 fn exchange_octets(client: &mut TlsStream, server: &mut TlsStream, mut octets: Vec<u8>) -> [ReceivedData; 2] {
     let mut heard = [ReceivedData::default(), ReceivedData::default()];
     let mut at = 1;
@@ -56,7 +56,7 @@ fn what_is_said_before_the_handshake_is_heard_after_it() {
 #[test]
 fn a_peer_who_is_not_trusted_any_more_is_told_of() {
     let (mut client, mut server) = stream_pair(HandshakeSetup::new(TlsVersion::Tls13, 2));
-    // While the handshake is under way nobody is known who could be distrusted.
+    // During the handshake the peer is unknown, so no trust can be withdrawn.
     let other = |roots: TrustRoots| {
         let (_, server) = HandshakeSetup { client_roots: roots, ..HandshakeSetup::new(TlsVersion::Tls13, 2) }
             .into_configs();
@@ -82,7 +82,7 @@ fn data_of_a_peer_distrusted_in_the_handshake_is_dropped() {
     let (mut octets, mut answer, mut data) = (Vec::new(), Vec::new(), Vec::new());
     client.start_handshake(&mut octets);
     server.receive_tls(&octets, &mut data, &mut answer).unwrap();
-    // Another configuration comes amid the handshake, and the client speaks as soon as that is over for it.
+    // The configuration changes during the handshake, and the client sends as soon as its own handshake is complete.
     assert_eq!(server.replace_trust(TrustConfig::Server(other)), Ok(()));
     let mut last = Vec::new();
     assert_eq!(client.receive_tls(&answer, &mut data, &mut last), Ok(true));

@@ -1,4 +1,4 @@
-//! Whose a connection is: by its address, and by the certificate that its TLS was authenticated with.
+//! Authentication of a connection's peer: by address, and by the certificate of its TLS.
 
 use super::world::*;
 use crate::node::*;
@@ -6,12 +6,12 @@ use crate::peer::automaton::State;
 use usher_crypto::certificate::CertificateMatch;
 use usher_crypto::fingerprint::sha256_fingerprint;
 
-/// Bears the DNS name `aaa.usher.test`.
+/// Has the DNS name `aaa.usher.test`.
 const AAA: &[u8] = include_bytes!("../../../../../vectors/certs/server1.der");
-/// Bears no DNS name; its common name is `station@usher.test`.
+/// Has no DNS name; its common name is `station@usher.test`.
 const STATION: &[u8] = include_bytes!("../../../../../vectors/certs/client1.der");
 
-/// A client of this identity, which shows this certificate, and a server that knows it in this way.
+/// Connects a client of this identity and certificate to a server that authenticates it in this way.
 fn connect_with_certificate(
     client: &str,
     shows: Option<&'static [u8]>,
@@ -48,7 +48,7 @@ fn assert_refused(w: &NodeTestNetwork) {
 fn a_certificate_bears_the_peers_identity() {
     assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), PeerAuthentication::default()));
     assert_accepted(&connect_with_certificate("AAA.Usher.test", Some(AAA), PeerAuthentication::default()));
-    // Certified by the same authority, and calls itself what another is called.
+    // A certificate of the same authority, but with another peer's identity.
     assert_refused(&connect_with_certificate("aaa.usher.test", Some(STATION), PeerAuthentication::default()));
     assert_refused(&connect_with_certificate("c.example", Some(AAA), PeerAuthentication::default()));
 }
@@ -84,7 +84,7 @@ fn a_peer_of_tls_is_not_taken_without() {
     let tls = PeerAuthentication { tls: true, ..PeerAuthentication::default() };
     assert_accepted(&connect_with_certificate("aaa.usher.test", Some(AAA), tls.clone()));
     assert_refused(&connect_with_certificate("aaa.usher.test", None, tls));
-    // Whose certificate is asked for has to show it.
+    // A pinned certificate is required.
     let pinned = PeerAuthentication {
         certificates: vec![CertificateMatch::Fingerprint(sha256_fingerprint(AAA))],
         ..PeerAuthentication::default()

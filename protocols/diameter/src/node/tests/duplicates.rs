@@ -1,4 +1,4 @@
-//! Requests that come again: who is given the answer of the first, and whose a request is.
+//! Duplicate requests: the recipients of a cached answer, and the origin of a request.
 
 use super::world::*;
 use crate::avp::AvpBuf;
@@ -8,7 +8,7 @@ use crate::node::*;
 
 const MSK: &[u8] = b"the master session key";
 
-/// A server (0) with the peers a.example (1), b.example (2), which is believed about `relayed`.
+/// A server (0) with the peers a.example (1) and b.example (2). b.example may relay for `relayed`.
 fn server_network(relayed: &[&str]) -> NodeTestNetwork {
     let mut server = test_config("s.example").accept_from("a.example").accept_from("b.example");
     server.peers[1].origins = relayed.iter().map(ToString::to_string).collect();
@@ -31,7 +31,7 @@ fn inject_message(w: &mut NodeTestNetwork, client: usize, message: &DiameterMess
     w.feed_stream(0, server_connection(w, client), StreamEvent::Data(&wire));
 }
 
-/// The last request for admission that a client sent, marked as one that comes again.
+/// The last EAP request that a client sent, with the T flag.
 fn retransmitted_request(w: &NodeTestNetwork, client: usize) -> DiameterMessage {
     let of = |(from, bytes): &&(usize, &[u8])| *from == client && bytes[5..8] == [0, 1, 12];
     let mut message = MessageView::parse(w.sent_messages().iter().rfind(of).unwrap().1).unwrap().to_owned();
@@ -39,13 +39,13 @@ fn retransmitted_request(w: &NodeTestNetwork, client: usize) -> DiameterMessage 
     message
 }
 
-/// As a relay passes it on.
+/// Adds Route-Record, as a relay does.
 fn with_route_record(mut message: DiameterMessage, by: &str) -> DiameterMessage {
     message.avps.push_str(codes::ROUTE_RECORD, by);
     message
 }
 
-/// What the server is asked: tokens and origins.
+/// The requests at the service: tokens and origins.
 fn received_requests(w: &mut NodeTestNetwork) -> Vec<(u64, String)> {
     let asked = |event| match event {
         DiameterNodeEvent::Request { token, origin, .. } => Some((token, origin.to_string())),
@@ -60,7 +60,7 @@ fn answer_with_key(w: &mut NodeTestNetwork, token: u64) {
     w.send_command(0, DiameterNodeCommand::Answer { token, result: ResultCode::SUCCESS, avps });
 }
 
-/// How many messages with the key the server has sent.
+/// The number of messages with the key that the server has sent.
 fn keys_sent(w: &NodeTestNetwork) -> usize {
     w.sent_messages()
         .iter()
@@ -68,7 +68,7 @@ fn keys_sent(w: &NodeTestNetwork) -> usize {
         .count()
 }
 
-/// Answers a request of a.example's by the key.
+/// Answers a request of a.example with the key.
 fn answered_network(relayed: &[&str]) -> NodeTestNetwork {
     let mut w = server_network(relayed);
     w.send_command(1, eap_request(1, b"proof"));
@@ -91,7 +91,7 @@ fn what_one_peer_was_answered_no_other_peer_is_answered() {
         assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 0), "{relays:?}");
         let origin = if relays.is_empty() { "b.example" } else { "a.example" };
         assert_eq!(received_requests(&mut w).last().map(|(_, o)| o.as_str()), Some(origin));
-        // The peer itself gets it.
+        // The peer itself gets the answer.
         let own = retransmitted_request(&w, 1);
         inject_message(&mut w, 1, &own);
         assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (2, 1));
@@ -120,7 +120,7 @@ fn a_new_request_with_the_same_identifier_is_no_retransmission() {
     inject_message(&mut w, 1, &other);
     assert_eq!((keys_sent(&w), w[0].counters().duplicate_request), (1, 0));
     let token = received_requests(&mut w)[0].0;
-    // It has taken the place of the first, whose answer it must not be given.
+    // It has replaced the first request and must not get that request's answer.
     inject_message(&mut w, 1, &other);
     assert_eq!(w[0].counters().duplicate_request, 1);
     w.send_command(

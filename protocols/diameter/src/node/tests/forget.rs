@@ -1,4 +1,4 @@
-//! What is forgotten: requests that nobody waits for, and peers that came unasked.
+//! Removal of cancelled requests and of peers outside the configuration.
 
 use super::world::*;
 use crate::node::*;
@@ -57,7 +57,7 @@ fn the_late_answer_to_a_forgotten_request_matches_nothing() {
     w.send_command(0, eap_request(1, b"x"));
     w.run_secs(2);
     w.send_command(0, DiameterNodeCommand::CancelRequest { token: 1 });
-    // Its token may be used again at once.
+    // Its token may be reused at once.
     w.send_command(0, eap_request(1, b"y"));
     assert_eq!(answer_all(&mut w, 1, ResultCode::TOO_BUSY), 1);
     w.run_secs(3);
@@ -76,7 +76,7 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
     let mut w = NodeTestNetwork::new([vec![server], (0..2).map(client).collect()].concat());
     w.run_secs(1);
     assert_eq!((w[0].known_peers(), w[0].connection_count()), (3, 2));
-    // More than there is room for, one after the other; some leave in good order and some do not.
+    // More peers than the limit, in sequence. Some disconnect by DPR and some do not.
     for round in 0..200u64 {
         w.run_until(Duration::from_secs(1 + round));
         for i in [1, 2] {
@@ -96,7 +96,7 @@ fn peers_that_came_unasked_are_forgotten_once_gone() {
     w.run_secs(201);
     assert_eq!(w[0].known_peers(), 3);
     assert_eq!(w[0].counters().unknown_peer, 0);
-    // Each visit has a number of its own.
+    // Each connection has a new peer number.
     let mut ups: Vec<_> = w
         .take_events(0)
         .iter()
@@ -123,7 +123,7 @@ fn a_peer_that_is_forgotten_leaves_no_timer_behind() {
 }
 
 proptest::proptest! {
-    /// Peers that come, go, are cut off and ask, in any order, are never spoken of once forgotten.
+    /// Peers connect, disconnect, break and send requests in any order. No event names them after their removal.
     #[test]
     fn any_coming_and_going_is_survived(
         steps in proptest::collection::vec((0u8..6, 0usize..3, 1u64..9_000), 0..60), messages: bool,

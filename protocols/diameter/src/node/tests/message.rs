@@ -1,4 +1,4 @@
-//! Over associations.
+//! Nodes over associations.
 
 use super::world::*;
 use crate::codes;
@@ -35,7 +35,7 @@ fn session_request(token: u64, session: u32) -> DiameterNodeCommand {
     der.to_request(token, format!("c.example;1;{session}"), "example".into(), None).into()
 }
 
-/// Asks `n` questions of as many sessions and answers them all: their ways, then the answers'.
+/// Sends `n` requests of `n` sessions and answers them. Returns the streams of requests and of answers.
 fn exchange_requests(w: &mut NodeTestNetwork, n: u32) -> (Vec<SentMessage>, Vec<SentMessage>) {
     w.run_secs(1);
     for i in 0..n {
@@ -128,7 +128,7 @@ fn an_answer_goes_by_a_stream_that_there_is() {
 #[test]
 fn unordered_messages_overtake_each_other_and_all_arrive() {
     let mut w = associated_pair(1, StreamPolicy::Unordered);
-    // The first are the slowest, so that all arrive in reverse.
+    // The first messages are the slowest, so that all arrive in reverse.
     w.net.intercept_transmits(|n, sent| match sent.transmit {
         Transmit::Message { op: MessageOp::Data { unordered: true, .. }, .. } => {
             vec![Duration::from_millis(300 - n as u64)]
@@ -164,7 +164,7 @@ fn unordered_messages_overtake_each_other_and_all_arrive() {
 
 #[test]
 fn a_responder_lets_nothing_overtake_its_cea() {
-    // Both can ask; the responder's first request is ready before its peer is known to be open.
+    // Both sides send requests. The responder's first is ready before its peer is known to be open.
     let transport = PeerTransportConfig::Message { streams: 8, policy: StreamPolicy::Unordered };
     for policy in [StreamPolicy::Unordered, StreamPolicy::BySession] {
         let mut server = test_config("s.example").accept_from("c.example");
@@ -179,7 +179,7 @@ fn a_responder_lets_nothing_overtake_its_cea() {
         w.send_command(1, DiameterRequest { destination_host: Some("c.example".into()), ..r.clone() }.into());
         let early = *w.sent_user_messages().last().unwrap();
         assert_eq!((early.from, early.stream, early.unordered), (1, 0, false));
-        // The watchdogs prove both sides.
+        // The watchdogs show both sides that the peer is open.
         w.run_secs(60);
         w.send_command(
             1,
@@ -260,7 +260,7 @@ fn a_malformed_user_message_is_counted_and_ends_no_association() {
         w.feed_message(1, theirs, MessageEvent::Data { stream: 3, ppid: 46, data });
         assert_eq!(w[1].counters().malformed, malformed);
     }
-    // The header of a request tells whom to answer, and that goes where it came from.
+    // A request's header suffices for an answer, which goes on the request's stream.
     let said = w.sent_by(1, DIAMETER_EAP);
     assert_eq!(said.len(), answered + 2);
     assert_eq!(w.sent_user_messages().last().map(|m| m.stream), Some(3));

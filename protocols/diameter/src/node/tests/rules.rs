@@ -1,4 +1,4 @@
-//! What RFC 6733 asks of every answer, and of who connects.
+//! RFC 6733's rules for every answer and for connecting peers.
 
 use super::world::*;
 use crate::avp::{AvpId, AvpSequence, AvpView};
@@ -14,7 +14,7 @@ use usher_core::bench::TestMachine;
 use usher_core::{StreamOp, Transmit};
 
 const HEADER: MessageHeader = MessageHeader {
-    // The bits in the lower half are reserved: they are ignored (RFC 6733 §3).
+    // RFC 6733 §3: the reserved bits in the lower half are ignored.
     flags: CommandFlags(CommandFlags::REQUEST | CommandFlags::PROXIABLE | CommandFlags::RETRANSMITTED | 0x0f),
     command: DIAMETER_EAP,
     application: 5,
@@ -22,7 +22,7 @@ const HEADER: MessageHeader = MessageHeader {
     end_to_end: 88,
 };
 
-/// A request that the server takes, with two agents' Proxy-Info.
+/// A request that the server accepts, with Proxy-Info of two agents.
 fn request_avps() -> AvpBuf {
     let mut avps = AvpBuf::new();
     avps.push_str(codes::SESSION_ID, "c.example;1;2")
@@ -37,7 +37,7 @@ fn request_avps() -> AvpBuf {
     avps
 }
 
-/// Gives the server bytes by the connection that is open; what it sent to that.
+/// Passes bytes to the server on the open connection, and returns its transmissions.
 fn send_to_server(w: &mut NodeTestNetwork, bytes: &[u8]) -> Vec<Vec<u8>> {
     let conn = w.connections(1)[0];
     let before = w.sent_messages().len();
@@ -51,7 +51,7 @@ fn encode_message(header: MessageHeader, avps: &AvpBuf) -> Vec<u8> {
     wire
 }
 
-/// The Result-Code of the one answer, after all that every answer has to be was looked at.
+/// The Result-Code of the only answer, after checks that hold for every answer.
 fn result_of(answer: &[u8]) -> u32 {
     let answer = MessageView::parse(answer).unwrap();
     let (h, avps) = (answer.header(), answer.avps());
@@ -78,11 +78,11 @@ fn result_of(answer: &[u8]) -> u32 {
     result
 }
 
-/// RFC 6733 §3, §6.2, §7.1, §7.2: identifiers and flags, Session-Id first, Proxy-Info in its order, one Result-Code, the
-/// E flag for what is a protocol error and for nothing else.
+/// RFC 6733 §3, §6.2, §7.1, §7.2: identifiers and flags, Session-Id first, Proxy-Info in its order, one Result-Code.
+/// The E flag is set exactly for protocol errors.
 #[test]
 fn every_answer_is_as_the_rfc_wants_it() {
-    // What the node decides.
+    // The node's own results.
     let with = |id, text| {
         let mut avps = request_avps();
         avps.push_str(id, text);
@@ -94,7 +94,7 @@ fn every_answer_is_as_the_rfc_wants_it() {
         let data = if realm { b"elsewhere" } else { a.data };
         other_realm.push(AvpId::must(a.code), data);
     }
-    // Behind what has to come back: an AVP that says it is longer than the message, and the beginning of a header.
+    // After the AVPs to echo: an AVP that exceeds the message, and the beginning of a header.
     let cut = |tail: &[u8]| {
         let mut bytes = encode_message(HEADER, &request_avps());
         bytes.extend_from_slice(tail);
@@ -119,7 +119,7 @@ fn every_answer_is_as_the_rfc_wants_it() {
         }
         assert_eq!(result_of(&answers[0]), expected);
     }
-    // What the service decides.
+    // The service's results.
     for code in [1001, 2001, 2002, 3001, 4001, 4002, 5002, 5003, 5012] {
         let mut w = connected_pair();
         w.run_secs(1);
@@ -136,7 +136,7 @@ fn every_answer_is_as_the_rfc_wants_it() {
     }
 }
 
-/// RFC 6733 §7.1.3: TOO_BUSY is for who wanted this server and no other.
+/// RFC 6733 §7.1.3: TOO_BUSY is only for requests with Destination-Host.
 #[test]
 fn busy_says_so_to_who_names_this_server() {
     for (named, expected) in [(false, 3002), (true, 3004)] {
@@ -146,7 +146,7 @@ fn busy_says_so_to_who_names_this_server() {
         }
         let mut w = connected_pair();
         w.run_secs(1);
-        // The service has no room.
+        // The service is full.
         let _ = send_to_server(&mut w, &encode_message(HEADER, &avps));
         let Some(DiameterNodeEvent::Request { token, .. }) = w.take_events(1).pop() else {
             panic!("{expected}")
@@ -154,7 +154,7 @@ fn busy_says_so_to_who_names_this_server() {
         let fault = DiameterError::new(ResultCode::TOO_BUSY, "later");
         w.send_command(1, DiameterNodeCommand::Reject { token, fault });
         assert_eq!(result_of(w.sent_messages().last().unwrap().1), expected);
-        // The node has none.
+        // The node is full.
         w[1].config.max_inbound = 0;
         let answers =
             send_to_server(&mut w, &encode_message(MessageHeader { end_to_end: 89, ..HEADER }, &avps));
@@ -176,7 +176,7 @@ fn a_host_without_its_realm_is_not_found() {
     assert_eq!(result_of(&send_to_server(&mut w, &encode_message(HEADER, &avps))[0]), 3002);
 }
 
-/// Common messages bear the application of their session (RFC 6733 §2.5), or none (RFC 4072 §3).
+/// Common messages have their session's application (RFC 6733 §2.5) or none (RFC 4072 §3).
 #[test]
 fn common_messages_reach_the_service_under_either_application() {
     for command in [SESSION_TERMINATION, ABORT_SESSION, RE_AUTH] {
@@ -203,7 +203,7 @@ fn common_messages_reach_the_service_under_either_application() {
     );
 }
 
-/// A CER on a new connection, with more in it: the CEA, and the code of what stands in its Failed-AVP.
+/// Sends a CER with further AVPs on a new connection. Returns the CEA and the code in its Failed-AVP.
 fn exchange_capabilities(
     certificate: Option<&[u8]>,
     more: impl FnOnce(&mut AvpBuf),
@@ -240,7 +240,7 @@ fn exchange_capabilities(
     (cea.avps().get(codes::RESULT_CODE).unwrap().as_u32().unwrap(), failed, state)
 }
 
-/// RFC 6733 §5.3.2: what is no success, or lacks what a CEA needs, opens no peer, and is counted by its kind.
+/// RFC 6733 §5.3.2: a failed or incomplete CEA opens no peer, and is counted by its kind.
 #[test]
 fn a_cea_that_opens_nothing_is_counted() {
     for (result, whole, expected) in
@@ -250,7 +250,7 @@ fn a_cea_that_opens_nothing_is_counted() {
             test_config("c.example").connect_to("s.example", node_address(1)),
             test_config("s.example"),
         ]);
-        // Before the other node has answered.
+        // Wait for the CER before the other node answers.
         while w.sent_by(0, CAPABILITIES_EXCHANGE).is_empty() {
             w.net.run_next();
         }
@@ -275,7 +275,7 @@ fn a_cea_that_opens_nothing_is_counted() {
     }
 }
 
-/// RFC 6733 §5.3, §6.10: who wants TLS to begin within a connection finds no security in common.
+/// RFC 6733 §5.3, §6.10: a peer that requires TLS after the exchange gets NO_COMMON_SECURITY.
 #[test]
 fn security_that_begins_within_a_connection_is_not_spoken() {
     for (asked, expected) in [(&[][..], 2001), (&[0], 2001), (&[0, 1], 2001), (&[1], 5017)] {
@@ -288,7 +288,7 @@ fn security_that_begins_within_a_connection_is_not_spoken() {
     }
 }
 
-/// RFC 6733 §6.11: one application in each group, and what is wrong with it comes back.
+/// RFC 6733 §6.11: one application in each group, and the faulty group returns in Failed-AVP.
 #[test]
 fn a_vendor_specific_application_names_exactly_one() {
     for (ids, expected) in [
@@ -320,10 +320,10 @@ fn a_vendor_specific_application_names_exactly_one() {
     }
 }
 
-/// RFC 6733 §7.1.5, §7.5: what Failed-AVP shows of a length that cannot be, or of an AVP that is missing.
+/// RFC 6733 §7.1.5, §7.5: Failed-AVP for an invalid length and for a missing AVP.
 #[test]
 fn failed_avp_shows_a_header_and_zeros() {
-    // Eight octets are a whole header, seven are not.
+    // Eight octets are a complete header, seven are not.
     let cut = [0, 0, 1, 8, 0x40, 0, 0, 99];
     for (octets, what) in [(8, "AVP length beyond its bounds"), (7, "AVP header cut short")] {
         assert_eq!(AvpSequence::parse(&cut[..octets]).unwrap_err().description, what);
@@ -337,7 +337,7 @@ fn failed_avp_shows_a_header_and_zeros() {
         let avp = fault.avp.expect("the AVP at fault");
         (fault.code.0, avp.code, avp.flags, avp.data)
     };
-    // Too long, too short, of four octets at least; and a header of which only the code is there.
+    // Too long; too short; at least four octets; a header with the code only.
     assert_eq!(fault(&[0, 0, 1, 8, 0x40, 0, 0, 99]), (5014, 264, 0x40, vec![]));
     assert_eq!(fault(&[0, 0, 0, 27, 0x40, 0, 0, 7]), (5014, 27, 0x40, vec![0; 4]));
     assert_eq!(fault(&[0, 0, 1, 31]), (5014, 287, 0, vec![0; 8]));
@@ -354,7 +354,7 @@ fn failed_avp_shows_a_header_and_zeros() {
     }
 }
 
-/// RFC 6733 §2.9: the route that a request took, and who may have passed it on.
+/// RFC 6733 §2.9: the route of a request, and the agents that may relay it.
 #[test]
 fn a_request_by_an_untrusted_route_is_refused() {
     for (agents, taken) in [
@@ -368,7 +368,7 @@ fn a_request_by_an_untrusted_route_is_refused() {
         let mut w = connected_pair();
         w[1].config.agents = agents.iter().map(ToString::to_string).collect();
         w.run_secs(1);
-        // Who connects to us is no agent: without a record the way is the peer's own.
+        // A directly connected peer is no agent: without Route-Record the route is the peer itself.
         assert!(send_to_server(&mut w, &encode_message(HEADER, &request_avps())).is_empty());
         let mut avps = request_avps();
         avps.push_str(codes::ROUTE_RECORD, "agent.example.net");
@@ -383,7 +383,7 @@ fn a_request_by_an_untrusted_route_is_refused() {
     }
 }
 
-/// RFC 6733 §7.2: what is wrong with an answer is told to nobody.
+/// RFC 6733 §7.2: an invalid answer gets no reply.
 #[test]
 fn a_bad_answer_is_not_answered() {
     let mut w = connected_pair();
@@ -399,7 +399,7 @@ fn a_bad_answer_is_not_answered() {
     assert_eq!((w[1].counters().malformed, w.first_peer_state(1)), (1, State::ROpen));
 }
 
-/// RFC 6733 §2.1, §5.6.1: a stream that cannot be followed is reset, as is a connection that begins with anything but a
+/// RFC 6733 §2.1, §5.6.1: a stream without valid framing is reset, and so is a connection that does not begin with a
 /// CER.
 #[test]
 fn what_cannot_be_followed_is_reset() {
@@ -441,8 +441,8 @@ fn a_second_connection_of_an_open_peer_is_refused() {
     assert_eq!(w[1].counters().connection_rejected, 1);
 }
 
-/// RFC 6733 §2.5, §5.3, §5.4.3, §6.1: what two neighbours say to each other is of the base protocol, and for nobody else;
-/// a DPR has its cause, and what is asked twice has two identifiers.
+/// RFC 6733 §2.5, §5.3, §5.4.3, §6.1: messages between neighbours use the base protocol and are not relayed. A DPR has
+/// a cause, and repeated requests have different identifiers.
 #[test]
 fn messages_between_neighbours_are_for_them_alone() {
     let mut w = connected_pair();
@@ -468,7 +468,7 @@ fn messages_between_neighbours_are_for_them_alone() {
     assert!(commands.iter().all(|c| !w.sent_by(0, *c).is_empty() && !w.sent_by(1, *c).is_empty()));
 }
 
-/// RFC 6733 §5.4.3: who is busy or does not want to talk is left alone, who restarts is not.
+/// RFC 6733 §5.4.3: a node reconnects to a peer that restarts, but not to a busy or unwilling one.
 #[test]
 fn a_peer_is_connected_to_again_as_its_cause_says() {
     for (cause, again) in [
@@ -484,7 +484,7 @@ fn a_peer_is_connected_to_again_as_its_cause_says() {
     }
 }
 
-/// RFC 6733 §2.7, §6.1: the realm is looked up first, then the application; what names no host bears none.
+/// RFC 6733 §2.7, §6.1: routing by realm, then by application. A request without a host has no Destination-Host.
 #[test]
 fn requests_go_by_realm_then_by_application() {
     let mut client = test_config("c.example");
@@ -505,7 +505,7 @@ fn requests_go_by_realm_then_by_application() {
     for (realm, host, to) in [
         ("a.EXAMPLE", None, 2),
         ("b.example", None, 3),
-        // Who is a peer is asked itself.
+        // A host that is a peer gets the request directly.
         ("b.example", Some("s1.example"), 1),
     ] {
         let (destination_realm, destination_host) = (realm.to_string(), host.map(ToString::to_string));
@@ -522,7 +522,7 @@ fn requests_go_by_realm_then_by_application() {
     }
 }
 
-/// RFC 6733 §6.8, §6.9, RFC 7155 §1.5, §3.10: an answer names its application, as its request's header does.
+/// RFC 6733 §6.8, §6.9, RFC 7155 §1.5, §3.10: an answer has the application of its request's header.
 #[test]
 fn every_answer_names_its_application() {
     for (application, command, id) in [

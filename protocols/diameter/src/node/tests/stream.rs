@@ -1,4 +1,4 @@
-//! Over byte streams.
+//! Nodes over byte streams.
 
 use super::world::*;
 use crate::codes;
@@ -60,7 +60,7 @@ fn a_node_that_was_told_no_address_names_each_connections_own() {
 fn watchdogs_keep_an_idle_connection() {
     let mut w = connected_pair();
     w.run_secs(300);
-    // Each side's watchdog puts off the other's, so that about one goes by each Tw.
+    // Each side's watchdog postpones the other's, so there is about one for each Tw.
     let dwrs = [0, 1].map(|i| w.sent_by(i, 280).iter().filter(|h| h.flags.is_request()).count());
     assert!((9..=20).contains(&(dwrs[0] + dwrs[1])), "{dwrs:?}");
     assert_eq!((w.first_peer_state(0), w.first_peer_state(1)), (State::IOpen, State::ROpen));

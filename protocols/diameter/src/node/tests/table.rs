@@ -1,4 +1,4 @@
-//! The peer automaton row by row, from outside: one node, and what its peer says and does.
+//! The peer automaton row by row, from outside: one node and its peer's behaviour.
 
 use super::world::*;
 use crate::avp::AvpBuf;
@@ -10,22 +10,22 @@ use crate::peer::automaton::{Action, Event as On, PeerAutomaton, State};
 use crate::peer::watchdog::{WatchdogAutomaton, tests::run_every_row};
 use usher_core::CloseReason;
 
-/// What the peer does, or its own host.
+/// A step of the peer or of the node's host.
 #[derive(Clone, Copy, Debug)]
 enum TestStep {
-    /// The node calls; its connection comes up, or ends.
+    /// The node connects; its connection comes up or ends.
     Call,
     Up,
     Lost,
-    /// The peer calls, and says who it is; it hangs up.
+    /// The peer connects and sends a CER; it closes.
     Cer,
     HangsUp,
     /// A message on the node's connection, or on the peer's.
     Ours(u32, bool),
     Theirs(u32, bool),
-    /// The node is to disconnect.
+    /// The node gets the command to disconnect.
     Stop,
-    /// Nothing, for so long that the node gives up.
+    /// Silence until the node gives up.
     Silence,
 }
 use State::*;
@@ -52,7 +52,7 @@ fn peer_message(command: u32, request: bool) -> Vec<u8> {
     wire
 }
 
-/// A node of this name whose peer is n.example; its states as these things happen.
+/// Runs steps on a node of this name with the peer n.example, and returns its states.
 fn run_steps(host: &str, does: &[TestStep]) -> Vec<State> {
     let mut w = NodeTestNetwork::new(vec![
         test_config(host).connect_to("n.example", node_address(1)),
@@ -99,7 +99,7 @@ fn run_steps(host: &str, does: &[TestStep]) -> Vec<State> {
     does.iter().map(step).collect()
 }
 
-/// Those of a node that loses elections.
+/// The sequences of a node that loses elections.
 fn courses_of_peers() {
     let course = |does: &[TestStep], expected: &[State]| {
         assert_eq!(run_steps("m.example", does), expected, "{does:?}");
@@ -131,7 +131,7 @@ fn courses_of_peers() {
     course(&[Call, Up, Cer, Silence], &[WaitConnAck, WaitICea, WaitReturns, Closed]);
     course(&[Call, Up, Ours(WATCHDOG, true)], &[WaitConnAck, WaitICea, Closed]);
     course(&[Call, Up, Silence], &[WaitConnAck, WaitICea, Closed]);
-    // What is no CEA in an election ends our connection, as if the peer had closed it.
+    // Another message than a CEA during an election ends our connection, as if the peer had closed it.
     course(&[Call, Up, Cer, Ours(WATCHDOG, true)], &[WaitConnAck, WaitICea, WaitReturns, ROpen]);
 }
 
@@ -140,7 +140,7 @@ fn every_row_is_taken() {
     PeerAutomaton::cover(|| {
         courses_of_peers();
         assert_eq!(run_steps("o.example", &[Call, Up, Cer]), [WaitConnAck, WaitICea, ROpen]);
-        // What the application sends goes where the rows of Send-Message say.
+        // Application messages take the connection in the rows of Send-Message.
         for state in State::ALL {
             let mut peer = PeerEntry::new_guest("n.example".into());
             (peer.state, peer.ours, peer.theirs) =

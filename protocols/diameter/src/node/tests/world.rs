@@ -1,4 +1,4 @@
-//! Nodes in virtual time, and the network between them.
+//! Nodes in virtual time and their network.
 
 use crate::codes::application;
 use crate::eap::{DiameterEapAnswer, DiameterEapRequest};
@@ -15,7 +15,7 @@ use usher_core::{Duration, ListenerId, MessageOp, Seed, StreamOp, Transmit};
 
 pub(super) const DELAY: Duration = Duration::from_millis(5);
 
-/// A user message as it was sent.
+/// A sent user message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SentMessage {
     pub(super) from: usize,
@@ -36,7 +36,7 @@ pub(super) fn node_address(i: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, i as u8], 3868))
 }
 
-/// Node `i` begins a connection, without a certificate.
+/// The event of a connection from node `i` without a certificate.
 pub(super) fn accepted_event(i: usize) -> StreamEvent<'static> {
     StreamEvent::Accepted {
         listener: ListenerId::from_number(0),
@@ -69,12 +69,12 @@ impl NodeTestNetwork {
         let nodes = configs.into_iter().enumerate().map(node).collect();
         Self { net, nodes }
     }
-    /// Whether a node answers nothing and refuses connections.
+    /// Makes a node answer nothing and refuse connections, or undoes that.
     pub(super) fn set_dead(&mut self, i: usize, dead: bool) {
         self.net.set_silent(self.nodes[i], dead);
         self.net.set_refusing(self.nodes[i], dead);
     }
-    /// What nodes' TLS shows (DER); those that are not named have none.
+    /// Sets the TLS certificates (DER) of nodes; other nodes have none.
     pub(super) fn set_certificates<const N: usize>(&mut self, certificates: [(usize, &'static [u8]); N]) {
         certificates.into_iter().for_each(|(i, shown)| self.net.set_certificate(self.nodes[i], Some(shown)));
     }
@@ -97,7 +97,7 @@ impl NodeTestNetwork {
     pub(super) fn send_command(&mut self, i: usize, c: DiameterNodeCommand) {
         self.net.send_command(self.nodes[i], c).unwrap();
     }
-    /// Node `i` loses all its connections, and the others notice.
+    /// Ends all connections of node `i` at both ends.
     pub(super) fn reset_connections(&mut self, i: usize) {
         self.net.reset_connections(self.nodes[i]);
         self.net.run_for(Duration::ZERO);
@@ -105,7 +105,7 @@ impl NodeTestNetwork {
     pub(super) fn take_events(&mut self, i: usize) -> Vec<DiameterNodeEvent> {
         self.net.take_events(self.nodes[i]).into_iter().map(|(_, event)| event).collect()
     }
-    /// Each message that was sent: from, bytes.
+    /// Each sent message: sender, bytes.
     pub(super) fn sent_messages(&self) -> Vec<(usize, &[u8])> {
         let message = |sent: &&SentTransmit| {
             matches!(
@@ -116,7 +116,7 @@ impl NodeTestNetwork {
         };
         self.net.sent_transmits().iter().filter(message).map(|sent| (sent.from, &sent.bytes[..])).collect()
     }
-    /// Each user message that was sent.
+    /// Each sent user message.
     pub(super) fn sent_user_messages(&self) -> Vec<SentMessage> {
         let way = |sent: &SentTransmit| {
             let Transmit::Message { op: MessageOp::Data { stream, ppid, unordered }, .. } = sent.transmit
@@ -175,7 +175,7 @@ pub(super) fn connected_pair() -> NodeTestNetwork {
     ])
 }
 
-/// Answers all requests at node `i` with this code; how many there were.
+/// Answers all requests at node `i` with this code, and returns their number.
 pub(super) fn answer_all(w: &mut NodeTestNetwork, i: usize, result: ResultCode) -> usize {
     let mut n = 0;
     for e in w.take_events(i) {

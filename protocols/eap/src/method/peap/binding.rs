@@ -1,5 +1,5 @@
-//! Cryptobinding (MS-PEAP §2.2.8.1.1, §3.1.5.5): both ends show that they know the keys of the tunnel and of the method
-//! inside it. Who relays another's login, made without a tunnel, into a tunnel of his own knows only the one.
+//! Cryptobinding (MS-PEAP §2.2.8.1.1, §3.1.5.5): both ends prove that they know the keys of the tunnel and of the inner
+//! method. An attacker that relays a login from outside a tunnel into its own tunnel knows only the tunnel's keys.
 
 use super::tlv;
 use crate::EapKeys;
@@ -7,23 +7,23 @@ use crate::packet::EapType;
 use usher_crypto::SecretValue;
 use usher_crypto::digest::{constant_time_eq, hmac_sha1};
 
-/// Whether a server binds the method inside PEAP to the tunnel.
+/// Whether a server binds PEAP's inner method to the tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum CryptobindingPolicy {
-    /// It does not.
+    /// The server does not request a binding.
     Off,
-    /// It offers that, and takes peers that do not answer. Whoever relays a login does not answer either.
+    /// The server requests a binding and accepts peers that omit it. An attacker that relays a login omits it too.
     #[default]
     Optional,
-    /// A peer that does not answer is refused.
+    /// The server rejects a peer that omits the binding.
     Required,
 }
 
-/// Octets of the tunnel's key that are used, TK.
+/// Octets of the tunnel key, TK.
 const TUNNEL_KEY: usize = 60;
 const IPMK: usize = 40;
 const CMK: usize = 20;
-/// Octets of the inner method's key that are used, ISK; one without keys has zeros.
+/// Octets of the inner session key, ISK, which is zeros for a method without keys.
 const INNER_KEY: usize = 32;
 
 /// Octets of a Cryptobinding TLV's value: reserved, version, received version, subtype, nonce, MAC.
@@ -31,7 +31,7 @@ pub(crate) const VALUE: usize = 4 + NONCE + MAC;
 const NONCE: usize = 32;
 const MAC: usize = 20;
 
-/// Who says it.
+/// The sender of a Cryptobinding TLV.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum BindingSubtype {
@@ -39,7 +39,7 @@ pub(crate) enum BindingSubtype {
     Response = 1,
 }
 
-/// The keys of tunnel and inner method in one.
+/// The keys derived from tunnel and inner method.
 #[derive(Clone, Debug)]
 pub(crate) struct CompoundKeys {
     ipmk: SecretValue<[u8; IPMK]>,
@@ -47,7 +47,7 @@ pub(crate) struct CompoundKeys {
 }
 
 impl CompoundKeys {
-    /// Of a tunnel, and the keys of the method inside; `None` where it has none.
+    /// Derives the keys of a tunnel and its inner method. `None` for a method without keys.
     pub(crate) fn new(tunnel: &EapKeys, inner: Option<&EapKeys>) -> Self {
         let mut isk = SecretValue::new([0; INNER_KEY]);
         if let Some(keys) = inner {
@@ -58,7 +58,7 @@ impl CompoundKeys {
         Self::from_tunnel_key(&both)
     }
 
-    /// Of a tunnel on a session that was resumed, in which no method runs.
+    /// Derives the keys of a resumed session, without an inner method.
     pub(crate) fn for_resumed(tunnel: &EapKeys) -> Self {
         let mut both = SecretValue::new([0; TUNNEL_KEY]);
         both.copy_from_slice(&tunnel.msk[..TUNNEL_KEY]);
@@ -72,7 +72,7 @@ impl CompoundKeys {
         Self { ipmk, cmk }
     }
 
-    /// The value of a TLV.
+    /// Returns the value of a Cryptobinding TLV.
     pub(crate) fn tlv_value(&self, subtype: BindingSubtype, nonce: &[u8; NONCE]) -> [u8; VALUE] {
         let mut value = [0; VALUE];
         value[3] = subtype as u8;
@@ -82,8 +82,8 @@ impl CompoundKeys {
         value
     }
 
-    /// The nonce of a TLV that the other side made, if it knows the keys. A nonce is not compared with the one that it
-    /// answers: no two tunnels have the same keys, and the subtype tells both directions apart.
+    /// Verifies the peer's TLV and returns its nonce, or `None` if the keys differ. A response's nonce need not match
+    /// the request's: each tunnel has its own keys, and the subtype separates the directions.
     pub(crate) fn verify_tlv(&self, subtype: BindingSubtype, value: &[u8; VALUE]) -> Option<[u8; NONCE]> {
         let right = value[1] == 0
             && value[3] == subtype as u8
@@ -93,16 +93,16 @@ impl CompoundKeys {
         right.then_some(nonce)
     }
 
-    /// Of the whole TLV, its MAC being zeros, and PEAP's type (§3.1.5.5.1).
+    /// The MAC over the TLV with a zero MAC and PEAP's type (§3.1.5.5.1).
     fn compute_mac(&self, value: &[u8; VALUE]) -> [u8; MAC] {
         let head = tlv::tlv_header(tlv::CRYPTO_BINDING, VALUE);
         hmac_sha1(&*self.cmk, &[&head, &value[..4 + NONCE], &[0; MAC], &[EapType::PEAP.0]])
     }
 
-    /// The method's keys in place of the tunnel's own (§3.1.5.7).
+    /// Returns the method's keys, which replace the tunnel's (§3.1.5.7).
     pub(crate) fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         let mut session = SecretValue::new([0; 128]);
-        // This label ends with a zero, the other does not.
+        // This label ends with a zero octet; the label of the other derivation does not.
         prf_plus(&*self.ipmk, &[b"Session Key Generating Function\0"], &mut *session);
         let (mut msk, mut emsk) = (SecretValue::new([0; 64]), SecretValue::new([0; 64]));
         msk.copy_from_slice(&session[..64]);
@@ -111,7 +111,7 @@ impl CompoundKeys {
     }
 }
 
-/// RFC 4306 §2.13 with HMAC-SHA1; behind the number of each block stand two zeros.
+/// RFC 4306 §2.13 with HMAC-SHA1 and two zeros after each block number.
 fn prf_plus(key: &[u8], seed: &[&[u8]], out: &mut [u8]) {
     let mut before = [0; MAC];
     for (number, block) in (1_u8..).zip(out.chunks_mut(MAC)) {

@@ -13,14 +13,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use usher_core::{Duration, Instant, SecureRng, WallTime, WorkRecord};
 
-/// Phase 2 of one run.
+/// Phase 2 of a run.
 #[derive(Debug)]
 pub(crate) struct PeapPeerPhase {
-    /// It has no clock: the conversation outside has.
+    /// The inner conversation. The outer conversation has the timer.
     peer: EapPeer,
-    /// A method was asked for, so that a Success without one will not do.
+    /// True if the server has requested a method. A Success without a completed method is then a failure.
     has_method_started: bool,
-    /// What the keys are made of, once both ends have shown that they know it.
+    /// The keys to derive from, once both ends have proven them.
     bound: Option<CompoundKeys>,
 }
 
@@ -35,7 +35,7 @@ impl PeapPeerPhase {
         Self { peer: EapPeer::new(config, rng, Instant::ZERO), has_method_started: false, bound: None }
     }
 
-    /// The result that the server tells, and what we say to it.
+    /// Answers the server's result.
     fn answer_result(
         &mut self,
         request: EapPacket<'_>,
@@ -66,7 +66,7 @@ impl PeapPeerPhase {
         if told && sure { PeerVerdict::Done } else { PeerVerdict::Failed }
     }
 
-    /// Answers a server that binds the method to the tunnel; `None` where it does not know the keys of both.
+    /// Answers the server's cryptobinding. `None` if the server does not know the keys of both tunnel and method.
     fn bind_tunnel(&mut self, value: &[u8; VALUE], conn: &TlsConnection) -> Option<[u8; VALUE]> {
         let tunnel = conn.export_keys(EapType::PEAP)?;
         let compound = if self.has_method_started {

@@ -15,38 +15,38 @@ use usher_crypto::fault::TlsFault;
 
 #[derive(Debug)]
 enum PeapServerState {
-    /// Nothing was asked yet.
+    /// No request has been sent.
     Start,
-    /// The identity was asked for.
+    /// The identity request is open.
     Identity,
-    /// The host is asked who that is.
+    /// The user query to the host is pending.
     User,
-    /// The host is asked whether a session may be resumed.
+    /// The resumption query to the host is pending.
     Resume,
-    /// A method runs.
+    /// The inner method runs.
     Method(Box<EapServer>),
-    /// The result was told, where it is good with what the tunnel is bound to.
+    /// The result has been sent; a success includes the binding's keys, if any.
     Result(Result<Option<CompoundKeys>, PeapRefusal>),
 }
 
-/// The result is not good.
+/// The result is a failure.
 #[derive(Clone, Copy, Debug)]
 struct PeapRefusal;
 
-/// Phase 2 of one run.
+/// Phase 2 of a run.
 #[derive(Debug)]
 pub(crate) struct PeapServerPhase {
     kinds: Arc<[EapType]>,
     cryptobinding: CryptobindingPolicy,
-    /// What the keys are made of, once both ends have shown that they know it.
+    /// The keys to derive from, once both ends have proven them.
     bound: Option<CompoundKeys>,
     state: PeapServerState,
     name: Option<Vec<u8>>,
     inner: Option<InnerMethod>,
     question: Option<UserQuery>,
-    /// Whatever the peer proves, it is not let in.
+    /// True if the run fails regardless of the peer's proof.
     refused: bool,
-    /// Why it is not let in, as soon as that is so.
+    /// The reason for the failure, once known.
     fault: MethodFault,
 }
 
@@ -90,7 +90,7 @@ impl PeapServerPhase {
         PhaseVerdict::Send
     }
 
-    /// Tells that the method inside, whose keys these are, has succeeded, or that a session is resumed.
+    /// Sends the success of the inner method or of a resumption, with the cryptobinding.
     fn send_success(
         &mut self,
         tunnel: &mut TunnelContext<'_>,
@@ -110,7 +110,7 @@ impl PeapServerPhase {
         PhaseVerdict::Send
     }
 
-    /// What the peer says to the result.
+    /// Checks the peer's response to the result.
     fn check_result_response(&mut self, data: &[u8]) -> PhaseVerdict {
         let PeapServerState::Result(Ok(compound)) = &mut self.state else { return PhaseVerdict::Failure };
         let answer = tlv::parse_tlv_packet(data, EapCode::Response).and_then(|p| tlv::parse_tlvs(p.data()));
@@ -129,13 +129,13 @@ impl PeapServerPhase {
                 self.fault = MethodFault::Binding;
                 return PhaseVerdict::Failure;
             }
-            // A peer need not bind, and one that binds what was not offered binds nothing.
+            // The binding is optional, and an unrequested one has no effect.
             (_, _) => {}
         }
         PhaseVerdict::Success
     }
 
-    /// Takes what the method inside has to say.
+    /// Processes the inner method's event or packet.
     fn drain_method(&mut self, tunnel: &mut TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict {
         let PeapServerState::Method(server) = &mut self.state else { return PhaseVerdict::Failure };
         self.inner = server.method_type().map(InnerMethod::Eap);
@@ -310,7 +310,7 @@ impl ServerPhase for PeapServerPhase {
     }
 }
 
-/// The name in a response to the Identity request, with a header or without.
+/// The name in a response to the Identity request, with or without a header.
 fn parse_identity(data: &[u8]) -> Option<&[u8]> {
     if let [first, name @ ..] = data
         && EapType(*first) == EapType::IDENTITY
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(parse_identity(b"\x01anna"), Some(&b"anna"[..]));
         assert_eq!(parse_identity(&packet(EapCode::Response, EapType::IDENTITY)), Some(&b"anna"[..]));
         assert_eq!(parse_identity(&packet(EapCode::Response, EapType::NAK)), None);
-        // A request begins as the answer without a header does: what follows is a name.
+        // Another type than Identity.
         assert_eq!(parse_identity(b"\x04anna"), None);
         assert_eq!(parse_identity(b""), None);
     }

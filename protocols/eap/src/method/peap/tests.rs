@@ -92,7 +92,7 @@ fn a_secret_that_is_hashed_is_compared_by_the_host() {
             assert_eq!(run.has_failed(), password != PASSWORD, "{secret:?} {kind}");
         }
     }
-    // The server proposes what the secret allows: the peer has no say.
+    // The server proposes methods by the secret; the peer has no influence.
     let tls = real_tls(tls_configs(TlsVersion::Tls12, 2, None));
     let run =
         PeapTestCase { host: TestHost::HasSecret(UserSecret::Hashed), ..PeapTestCase::new(tls) }.run_case();
@@ -148,7 +148,7 @@ fn a_resumed_session_leaves_the_method_out_but_not_the_user() {
     for version in VERSIONS {
         let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
         let case = || PeapTestCase::new(tls.clone());
-        // The start, the server's flight, the result (with TLS 1.3 behind a ticket), Success.
+        // Start, the server's flight, the result (with TLS 1.3 after a ticket), Success.
         let full = case().run_case();
         let resumed = case().run_case();
         assert_eq!(resumed.requests.len(), 4, "{:?}", resumed.packet_lengths());
@@ -156,9 +156,9 @@ fn a_resumed_session_leaves_the_method_out_but_not_the_user() {
         assert_eq!(resumed.identity.as_deref(), Some(USER));
         assert_eq!(resumed.inner, Some(InnerMethod::Eap(EapType::MSCHAPV2)));
         assert_eq!(resumed.questions, 1);
-        // Again: what was resumed is known as well as what was proven.
+        // A resumed session can be resumed again.
         assert_eq!(case().run_case().packet_lengths(), resumed.packet_lengths());
-        // Somebody who may no longer log in.
+        // A user who may no longer log in.
         assert!(PeapTestCase { host: TestHost::UnknownUser, ..case() }.run_case().has_failed());
     }
 }
@@ -253,11 +253,11 @@ fn keys_are_bound_where_offered_and_in_resumed_sessions() {
     }
 }
 
-/// A peer that knows nothing of cryptobinding, or knows other keys.
+/// A peer without cryptobinding, or with other keys.
 #[derive(Debug)]
 struct TamperingPhase {
     phase: peer::PeapPeerPhase,
-    /// What becomes of the answer to the result.
+    /// Changes the answer to the result.
     change: fn(Vec<u8>) -> Vec<u8>,
 }
 
@@ -314,7 +314,7 @@ impl PeerOffer for DeafOffer {
 
 #[test]
 fn a_missing_binding_fails_if_required_and_a_wrong_one_always() {
-    /// Eleven octets are the result alone; those behind it are the binding.
+    /// The first eleven octets are the result; the rest is the binding.
     fn strip_binding(mut answer: Vec<u8>) -> Vec<u8> {
         answer.truncate(11);
         answer[2..4].copy_from_slice(&[0, 11]);

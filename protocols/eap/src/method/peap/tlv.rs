@@ -1,5 +1,4 @@
-//! EAP-TLV packets (draft-hiller-eap-tlv, MS-PEAP §2.2.8.1): how both sides of PEAP tell each other the result inside
-//! the tunnel.
+//! EAP-TLV packets (draft-hiller-eap-tlv, MS-PEAP §2.2.8.1): the exchange of PEAP's result inside the tunnel.
 //!
 //! A TLV: two bits (mandatory, reserved) and fourteen of type, two octets of length, the value.
 
@@ -10,28 +9,28 @@ use usher_core::OctetReader;
 
 const RESULT: u16 = 3;
 const NAK: u16 = 4;
-/// MS-PEAP §2.2.8.1.1.
+/// The type of the Cryptobinding TLV (MS-PEAP §2.2.8.1.1).
 pub(crate) const CRYPTO_BINDING: u16 = 12;
 const MANDATORY: u16 = 0x8000;
 const TYPE: u16 = 0x3fff;
 const SUCCESS: u16 = 1;
 const FAILURE: u16 = 2;
 
-/// What a packet's TLVs say.
+/// The parsed TLVs of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ParsedTlvs {
-    /// What they have of what matters here.
+    /// The supported TLVs.
     Known {
-        /// Of a Result.
+        /// The status of a Result TLV.
         result: Option<bool>,
         /// The value of a Cryptobinding TLV.
         binding: Option<[u8; VALUE]>,
     },
-    /// A mandatory one is of a type that is unknown here.
+    /// A mandatory TLV of this unknown type.
     Unknown(u16),
 }
 
-/// Appends a packet with a Result, and with the value of a Cryptobinding TLV where there is one.
+/// Appends a packet with a Result TLV and, if given, a Cryptobinding TLV of this value.
 pub(crate) fn emit_result(
     out: &mut Vec<u8>,
     code: EapCode,
@@ -42,32 +41,32 @@ pub(crate) fn emit_result(
     let status = if success { SUCCESS } else { FAILURE };
     let mut tlvs = [&tlv_header(MANDATORY | RESULT, 2)[..], &status.to_be_bytes()].concat();
     if let Some(value) = binding {
-        // Not mandatory: a peer that does not know it passes it over.
+        // Not mandatory: a peer without cryptobinding ignores it.
         tlvs.extend_from_slice(&tlv_header(CRYPTO_BINDING, VALUE));
         tlvs.extend_from_slice(value);
     }
     packet::emit_packet(out, code, identifier, EapType::TLV, &tlvs);
 }
 
-/// Type and length of a TLV.
+/// The header of a TLV: type and length.
 pub(crate) fn tlv_header(kind: u16, length: usize) -> [u8; 4] {
     let ([a, b], [c, d]) = (kind.to_be_bytes(), (length as u16).to_be_bytes());
     [a, b, c, d]
 }
 
-/// Appends a packet that refuses a TLV of this type (draft-hiller-eap-tlv §4.3): no vendor, the type.
+/// Appends a packet that rejects a TLV of this type (draft-hiller-eap-tlv §4.3): no vendor, the type.
 pub(crate) fn emit_nak(out: &mut Vec<u8>, identifier: u8, kind: u16) {
     let [high, low] = kind.to_be_bytes();
     let tlv = [&tlv_header(MANDATORY | NAK, 6)[..], &[0, 0, 0, 0, high, low]].concat();
     packet::emit_packet(out, EapCode::Response, identifier, EapType::TLV, &tlv);
 }
 
-/// The EAP-TLV packet of this code that the octets are.
+/// Parses an EAP-TLV packet of this code.
 pub(crate) fn parse_tlv_packet(bytes: &[u8], code: EapCode) -> Option<EapPacket<'_>> {
     EapPacket::parse(bytes).ok().filter(|p| p.code() == code && p.kind() == Some(EapType::TLV))
 }
 
-/// Reads TLVs; `None` where their lengths lie, a Result or a Cryptobinding TLV is none, or several contradict.
+/// Parses TLVs. `None` if a length is wrong, a Result or Cryptobinding TLV is malformed, or two contradict.
 pub(crate) fn parse_tlvs(data: &[u8]) -> Option<ParsedTlvs> {
     let mut r = OctetReader::new(data);
     let (mut result, mut binding) = (None, None);

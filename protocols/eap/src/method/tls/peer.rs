@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
-/// One run of EAP-TLS in a peer.
+/// A run of EAP-TLS in a peer.
 #[derive(Debug)]
 pub struct EapTlsPeer {
-    /// Without an engine (its configuration was refused) every run fails.
+    /// `None` if TLS refused the configuration. The run then fails.
     conn: Option<TlsConnection>,
     started: bool,
     failed: bool,
-    /// TLS 1.3's commitment message has come (RFC 9190 §2.1.1).
+    /// True if TLS 1.3's commitment message was received (RFC 9190 §2.1.1).
     committed: bool,
 }
 

@@ -8,16 +8,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_core::WorkRecord;
 
-/// One run of EAP-TLS in a server.
+/// A run of EAP-TLS in a server.
 #[derive(Debug)]
 pub struct EapTlsServer {
-    /// Without an engine (its configuration was refused) every run fails.
+    /// `None` if TLS refused the configuration. The run then fails.
     conn: Option<TlsConnection>,
     started: bool,
     failed: bool,
     established: bool,
     question: Option<UserQuery>,
-    /// The host did not let the peer in by the session that it took up.
+    /// True if the host refused the resumption of the session.
     refused: bool,
 }
 
@@ -26,7 +26,7 @@ impl EapTlsServer {
         Self { conn, started: false, failed: false, established: false, question: None, refused: false }
     }
 
-    /// A whole message came.
+    /// Handles a complete TLS message.
     fn process_message(&mut self) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         self.failed = !conn.process_message();
@@ -41,7 +41,7 @@ impl EapTlsServer {
         self.current_verdict()
     }
 
-    /// RFC 9190 §2.1.1: one octet of zero says that no handshake message follows, and that the server is content.
+    /// RFC 9190 §2.1.1: a zero octet says that no handshake message follows and that the server accepts.
     fn send_commitment(&mut self) {
         if let Some(conn) = self.conn.as_mut().filter(|conn| conn.is_13()) {
             self.failed = !conn.write_data(&[0]);
@@ -75,14 +75,14 @@ impl ServerMethod for EapTlsServer {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         match conn.read_fragment(data) {
             FragmentKind::Acknowledgement if conn.is_sending() => ServerVerdict::Continue,
-            // What was sent is acknowledged, and nothing is left to say: an alert, or the handshake's end.
+            // The peer acknowledges the whole output: an alert, or the handshake's end.
             FragmentKind::Acknowledgement if self.failed => ServerVerdict::Failure,
             FragmentKind::Acknowledgement if !conn.engine.is_handshaking() => ServerVerdict::Success,
             FragmentKind::More if !conn.is_sending() => {
                 conn.clear_output();
                 ServerVerdict::Continue
             }
-            // A peer that answers an alert with one of its own has failed all the same.
+            // A peer that answers the server's alert with an alert has failed, too.
             FragmentKind::Complete if self.failed => ServerVerdict::Failure,
             FragmentKind::Complete if !conn.is_sending() => self.process_message(),
             FragmentKind::Bad => ServerVerdict::Failure,

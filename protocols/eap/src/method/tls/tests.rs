@@ -1,4 +1,4 @@
-//! Peer and server in memory: versions, chains, fragments, refusals, recordings.
+//! Peer and server in memory: versions, chains, fragments, failures, recordings.
 
 use super::*;
 use crate::EapKeys;
@@ -40,7 +40,7 @@ fn server_config(version: TlsVersion, chain: u8, resumption: bool) -> ServerConf
 }
 
 struct TlsTestRun {
-    /// Lengths of the packets: requests, and responses as negative numbers.
+    /// Lengths of the packets: requests positive, responses negative.
     lengths: Vec<i64>,
     peer: peer::EapPeerEvent,
     server: server::EapServerEvent,
@@ -52,7 +52,7 @@ fn run_conversation(peer_tls: PeerTls, server_tls: ServerTls, fragment: usize) -
     run_with(peer_tls, server_tls, fragment, &[1; 32])
 }
 
-/// Runs a conversation with a user whose credential this is.
+/// Runs a conversation of a user with this credential.
 fn run_with(
     peer_tls: PeerTls,
     server_tls: ServerTls,
@@ -88,7 +88,7 @@ fn run_with(
         lengths.push(buf.len() as i64);
         let request = buf.clone();
         if !peer.handle_packet(Instant::ZERO, &request) {
-            // A peer that has succeeded takes no Failure (RFC 4137 figure 3), and waits for the Success in vain.
+            // RFC 4137 figure 3: a peer that has succeeded discards Failure and times out.
             assert_eq!(request[0], 4, "{:?}", EapPacket::parse(&request));
             break;
         }
@@ -99,7 +99,7 @@ fn run_with(
             break;
         }
         lengths.push(-(buf.len() as i64));
-        // A repeated request gets the same response; an old response changes nothing.
+        // A retransmitted request gets the same response, and an old response changes nothing.
         let response = buf.clone();
         assert!(
             peer.handle_packet(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response
@@ -250,7 +250,7 @@ fn a_session_that_its_host_refuses_is_ended() {
 
 #[test]
 fn tls_13_ends_with_one_octet_of_zero_and_nothing_else() {
-    // RFC 9190 §2.1.1: an acknowledgement instead, or another octet, is no success.
+    // RFC 9190 §2.1.1: an acknowledgement or another octet instead of the commitment is a failure.
     for (last, expected) in
         [(None, PeerVerdict::Ignore), (Some(0), PeerVerdict::Done), (Some(1), PeerVerdict::Failed)]
     {
@@ -341,7 +341,7 @@ fn lengths_that_lie_end_the_run() {
         false,
         1024,
     );
-    // More than is put together; another total amid fragments; more than announced; less than announced.
+    // Longer than the limit; another length amid fragments; more than announced; less than announced.
     assert_eq!(conn.read_fragment(&[0x80, 0, 1, 0, 1, 9]), FragmentKind::Bad);
     assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 9, 1, 2]), FragmentKind::More);
     assert_eq!(conn.read_fragment(&[0xc0, 0, 0, 0, 8, 1, 2]), FragmentKind::Bad);
@@ -351,8 +351,8 @@ fn lengths_that_lie_end_the_run() {
     assert_eq!(conn.read_fragment(&[0x80, 0, 0]), FragmentKind::Bad);
 }
 
-/// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag; bits that are reserved are ignored, and a
-/// message that is not cut is taken with its length and without.
+/// RFC 5216 §3.1, RFC 9190 §2.1.9: the start has no data and no other flag. Reserved bits are ignored. An unfragmented
+/// message may have its length or not.
 #[test]
 fn a_hello_may_set_reserved_bits_and_omit_its_length() {
     for version in VERSIONS {

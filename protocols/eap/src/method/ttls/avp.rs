@@ -1,17 +1,17 @@
-//! The AVPs inside EAP-TTLS (RFC 5281 §10): Diameter's form with RADIUS's codes.
+//! The AVPs inside EAP-TTLS (RFC 5281 §10): Diameter's format with RADIUS's codes.
 
 use alloc::vec::Vec;
 use usher_core::OctetReader;
 
-/// Microsoft's number, of RFC 2548's attributes.
+/// Microsoft's vendor number, for the attributes of RFC 2548.
 const MICROSOFT: u32 = 311;
 const VENDOR: u8 = 0x80;
 const MANDATORY: u8 = 0x40;
-/// Octets of the header without a vendor, and with one.
+/// Octets of the header without a vendor; the next constant is with one.
 const HEADER: usize = 8;
 const VENDOR_HEADER: usize = 12;
 
-/// Which AVP: a vendor, zero for none, and a code.
+/// The vendor, zero for none, and the code of an AVP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AvpCode(u32, u32);
 
@@ -29,11 +29,11 @@ impl AvpCode {
     pub(crate) const MS_CHAP2_SUCCESS: Self = Self(MICROSOFT, 26);
 }
 
-/// One of them.
+/// A received AVP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TtlsAvp<'a> {
     pub(crate) code: AvpCode,
-    /// Whoever does not know it has to give up.
+    /// True if a receiver that does not know the AVP must fail.
     pub(crate) mandatory: bool,
     pub(crate) value: &'a [u8],
 }
@@ -42,7 +42,7 @@ pub(crate) struct TtlsAvp<'a> {
 pub(crate) fn emit_avp(out: &mut Vec<u8>, code: AvpCode, value: &[u8]) {
     let AvpCode(vendor, number) = code;
     let (head, flags) = if vendor == 0 { (HEADER, MANDATORY) } else { (VENDOR_HEADER, MANDATORY | VENDOR) };
-    // Twenty-four bits hold more than a tunnel's message.
+    // The 24 bits of Length exceed every message of a tunnel.
     let [_, length @ ..] = ((head + value.len()) as u32).to_be_bytes();
     out.extend_from_slice(&number.to_be_bytes());
     out.push(flags);
@@ -58,7 +58,7 @@ const fn padding_length(length: usize) -> usize {
     length.next_multiple_of(4) - length
 }
 
-/// Reads all AVPs; `None` where a length lies. The last one's padding may be missing.
+/// Parses all AVPs. `None` if a length is wrong. The last AVP's padding may be missing.
 pub(crate) fn parse_avps(data: &[u8]) -> Option<Vec<TtlsAvp<'_>>> {
     let mut r = OctetReader::new(data);
     let mut avps = Vec::new();
@@ -77,12 +77,12 @@ pub(crate) fn parse_avps(data: &[u8]) -> Option<Vec<TtlsAvp<'_>>> {
     Some(avps)
 }
 
-/// The first AVP of this code.
+/// The value of the first AVP of this code.
 pub(crate) fn find_avp<'a>(avps: &[TtlsAvp<'a>], code: AvpCode) -> Option<&'a [u8]> {
     avps.iter().find(|a| a.code == code).map(|a| a.value)
 }
 
-/// The EAP packet that is in the EAP-Message AVPs, which may be several.
+/// The EAP packet in the EAP-Message AVPs, joined if there are several.
 pub(crate) fn join_eap_message(avps: &[TtlsAvp<'_>]) -> Option<Vec<u8>> {
     let mut parts = avps.iter().filter(|a| a.code == AvpCode::EAP_MESSAGE).peekable();
     parts.peek()?;

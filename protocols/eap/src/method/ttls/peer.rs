@@ -14,26 +14,26 @@ use usher_crypto::SecretValue;
 use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::{mschap, nt_hash};
 
-/// What is said inside.
+/// The inner exchange of a run.
 #[derive(Debug)]
 enum InnerExchange {
-    /// One message that shows the password, or that it is known.
+    /// One message with the password or a proof of it.
     Once(TtlsProof),
-    /// EAP, which has no clock of its own.
+    /// EAP. The outer conversation has the timer.
     Eap(Box<EapPeer>),
 }
 
 #[derive(Debug)]
 enum TtlsPeerState {
-    /// Nothing was said yet.
+    /// No AVP has been sent.
     Start,
-    /// The proof was given; with MS-CHAP-V2 this is what the server has to say to it.
+    /// The proof has been sent. With MS-CHAP-V2, `expected` is the server's proof.
     ProofSent { expected: Option<Vec<u8>> },
-    /// All is said.
+    /// The exchange is complete.
     Done,
 }
 
-/// Phase 2 of one run.
+/// Phase 2 of a run.
 #[derive(Debug)]
 pub(crate) struct TtlsPeerPhase {
     identity: Vec<u8>,
@@ -57,10 +57,10 @@ impl TtlsPeerPhase {
         Self { identity, inner_exchange: way, state: TtlsPeerState::Start, rng }
     }
 
-    /// Says who we are and how we can show it.
+    /// Sends the identity and the proof.
     fn start_authentication(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
         match &self.inner_exchange {
-            // The server's Identity request is taken as sent (RFC 5281 §11.2.1).
+            // RFC 5281 §11.2.1: the peer starts as if the server had sent an Identity request.
             InnerExchange::Eap(_) => {
                 self.state = TtlsPeerState::ProofSent { expected: None };
                 let mut request = Vec::new();
@@ -79,7 +79,7 @@ impl TtlsPeerPhase {
         }
     }
 
-    /// Has EAP answer a request.
+    /// Answers an EAP request.
     fn answer_eap(&mut self, request: &[u8], out: &mut Vec<u8>) -> PeerVerdict {
         let InnerExchange::Eap(peer) = &mut self.inner_exchange else { return PeerVerdict::Failed };
         let mut response = Vec::new();
@@ -103,7 +103,7 @@ impl PeerPhase for TtlsPeerPhase {
     }
 
     fn handle_data(&mut self, _: u8, data: &[u8], conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict {
-        // The end of a resumed session, whose phase 2 is left out (RFC 9427 §3.3).
+        // RFC 9427 §3.3: the end of a resumed session, which has no phase 2.
         if data == [0] && conn.is_13() {
             let resumed = matches!(self.state, TtlsPeerState::Start) && conn.engine.is_resumed();
             self.state = TtlsPeerState::Done;
@@ -116,7 +116,7 @@ impl PeerPhase for TtlsPeerPhase {
             return PeerVerdict::Failed;
         }
         match (&self.state, avp::join_eap_message(&avps)) {
-            // A server may begin by itself, with an Identity request.
+            // A server may start with an Identity request of its own.
             (TtlsPeerState::Start | TtlsPeerState::ProofSent { expected: None }, Some(request))
                 if matches!(self.inner_exchange, InnerExchange::Eap(_)) =>
             {
@@ -134,7 +134,7 @@ impl PeerPhase for TtlsPeerPhase {
     }
 
     fn handshake_verdict(&self, conn: &TlsConnection) -> PeerVerdict {
-        // With TLS 1.2 a resumed session may end here; TLS 1.3 says so.
+        // With TLS 1.2 a resumed session may end here. With TLS 1.3 the server sends the zero octet first.
         if conn.engine.is_resumed() && !conn.is_13() { PeerVerdict::MayEnd } else { PeerVerdict::Continue }
     }
 
@@ -146,8 +146,8 @@ impl PeerPhase for TtlsPeerPhase {
     }
 }
 
-/// Appends the proof; with MS-CHAP-V2 tells what the server's MS-CHAP2-Success has to say. `None` where the tunnel gives
-/// no challenge.
+/// Appends the proof. With MS-CHAP-V2 returns the expected value of MS-CHAP2-Success. `None` if the tunnel provides no
+/// challenge.
 fn append_proof(
     proof: &TtlsProof,
     identity: &[u8],
@@ -155,7 +155,7 @@ fn append_proof(
     rng: &mut SecureRng,
     out: &mut Vec<u8>,
 ) -> Option<Option<Vec<u8>>> {
-    /// User-Password is padded to a multiple of this (RFC 5281 §11.2.5).
+    /// User-Password is padded to a multiple of this length, octets (RFC 5281 §11.2.5).
     const BLOCK: usize = 16;
     match proof {
         TtlsProof::Pap(password) => {
@@ -173,7 +173,7 @@ fn append_proof(
         TtlsProof::MsChap(password) => {
             let (challenge, identifier) = tunnel_challenge::<SHORT_CHALLENGE>(conn)?;
             avp::emit_avp(out, AvpCode::MS_CHAP_CHALLENGE, &challenge);
-            // The flag says that the NT response is to be used; the LAN Manager response is left out.
+            // The flag selects the NT response, and the LAN Manager response is omitted.
             let response = mschap::v1_response(&challenge, &nt_hash(password));
             avp::emit_avp(
                 out,

@@ -15,7 +15,7 @@ use usher_crypto::SecretValue;
 use usher_crypto::digest::{constant_time_eq, md5};
 use usher_crypto::legacy::mschap;
 
-/// What the peer brings to prove who it is.
+/// The proof that the peer sent.
 enum ReceivedProof {
     Pap(SecretValue),
     Chap {
@@ -33,7 +33,7 @@ enum ReceivedProof {
         peer: [u8; CHALLENGE],
         response: [u8; 24],
     },
-    /// An identity of EAP, in a response of this identifier.
+    /// EAP's identity, in a response of this identifier.
     Eap(u8),
 }
 
@@ -51,7 +51,7 @@ impl ReceivedProof {
 }
 
 impl fmt::Debug for ReceivedProof {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Proof(..)")
     }
@@ -59,21 +59,21 @@ impl fmt::Debug for ReceivedProof {
 
 #[derive(Debug)]
 enum TtlsServerState {
-    /// The peer's AVPs are awaited; once, a packet without data is answered by one.
+    /// The peer's AVPs are pending. The server answers an empty packet with an empty packet once.
     Start { nudged: bool },
-    /// The host is asked who that is.
+    /// The user query to the host is pending.
     User(ReceivedProof),
-    /// The host is asked to compare a password.
+    /// The password query to the host is pending.
     Password,
     /// EAP runs.
     Eap(Box<EapServer>),
-    /// MS-CHAP-V2's success or error was told, or the octet that ends a resumed session.
+    /// The server has sent MS-CHAP-V2's success or error, or the zero octet of a resumed session.
     ResultSent(bool),
-    /// The host is asked whether a session may be resumed.
+    /// The resumption query to the host is pending.
     Resume,
 }
 
-/// Phase 2 of one run.
+/// Phase 2 of a run.
 #[derive(Debug)]
 pub(crate) struct TtlsServerPhase {
     accepted: Arc<[InnerMethod]>,
@@ -81,9 +81,9 @@ pub(crate) struct TtlsServerPhase {
     name: Option<Vec<u8>>,
     inner: Option<InnerMethod>,
     question: Option<UserQuery>,
-    /// Whatever the peer proves, it is not let in.
+    /// True if the run fails regardless of the peer's proof.
     refused: bool,
-    /// Why it is not let in, as soon as that is so.
+    /// The reason for the failure, once known.
     fault: MethodFault,
 }
 
@@ -112,7 +112,7 @@ impl TtlsServerPhase {
         PhaseVerdict::Failure
     }
 
-    /// The peer's first AVPs.
+    /// Handles the peer's first AVPs.
     fn handle_first_avps(&mut self, avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> PhaseVerdict {
         let Some((name, proof)) = parse_proof(avps, tunnel) else { return PhaseVerdict::Failure };
         let Some(inner) = self.accepted.iter().find(|i| proof.matches_method(**i)) else {
@@ -126,7 +126,7 @@ impl TtlsServerPhase {
         self.query_user(&name)
     }
 
-    /// Holds the proof against what is known of the user.
+    /// Verifies the proof against the user's secret.
     fn check_proof(
         &mut self,
         secret: &UserSecret,
@@ -163,7 +163,7 @@ impl TtlsServerPhase {
                     let text = mschap::authenticator_response(&hash, &response, &peer, &challenge, name);
                     avp::emit_avp(out, AvpCode::MS_CHAP2_SUCCESS, &[&[identifier][..], &text].concat());
                 } else {
-                    // RFC 2548 §2.1.5: the identifier, then RFC 2759 §6's text; another try is not allowed.
+                    // RFC 2548 §2.1.5: the identifier, then the text of RFC 2759 §6, without a retry.
                     avp::emit_avp(
                         out,
                         AvpCode::MS_CHAP_ERROR,
@@ -182,7 +182,7 @@ impl TtlsServerPhase {
                 )));
                 return self.drain_eap(out);
             }
-            // The secret known does not do for this proof.
+            // The form of the secret does not suit this proof.
             (
                 ReceivedProof::Chap { .. } | ReceivedProof::MsChap { .. } | ReceivedProof::MsChapV2 { .. },
                 ..,
@@ -197,7 +197,7 @@ impl TtlsServerPhase {
         }
     }
 
-    /// Takes what EAP has to say.
+    /// Processes EAP's event or packet.
     fn drain_eap(&mut self, out: &mut Vec<u8>) -> PhaseVerdict {
         let TtlsServerState::Eap(server) = &mut self.state else { return PhaseVerdict::Failure };
         self.inner = server.method_type().map(InnerMethod::Eap);
@@ -206,7 +206,7 @@ impl TtlsServerPhase {
                 self.question = Some(question);
                 PhaseVerdict::QueryPending
             }
-            // How it ended is told outside (RFC 5281 §11.2.1).
+            // RFC 5281 §11.2.1: the result is sent outside the tunnel.
             Some(EapServerEvent::Success { .. }) if !self.refused => PhaseVerdict::Success,
             Some(EapServerEvent::Success { .. }) => self.fail_with(MethodFault::Host),
             Some(EapServerEvent::Failure { .. }) => {
@@ -234,7 +234,7 @@ impl ServerPhase for TtlsServerPhase {
         _: &mut Vec<u8>,
     ) -> PhaseVerdict {
         let Some(remembered) = resumed else {
-            // A peer that has nothing to say now takes a forgotten session for a known one.
+            // The engine may resume a session without a user. A peer without AVPs then expects no phase 2, and fails.
             self.state = TtlsServerState::Start { nudged: tunnel.conn.engine.is_resumed() };
             return PhaseVerdict::Wait;
         };
@@ -268,8 +268,8 @@ impl ServerPhase for TtlsServerPhase {
             TtlsServerState::Start { .. } => self.handle_first_avps(&avps, &tunnel),
             TtlsServerState::Eap(server) => match avp::join_eap_message(&avps) {
                 Some(packet) if server.handle_packet(&packet) => self.drain_eap(out),
-                // What would be discarded outside is an error within a tunnel, where nobody puts in or takes out
-                // (RFC 5281 §11.2.1).
+                // RFC 5281 §11.2.1: a packet that EAP discards is an error inside a tunnel, where packets are neither
+                // lost nor forged.
                 _ => PhaseVerdict::Failure,
             },
             TtlsServerState::User(_)
@@ -362,13 +362,13 @@ impl ServerPhase for TtlsServerPhase {
     }
 }
 
-/// The EAP methods among these.
+/// The EAP methods among the accepted ones.
 fn eap_types(accepted: &[InnerMethod]) -> Vec<EapType> {
     let eap = |inner: &InnerMethod| if let InnerMethod::Eap(kind) = inner { Some(*kind) } else { None };
     accepted.iter().filter_map(eap).collect()
 }
 
-/// An AVP that is known here, or that does not have to be (RFC 5281 §10.1).
+/// True if the AVP is known or not mandatory (RFC 5281 §10.1).
 fn is_known(avp: &TtlsAvp<'_>) -> bool {
     const KNOWN_AVPS: [AvpCode; 8] = [
         AvpCode::USER_NAME,
@@ -383,8 +383,8 @@ fn is_known(avp: &TtlsAvp<'_>) -> bool {
     !avp.mandatory || KNOWN_AVPS.contains(&avp.code)
 }
 
-/// Whom the AVPs name, and the proof they bring; `None` where something is missing, too short or too long, or where a
-/// challenge is not this tunnel's.
+/// Returns the name and the proof in the AVPs. `None` if a part is missing or has a wrong length, or if a challenge is
+/// not this tunnel's.
 fn parse_proof(avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> Option<(Vec<u8>, ReceivedProof)> {
     let name = || avp::find_avp(avps, AvpCode::USER_NAME).map(<[u8]>::to_vec);
     if let Some(packet) = avp::join_eap_message(avps) {
@@ -393,7 +393,7 @@ fn parse_proof(avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> Option<(Vec<
         return identity.then(|| (p.data().to_vec(), ReceivedProof::Eap(p.identifier())));
     }
     let proof = if let Some(password) = avp::find_avp(avps, AvpCode::USER_PASSWORD) {
-        // Padded with zeros, to hide how long it is (RFC 5281 §11.2.5).
+        // RFC 5281 §11.2.5: zeros pad the password, to hide its length.
         let end = password.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
         ReceivedProof::Pap(password[..end].into())
     } else if let Some(value) = avp::find_avp(avps, AvpCode::CHAP_PASSWORD) {
@@ -402,14 +402,14 @@ fn parse_proof(avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> Option<(Vec<
         check_challenge(avps, AvpCode::CHAP_CHALLENGE, &ours, *first == identifier)?;
         ReceivedProof::Chap { identifier, challenge: ours, response: response.try_into().ok()? }
     } else if let Some(value) = avp::find_avp(avps, AvpCode::MS_CHAP_RESPONSE) {
-        // Ident, flags, the LAN Manager response, the NT response (RFC 2548 §2.1.3); only the last is looked at.
+        // RFC 2548 §2.1.3: Ident, flags, LAN Manager response (ignored), NT response.
         let (ours, identifier) = tunnel_challenge::<SHORT_CHALLENGE>(tunnel.conn)?;
         let [first, 1, rest @ ..] = value else { return None };
         check_challenge(avps, AvpCode::MS_CHAP_CHALLENGE, &ours, *first == identifier)?;
         let (_, response) = rest.split_first_chunk::<24>()?;
         ReceivedProof::MsChap { challenge: ours, response: response.try_into().ok()? }
     } else {
-        // Ident, flags, the peer's challenge, eight octets of zero, the response (RFC 2548 §2.3.2).
+        // RFC 2548 §2.3.2: Ident, flags, the peer's challenge, eight octets of zero, the response.
         let value = avp::find_avp(avps, AvpCode::MS_CHAP2_RESPONSE)?;
         let (ours, identifier) = tunnel_challenge::<CHALLENGE>(tunnel.conn)?;
         let [first, _, rest @ ..] = value else { return None };
@@ -426,7 +426,7 @@ fn parse_proof(avps: &[TtlsAvp<'_>], tunnel: &TunnelContext<'_>) -> Option<(Vec<
     Some((name()?, proof))
 }
 
-/// RFC 5281 §11.2.2 to 11.2.4: challenge and identifier must be those that the tunnel gives.
+/// RFC 5281 §11.2.2 to 11.2.4: challenge and identifier must be the tunnel's.
 fn check_challenge(avps: &[TtlsAvp<'_>], code: AvpCode, ours: &[u8], identified: bool) -> Option<()> {
     let same = avp::find_avp(avps, code).is_some_and(|theirs| constant_time_eq(theirs, ours));
     (same && identified).then_some(())

@@ -177,7 +177,7 @@ fn a_resumed_session_leaves_phase_2_out_but_not_the_user() {
         for inner in ALL {
             let tls = real_tls(tls_configs(version, 2, Some(ResumptionConfig::default())));
             let case = || TtlsTestCase::new(tls.clone(), inner);
-            // The start, the server's flight, with TLS 1.3 a ticket and the octet of zero, Success.
+            // Start, the server's flight, with TLS 1.3 a ticket and the zero octet, Success.
             let full = case().run_case();
             let resumed = case().run_case();
             let least = if version == TlsVersion::Tls12 { 3 } else { 4 };
@@ -236,7 +236,7 @@ fn a_refused_user_fails_with_any_proof_and_at_once_if_resumed() {
     }
 }
 
-/// Both ends of a tunnel whose handshake is complete: the client's connection, and the server, which waits for AVPs.
+/// Completes a handshake. Returns the client's connection and the server, which waits for AVPs.
 fn established_tunnel() -> (TlsConnection, Box<dyn crate::method::ServerMethod>) {
     let (client, server) = tls_configs(TlsVersion::Tls12, 2, None);
     let inner: Vec<InnerMethod> = ALL.to_vec();
@@ -266,7 +266,7 @@ fn established_tunnel() -> (TlsConnection, Box<dyn crate::method::ServerMethod>)
     (conn, server)
 }
 
-/// What the server makes of AVPs.
+/// The server's verdict on AVPs.
 fn send_avps(
     conn: &mut TlsConnection,
     server: &mut dyn crate::method::ServerMethod,
@@ -278,7 +278,7 @@ fn send_avps(
     server.handle_response(3, &said)
 }
 
-/// RFC 5281 §10.1: what has the M bit is understood or ends the run; reserved bits are nobody's business.
+/// RFC 5281 §10.1: an unknown AVP with the M bit ends the run, and reserved bits are ignored.
 #[test]
 fn what_must_be_understood_inside_and_is_not_ends_the_run() {
     for (flags, verdict) in [
@@ -297,8 +297,7 @@ fn what_must_be_understood_inside_and_is_not_ends_the_run() {
     }
 }
 
-/// RFC 5281 §11.2.2 to §11.2.4: a challenge or an identifier that the tunnel did not give is refused, whatever the
-/// response.
+/// RFC 5281 §11.2.2 to §11.2.4: a challenge or identifier that is not the tunnel's is rejected, whatever the response.
 #[test]
 fn a_challenge_from_elsewhere_is_refused() {
     use avp::AvpCode;
@@ -330,7 +329,7 @@ fn a_challenge_from_elsewhere_is_refused() {
     }
 }
 
-/// An inner method that answers with what is no response of its kind.
+/// An inner method that answers with a malformed response.
 #[derive(Debug)]
 struct MalformedMethod;
 impl PeerOffer for MalformedMethod {
@@ -348,7 +347,7 @@ impl PeerMethod for MalformedMethod {
     }
 }
 
-/// RFC 5281 §11.2.1: outside a tunnel such a packet is discarded, and the peer waits for an answer.
+/// RFC 5281 §11.2.1: EAP outside a tunnel discards such a packet, and the peer would wait for an answer.
 #[test]
 fn what_would_be_discarded_outside_ends_a_run_inside() {
     let (peer, server) = real_tls(tls_configs(TlsVersion::Tls13, 2, None));
@@ -360,7 +359,7 @@ fn what_would_be_discarded_outside_ends_a_run_inside() {
     assert!(run.has_failed());
 }
 
-/// RFC 5281 §9.2.1: version 0 is offered, and a client that takes another is refused.
+/// RFC 5281 §9.2.1: the server offers version 0 and rejects a client with another.
 #[test]
 fn another_version_is_refused() {
     let (_, tls) = real_tls(tls_configs(TlsVersion::Tls13, 2, None));

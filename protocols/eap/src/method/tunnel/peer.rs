@@ -11,13 +11,11 @@ use core::fmt::Debug;
 use usher_core::WorkRecord;
 use usher_crypto::fault::TlsFault;
 
-/// Phase 2 of a peer. What it puts out goes through the tunnel; where it puts out nothing, a response without data is
-/// sent.
+/// Phase 2 of a peer. Its output goes through the tunnel. Without output, the peer sends a response without data.
 pub(crate) trait PeerPhase: Debug + Send {
-    /// A request came that has no data, when nothing is left to be sent: an acknowledgement, tickets, or the
-    /// handshake's end.
+    /// Handles a request without data while no output is pending: an acknowledgement, tickets, or the handshake's end.
     fn handle_empty(&mut self, conn: &TlsConnection, out: &mut Vec<u8>) -> PeerVerdict;
-    /// Data came out of the tunnel, in a request of this identifier.
+    /// Handles data from the tunnel, in a request of this identifier.
     fn handle_data(
         &mut self,
         identifier: u8,
@@ -25,24 +23,24 @@ pub(crate) trait PeerPhase: Debug + Send {
         conn: &TlsConnection,
         out: &mut Vec<u8>,
     ) -> PeerVerdict;
-    /// What a Success means that comes when the last of the handshake is sent.
+    /// The verdict if Success follows the last flight of the handshake.
     fn handshake_verdict(&self, conn: &TlsConnection) -> PeerVerdict;
-    /// The method's keys, from those that its tunnel gives.
+    /// Derives the method's keys from the tunnel's.
     fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
     }
-    /// Work done inside.
+    /// The next piece of inner work.
     fn poll_work(&mut self) -> Option<WorkRecord>;
 }
 
-/// One run of a tunnelled method in a peer.
+/// A run of a tunnelled method in a peer.
 #[derive(Debug)]
 pub(crate) struct TunnelPeer<P> {
     kind: EapType,
-    /// Without an engine (its configuration was refused) every run fails.
+    /// `None` if TLS refused the configuration. The run then fails.
     conn: Option<TlsConnection>,
     started: bool,
-    /// What the verdict is when all is sent.
+    /// The verdict once all output is sent.
     verdict: PeerVerdict,
     phase: P,
 }
@@ -59,7 +57,7 @@ impl<P: PeerPhase> TunnelPeer<P> {
         Self { kind, conn, started: false, verdict: PeerVerdict::Continue, phase }
     }
 
-    /// Has phase 2 answer.
+    /// Runs a step of phase 2 and encrypts its output.
     fn run_phase(
         &mut self,
         act: impl FnOnce(&mut P, &TlsConnection, &mut Vec<u8>) -> PeerVerdict,
@@ -73,7 +71,7 @@ impl<P: PeerPhase> TunnelPeer<P> {
         verdict
     }
 
-    /// A whole message came.
+    /// Handles a complete TLS message.
     fn process_message(&mut self, identifier: u8) -> PeerVerdict {
         let Some(conn) = &mut self.conn else { return PeerVerdict::Failed };
         if !conn.process_message() {
@@ -103,7 +101,7 @@ impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
                 conn.fill_output();
             }
             (FragmentKind::Acknowledgement, true) => {}
-            // What failed stays so; only what is left of the conversation is acknowledged.
+            // A failed run stays failed, and only acknowledges the rest of the conversation.
             (FragmentKind::Acknowledgement | FragmentKind::More | FragmentKind::Complete, false)
                 if failed =>
             {
@@ -130,7 +128,7 @@ impl<P: PeerPhase> PeerMethod for TunnelPeer<P> {
         conn.build_fragment(out);
         match self.verdict {
             PeerVerdict::MayEnd | PeerVerdict::Done if conn.is_sending() => PeerVerdict::MayFail,
-            // Whom the server refuses for what was said inside may hear so outside only.
+            // After an inner failure the server may send only an outer Failure.
             PeerVerdict::Continue if !conn.engine.is_handshaking() => PeerVerdict::MayFail,
             verdict => verdict,
         }

@@ -15,41 +15,40 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use usher_core::{SecureRng, WallTime, WorkRecord};
 
-/// What phase 2 makes of what it was given.
+/// The result of a step of phase 2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PhaseVerdict {
-    /// It is not for this state.
+    /// The input does not fit the state and is discarded.
     Ignore,
-    /// What was put out goes through the tunnel.
+    /// The output goes through the tunnel.
     Send,
-    /// Nothing is to be said: the peer's turn comes with what the handshake has still to send, or with a packet
-    /// without data.
+    /// No inner output. The peer's turn comes with the pending flight of the handshake or a packet without data.
     Wait,
-    /// The host has to answer first.
+    /// The host's answer is pending.
     QueryPending,
-    /// The peer is who it says.
+    /// The peer is authenticated.
     Success,
-    /// It is not.
+    /// The authentication failed.
     Failure,
 }
 
-/// What phase 2 sees of its tunnel.
+/// The tunnel as phase 2 sees it.
 #[derive(Debug)]
 pub(crate) struct TunnelContext<'a> {
-    /// For the exporter and the version.
+    /// The TLS connection, for its exporter and version.
     pub(crate) conn: &'a TlsConnection,
-    /// Chance for the methods inside.
+    /// Random numbers for the inner methods.
     pub(crate) rng: SecureRng,
     /// The time of day.
     pub(crate) wall: WallTime,
-    /// The identifier of the response that is being answered.
+    /// The identifier of the response in progress.
     pub(crate) identifier: u8,
-    /// The identifier of the request that was answered, which those inside share where they have none.
+    /// The identifier of the answered request. Inner requests without a header share it.
     pub(crate) request_identifier: u8,
 }
 
 impl TunnelContext<'_> {
-    /// The context of a method inside: nothing there is ever cut.
+    /// The context of an inner method, without an MTU: inner packets are not fragmented.
     pub(crate) fn inner_context(&mut self) -> MethodContext<'_> {
         MethodContext {
             rng: &mut self.rng,
@@ -62,58 +61,57 @@ impl TunnelContext<'_> {
 
 /// Phase 2 of a server.
 pub(crate) trait ServerPhase: Debug + Send {
-    /// The handshake is complete; its last flight may still be to be sent. `resumed` is whom the session that was
-    /// taken up has admitted.
+    /// Handles the end of the handshake; its last flight may be pending. `resumed` is the user of the resumed session.
     fn handle_established(
         &mut self,
         resumed: Option<SessionUser>,
         tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
     ) -> PhaseVerdict;
-    /// A response without data came, and nothing is left to be sent.
+    /// Handles a response without data while no output is pending.
     fn handle_empty(&mut self, tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
-    /// Data came out of the tunnel.
+    /// Handles data from the tunnel.
     fn handle_data(&mut self, data: &[u8], tunnel: TunnelContext<'_>, out: &mut Vec<u8>) -> PhaseVerdict;
-    /// The host answered.
+    /// Handles the host's answer.
     fn apply_answer(
         &mut self,
         answer: UserAnswer,
         tunnel: TunnelContext<'_>,
         out: &mut Vec<u8>,
     ) -> PhaseVerdict;
-    /// What the host is asked.
+    /// The pending query to the host.
     fn take_query(&mut self) -> Option<UserQuery>;
-    /// Whom the peer says it is inside.
+    /// The identity inside the tunnel.
     fn identity(&self) -> Option<&[u8]>;
-    /// How it proves that.
+    /// The inner method.
     fn inner_method(&self) -> Option<InnerMethod>;
     /// [`ServerMethod::is_refusing`].
     fn is_refusing(&self) -> bool;
     /// [`ServerMethod::fault`].
     fn fault(&self) -> MethodFault;
-    /// The method's keys, from those that its tunnel gives.
+    /// Derives the method's keys from the tunnel's.
     fn derive_keys(&self, tunnel: EapKeys) -> EapKeys {
         tunnel
     }
-    /// Work done inside.
+    /// The next piece of inner work.
     fn poll_work(&mut self) -> Option<WorkRecord>;
 }
 
-/// One run of a tunnelled method in a server.
+/// A run of a tunnelled method in a server.
 #[derive(Debug)]
 pub(crate) struct TunnelServer<P> {
     kind: EapType,
-    /// Without an engine (its configuration was refused) every run fails.
+    /// `None` if TLS refused the configuration. The run then fails.
     conn: Option<TlsConnection>,
     started: bool,
     established: bool,
-    /// How the run ends as soon as what is to be sent is acknowledged.
+    /// True for success, once the pending output is acknowledged.
     end: Option<bool>,
     succeeded: bool,
     phase: P,
     rng: SecureRng,
     wall: WallTime,
-    /// The identifiers of the last request that was sent whole, and of the last response.
+    /// The identifier of the last request that was sent whole. `identifier` is that of the last response.
     request_identifier: u8,
     identifier: u8,
 }
@@ -141,7 +139,7 @@ impl<P: ServerPhase> TunnelServer<P> {
         }
     }
 
-    /// Has phase 2 do something, and says what the run's verdict is then.
+    /// Runs a step of phase 2 and returns the run's verdict.
     fn run_phase(
         &mut self,
         act: impl FnOnce(&mut P, TunnelContext<'_>, &mut Vec<u8>) -> PhaseVerdict,
@@ -176,7 +174,7 @@ impl<P: ServerPhase> TunnelServer<P> {
         ServerVerdict::Success
     }
 
-    /// A whole message came.
+    /// Handles a complete TLS message.
     fn process_message(&mut self) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
         if !conn.process_message() {
@@ -192,7 +190,7 @@ impl<P: ServerPhase> TunnelServer<P> {
                 let resumed = conn.session_user();
                 self.run_phase(|p, tunnel, out| p.handle_established(resumed, tunnel, out))
             }
-            // RFC 9427 §4: data may come with the handshake's end.
+            // RFC 9427 §4: application data may come with the handshake's last message.
             (_, false) => self.run_phase(|p, tunnel, out| p.handle_data(&data, tunnel, out)),
             // Records without data are an empty response.
             (true, true) => self.run_phase(|p, tunnel, out| p.handle_empty(tunnel, out)),
@@ -219,7 +217,7 @@ impl<P: ServerPhase> ServerMethod for TunnelServer<P> {
 
     fn handle_response(&mut self, identifier: u8, data: &[u8]) -> ServerVerdict {
         let Some(conn) = &mut self.conn else { return ServerVerdict::Failure };
-        // Version 0 was offered, and there is none below it (RFC 5281 §9.2.1).
+        // RFC 5281 §9.2.1: the server offers version 0, the lowest.
         if data.first().is_some_and(|flags| flags & VERSION != 0) {
             return ServerVerdict::Failure;
         }

@@ -1,4 +1,4 @@
-//! A peer and a server with a tunnel in memory, and a host that answers.
+//! Helpers: a peer and a server with a tunnel in memory, and a host that answers.
 
 use super::super::connection::{PeerTls, ServerTls};
 use super::super::{
@@ -23,7 +23,7 @@ pub(in super::super) const USER: &[u8] = b"alice@usher.test";
 pub(in super::super) const PASSWORD: &[u8] = b"pencil";
 pub(in super::super) const VERSIONS: [TlsVersion; 2] = [TlsVersion::Tls12, TlsVersion::Tls13];
 
-/// A client without a certificate, and a server that wants none, with a chain of this length.
+/// TLS of a client and a server without client certificates, with a server chain of this length.
 pub(in super::super) fn tls_configs(
     version: TlsVersion,
     chain: u8,
@@ -62,12 +62,12 @@ pub(in super::super) fn recorded_tls((client, server): (ClientConfig, ServerConf
 #[test]
 fn what_is_said_in_the_fuzzers_tunnel_is_heard() {
     let recording = crate::fuzz::fuzz_recording().unwrap();
-    // PEAP: the acknowledgement, an identity, GTC's password, which is wrong, the result.
+    // PEAP: the acknowledgement, an identity, GTC's wrong password, the result.
     assert!(crate::fuzz::fuzz_tunnel(
         &recording,
         b"\0\x00\x06\x01alice\x04\x06abc\x0b\x02\x00\x00\x0b\x21\x80\x03\0\x02\0\x01"
     ));
-    // TTLS: a name and a password, which is wrong.
+    // TTLS: a name and a wrong password.
     let mut said = Vec::new();
     avp::emit_avp(&mut said, avp::AvpCode::USER_NAME, b"alice");
     avp::emit_avp(&mut said, avp::AvpCode::USER_PASSWORD, b"pencil");
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// AVPs of arbitrary codes that are known, or nearly.
+/// AVPs of known codes and codes next to them.
 fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (which, code, value) in avps {
@@ -116,20 +116,20 @@ fn avps_of(avps: &[(u8, u8, Vec<u8>)]) -> Vec<u8> {
     out
 }
 
-/// What the host knows.
+/// The host's knowledge of the user.
 #[derive(Debug)]
 pub(in super::super) enum TestHost {
     /// The user's secret.
     HasSecret(UserSecret),
-    /// Nobody, now or ever.
+    /// The user is unknown.
     UnknownUser,
-    /// Nobody either, and has the peer prove this secret all the same.
+    /// The user is unknown, and the peer must still prove this secret.
     Refuses(UserSecret),
-    /// It cannot say.
+    /// The host cannot answer.
     Unavailable,
 }
 
-/// What a user proves by, not digested.
+/// A user's credential, not digested.
 fn test_credential(secret: &UserSecret) -> CredentialDigest {
     match secret {
         UserSecret::Clear(password) => {
@@ -172,7 +172,7 @@ pub(in super::super) struct TunnelTestRun {
 }
 
 impl TunnelTestRun {
-    /// The keys, which both ends have alike; panics if either end failed.
+    /// Returns the keys, equal at both ends. Panics if an end failed.
     pub(in super::super) fn shared_keys(&self) -> EapKeys {
         match (&self.peer, &self.server) {
             (
@@ -195,8 +195,8 @@ impl TunnelTestRun {
     }
 }
 
-/// With TLS sessions kept: one ends with the password that it was given for. `run` is one login by a peer with this
-/// password at a host, over the same configuration each time.
+/// With TLS sessions: a session becomes invalid with the password of its login. `run` is a login by a peer with this
+/// password at a host, with the same TLS configuration each time.
 pub(in super::super) fn a_session_ends_with_its_password(
     run: impl Fn(TestHost, &'static [u8]) -> TunnelTestRun,
 ) {
@@ -211,7 +211,7 @@ pub(in super::super) fn a_session_ends_with_its_password(
     assert!(!new.resumed);
 }
 
-/// Without TLS sessions: who is unknown fails as who has another password does.
+/// Without TLS sessions: an unknown user fails like a wrong password.
 pub(in super::super) fn the_unknown_fail_as_the_wrong_do(
     run: impl Fn(TestHost, &'static [u8]) -> TunnelTestRun,
 ) {
@@ -222,15 +222,15 @@ pub(in super::super) fn the_unknown_fail_as_the_wrong_do(
     assert_eq!((wrong.packet_lengths(), wrong.inner), (unknown.packet_lengths(), unknown.inner));
 }
 
-/// With TLS sessions kept: whoever is refused is so whatever is proven, and at once where a session is resumed. Gives
-/// the login that was let in, and the resumed one that was not.
+/// With TLS sessions: a refused user fails whatever the proof, and at once if a session is resumed. Returns the
+/// successful login and the resumption that failed.
 pub(in super::super) fn the_refused_stay_so(
     run: impl Fn(TestHost) -> TunnelTestRun,
     secret: &UserSecret,
 ) -> (TunnelTestRun, TunnelTestRun) {
     let refused = || run(TestHost::Refuses(secret.clone()));
     assert!(refused().has_failed());
-    // What admitted nobody is no shortcut afterwards.
+    // A session of a failed login cannot be resumed.
     let right = run(TestHost::HasSecret(UserSecret::Clear(PASSWORD.into())));
     right.shared_keys();
     let resumed = refused();
@@ -238,7 +238,7 @@ pub(in super::super) fn the_refused_stay_so(
     (right, resumed)
 }
 
-/// Runs a conversation; the server cuts by `mtu` if that is less than its own limit.
+/// Runs a conversation; the server's fragments are at most `mtu`, if that is less than its own limit.
 pub(in super::super) fn run_conversation(
     peer_offer: impl PeerOffer + 'static,
     server_offer: impl ServerOffer + 'static,
@@ -272,27 +272,27 @@ pub(in super::super) fn run_conversation(
         let request = buf.clone();
         requests.push(request.clone());
         if !peer.handle_packet(Instant::ZERO, &request) {
-            // A peer that has succeeded takes no Failure (RFC 4137 figure 3), and waits for the Success in vain.
+            // RFC 4137 figure 3: a peer that has succeeded discards Failure and times out.
             assert_eq!(request[0], 4, "{:?}", EapPacket::parse(&request));
             break;
         }
         if !peer.poll_transmit(&mut buf) {
             break;
         }
-        // A repeated request gets the same response.
+        // A retransmitted request gets the same response.
         let response = buf.clone();
         responses.push(response.clone());
         assert!(
             peer.handle_packet(Instant::ZERO, &request) && peer.poll_transmit(&mut buf) && buf == response
         );
         assert!(server.handle_packet(&response), "{:?}", EapPacket::parse(&response));
-        // Some messages, some certificates, and an engine.
+        // The bound: some messages, some certificates and an engine.
         assert!((1000..200_000).contains(&server.memory_octets()), "{} octets", server.memory_octets());
         while let Some(event) = server.poll_event() {
             match event {
                 server::EapServerEvent::Query(question) => {
                     questions += 1;
-                    // The answer comes late: the peer has repeated its response meanwhile.
+                    // The host answers late, after the peer's retransmission.
                     assert!(!server.handle_packet(&response) && !server.poll_transmit(&mut buf));
                     assert!(server.apply_answer(host.answer_query(&question)));
                 }

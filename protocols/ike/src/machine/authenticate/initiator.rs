@@ -1,4 +1,4 @@
-//! IKE_AUTH of an initiator.
+//! IKE_AUTH at an initiator.
 
 use super::super::child;
 use super::super::config::{ChildlessPolicy, IpsecMode, LocalAuth, RemoteAuth};
@@ -19,10 +19,10 @@ use usher_core::{Duration, SecureRng};
 use usher_crypto::SecretValue;
 use usher_eap::peer::{self, EapPeer};
 
-/// How long an EAP server may be silent between two requests: the IKE_SA's own retransmissions end sooner.
+/// The longest silence of an EAP server between two requests. Retransmission ends sooner.
 const EAP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The IKE_SA has keys: this side proves who it is.
+/// Begins authentication: the IKE_SA has keys.
 pub(in super::super) fn start_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     if !create_own_proof(sa, cx) {
         return sa.end_sa(cx, EndReason::Unsupported);
@@ -32,7 +32,7 @@ pub(in super::super) fn start_authentication(sa: &mut IkeSa, cx: &mut StepContex
     }
 }
 
-/// Sends the first request; the proof is made, or there will be EAP.
+/// Sends the first IKE_AUTH request, with the proof, or without one for EAP.
 pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let connection = sa.connection.clone();
     let Some(state) = authentication_state(sa) else { return };
@@ -49,7 +49,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let resumed = state.resumed.is_some();
     let contact = sa.initial_contact;
     let mut payloads = alloc::vec![sa.own_identification()];
-    // No certificate comes with a ticket (RFC 5723 §4.3.3).
+    // With a ticket, there are no certificates (RFC 5723 §4.3.3).
     payloads.extend(certificate_payloads(sa).into_iter().filter(|_| !resumed));
     if contact {
         payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::INITIAL_CONTACT)));
@@ -103,7 +103,7 @@ pub(super) fn send_auth_request(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.request_protected(cx, ExchangeType::IKE_AUTH, &payloads, PendingExchange::Auth);
 }
 
-/// Ends the IKE_SA since the responder did not prove who it is, and says so once (RFC 7296 §2.21.2).
+/// Ends the IKE_SA because the responder failed to authenticate, and reports it once (RFC 7296 §2.21.2).
 fn fail_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
     cx.counters.authentication_failed += 1;
     let notify = [Payload::Notify(NotifyPayload::new(NotifyType::AUTHENTICATION_FAILED))];
@@ -173,7 +173,7 @@ fn handle_first_response(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec
     }
 }
 
-/// A helper has verified the responder's proof.
+/// Continues after the verification of the responder's proof.
 pub(super) fn finish_verification(sa: &mut IkeSa, cx: &mut StepContext<'_>, holds: bool) {
     if !holds {
         return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
@@ -210,7 +210,7 @@ fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: Vec<Payload>) {
 fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
     let Some(state) = authentication_state(sa) else { return };
     if state.eap_only && !is_safe_eap_only(packet) {
-        // Whoever is in between would learn what it can guess a password by (RFC 5998 §3).
+        // A man in the middle would learn data for a dictionary attack (RFC 5998 §3).
         return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
     }
     let EapConversation::Peer(peer) = &mut state.eap else { return };
@@ -225,7 +225,7 @@ fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
     match peer.poll_event() {
         Some(peer::EapPeerEvent::Success { keys }) => {
             if keys.is_none() && state.eap_only {
-                // Nothing would prove who the responder is (RFC 5998 §3).
+                // Otherwise nothing authenticates the responder (RFC 5998 §3).
                 return fail_authentication(sa, cx, EndReason::AuthenticationFailed);
             }
             state.eap = EapConversation::Done(keys.map(|keys| SecretValue::from(&keys.msk[..])));
@@ -233,17 +233,17 @@ fn continue_eap(sa: &mut IkeSa, cx: &mut StepContext<'_>, packet: &[u8]) {
             sa.request_protected(cx, ExchangeType::IKE_AUTH, &[proof], PendingExchange::Auth);
         }
         Some(_) => sa.end_sa(cx, EndReason::Refused),
-        // A packet that was discarded has no answer, and none will come after it.
+        // A discarded packet has no response, so the conversation cannot continue.
         None => fail_authentication(sa, cx, EndReason::Protocol),
     }
 }
 
-/// The EAP server has been silent for too long.
+/// Ends the IKE_SA because the EAP server is silent for too long.
 pub(in super::super) fn eap_timed_out(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.end_sa(cx, EndReason::Unreachable);
 }
 
-/// Both have proved who they are.
+/// Establishes the IKE_SA: both sides have authenticated.
 fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Payload]) {
     let Some(state) = authentication_state(sa) else { return };
     let spi = state.child_spi;
@@ -272,11 +272,11 @@ fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[
         let made =
             child::RequestedChild { config: 0, spi, secrets, nonces: &nonces, replaces: None, first: true };
         child::accept_child(sa, cx, &made, payloads);
-        // From now on this side's traffic is of the address that it was given.
+        // From now on, this side's traffic selectors use its assigned address.
         let attributes = given.iter().flat_map(|given| &given.attributes).filter(|given| is_of_a_host(given));
         sa.assigned_addresses = attributes.filter_map(ConfigurationAttribute::internal_address).collect();
     } else {
-        // The CHILD_SAs that it was to begin with follow, now that there is an IKE_SA.
+        // The other CHILD_SAs of the connection follow once the IKE_SA is established.
         let all = if sa.connection.childless == ChildlessPolicy::Force {
             sa.connection.children.len().min(1)
         } else {
@@ -287,7 +287,7 @@ fn establish_as_initiator(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[
     sa.go_on(cx);
 }
 
-/// Whether what a responder gives is not an address that no host can have, which this side does not take.
+/// True unless the responder assigns an address that no host can have. Such an address is ignored.
 fn is_of_a_host(given: &ConfigurationAttribute) -> bool {
     given.internal_address().is_none_or(is_host_address)
 }

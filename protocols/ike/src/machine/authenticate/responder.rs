@@ -1,4 +1,4 @@
-//! IKE_AUTH of a responder.
+//! IKE_AUTH at a responder.
 
 use super::super::child;
 use super::super::config::{ChildlessPolicy, IkeConnection, LocalAuth, RemoteAuth};
@@ -26,7 +26,7 @@ use usher_eap::authenticator::{AaaReply, ConversationOutcome, EapAuthenticator};
 
 const IKE_AUTH: ExchangeType = ExchangeType::IKE_AUTH;
 
-/// Answers that the initiator has not proved who it is, or that this side cannot, and ends the IKE_SA.
+/// Rejects the authentication and ends the IKE_SA: the initiator failed, or this side cannot authenticate.
 pub(super) fn reject_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, reason: EndReason) {
     cx.counters.authentication_failed += 1;
     if reason != EndReason::Helper {
@@ -40,7 +40,7 @@ pub(super) fn reject_authentication(sa: &mut IkeSa, cx: &mut StepContext<'_>, re
     sa.end_lingering(cx, reason);
 }
 
-/// Its initiator has not proved who it is.
+/// Reports that the initiator failed to authenticate.
 fn report_unproved(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.unproved = true;
     let path = DatagramPath { remote: sa.proven_origin(), ..sa.path };
@@ -51,7 +51,7 @@ fn reject_syntax(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.reject_request(cx, IKE_AUTH, NotifyPayload::new(NotifyType::INVALID_SYNTAX));
 }
 
-/// A request of IKE_AUTH.
+/// Handles an IKE_AUTH request.
 pub(in super::super) fn handle_auth_request(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -60,7 +60,7 @@ pub(in super::super) fn handle_auth_request(
     let first = sa.remote.is_none();
     let Some(state) = authentication_state(sa) else { return };
     if !state.additional.is_empty() {
-        // What was agreed on is not left out (RFC 9370 §2.2.2).
+        // RFC 9370 2.2.2: agreed key exchanges may not be left out.
         return reject_syntax(sa, cx);
     }
     match &mut state.eap {
@@ -69,7 +69,7 @@ pub(in super::super) fn handle_auth_request(
             let packet = eap_of(&payloads).filter(|packet| packet.len() <= UNPROVED);
             let Some(packet) = packet else { return reject_syntax(sa, cx) };
             if !authenticator.handle_packet(cx.now, packet) {
-                // EAP discards it, and IKE has to answer something.
+                // EAP would discard it silently, but IKE has to respond.
                 return reject_syntax(sa, cx);
             }
             go_on(sa, cx);
@@ -111,7 +111,7 @@ fn handle_first_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Pa
     sa.remote = Some(id.clone());
     let resumed = super::authentication_state(sa).and_then(|state| state.resumed.clone());
     let connection = match resumed {
-        // Both are who they were (RFC 5723 §4.3.3).
+        // The identities are those of the ticket (RFC 5723 §4.3.3).
         Some(both) => {
             let same = both.0 == id && wanted.is_none_or(|wanted| wanted == both.1) && proof.is_some();
             (same && sa.connection.is_for(sa.proven_origin().ip())).then(|| sa.connection.clone())
@@ -138,10 +138,10 @@ fn handle_first_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Pa
     let Some(proof) = proof else {
         state.eap_only = matches!(connection.local_auth, LocalAuth::EapOnly);
         let patience = Duration::from_secs(3600);
-        // An address or a subject, as Windows says, is no name that an AAA server knows.
+        // An AAA server cannot use an address or a subject name, which Windows sends.
         let ask = id.as_text().is_none() && id.kind != IdType::ID_KEY_ID
             || matches!(connection.remote_auth, RemoteAuth::Eap { request_identity: true });
-        // IKE sends again what is lost, so that EAP does not.
+        // IKE retransmits, so EAP does not.
         let authenticator = if ask {
             EapAuthenticator::new(1, None, patience, cx.now)
         } else {
@@ -150,9 +150,9 @@ fn handle_first_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Pa
         state.eap = EapConversation::Authenticator(Box::new(authenticator));
         return go_on(sa, cx);
     };
-    // A key that others have, too, is one that can be guessed at.
+    // A shared key can be guessed, so failures count toward a lockout.
     let guess = matches!(connection.remote_auth, RemoteAuth::Psk(_)) && !is_resumed(sa);
-    // Not where this request says it comes from: behind a NAT, which anybody may pretend, that may be somebody else's address.
+    // Not the source of this request: an attacker may claim a NAT and forge another host's address.
     let claim = IdentityClaim { connection: &connection.name, identity: &id, from: sa.proved };
     if guess && !cx.proof_lockouts.admits_proof(cx.now, cx.config, claim) {
         cx.counters.guesses_held_back += 1;
@@ -181,7 +181,8 @@ fn handle_first_request(sa: &mut IkeSa, cx: &mut StepContext<'_>, payloads: &[Pa
     }
 }
 
-/// Whether an initiator says and asks for more than is kept of somebody who has proved nothing. Its certificates are not kept.
+/// True if an initiator's request needs more memory than an unauthenticated peer may use. Certificates do not count:
+/// they are not retained.
 fn is_too_much(payloads: &[Payload]) -> bool {
     let is_kept = |payload: &&Payload| {
         matches!(
@@ -196,7 +197,7 @@ fn is_too_much(payloads: &[Payload]) -> bool {
     payloads.iter().filter(is_kept).map(Payload::memory_octets).sum::<usize>() > MAX_RETAINED_OCTETS
 }
 
-/// What CHILD_SA is asked for; an error: half of one.
+/// Parses the requested CHILD_SA. An error means that a payload of it is missing.
 pub(in super::super) fn parse_child_request(payloads: &[Payload]) -> Result<Option<InitialChildRequest>, ()> {
     let proposals = find_payload(payloads, |payload| match payload {
         Payload::SecurityAssociation(proposals) => Some(proposals.clone()),
@@ -219,7 +220,8 @@ pub(in super::super) fn parse_child_request(payloads: &[Payload]) -> Result<Opti
     }
 }
 
-/// The first connection that fits who the initiator says it is, where it is, whom it wants, how it proves it, and what was chosen.
+/// Returns the first connection that matches the initiator's identity, address, requested responder, authentication
+/// method and chosen proposal.
 fn connection_for(
     sa: &mut IkeSa,
     cx: &StepContext<'_>,
@@ -251,7 +253,7 @@ fn connection_for(
     cx.connections.iter().find(fits).cloned()
 }
 
-/// Does what is next: this side's proof, the AAA server's judgement, an address, the response.
+/// Does the next step: this side's proof, the AAA server's reply, an address, the response.
 pub(super) fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let gives = sa.connection.address;
     let Some(state) = authentication_state(sa) else { return };
@@ -299,7 +301,7 @@ pub(super) fn go_on(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     establish_as_responder(sa, cx);
 }
 
-/// Sends EAP's packet: with the first of them, this side's proof.
+/// Sends an EAP packet, the first with this side's proof.
 fn send_eap_packet(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let connection = sa.connection.clone();
     let identification = sa.own_identification();
@@ -328,8 +330,8 @@ fn send_eap_packet(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
                 return reject_authentication(sa, cx, EndReason::AuthenticationFailed);
             }
             state.eap = EapConversation::Done(key);
-            // From now on it is whom EAP has authenticated, not whom it said it is (RFC 7296 §2.16), so that the connection has to be
-            // for that one.
+            // From now on, the EAP identity counts, not the claimed one (RFC 7296 §2.16). The connection has to match
+            // it.
             if connection.remote.is_some() && connection.remote != identity {
                 return reject_authentication(sa, cx, EndReason::AuthenticationFailed);
             }
@@ -347,7 +349,7 @@ fn send_eap_packet(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.respond_protected(cx, IKE_AUTH, &payloads);
 }
 
-/// What was asked by [`IkeEvent::Eap`] is answered.
+/// Applies the reply to [`IkeEvent::Eap`].
 pub(in super::super) fn apply_eap_answer(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -372,7 +374,7 @@ pub(in super::super) fn apply_eap_answer(
     Ok(())
 }
 
-/// What was asked by [`IkeEvent::AddressRequested`] is answered.
+/// Applies the reply to [`IkeEvent::AddressRequested`].
 pub(in super::super) fn apply_address(
     sa: &mut IkeSa,
     cx: &mut StepContext<'_>,
@@ -386,7 +388,7 @@ pub(in super::super) fn apply_address(
     Ok(())
 }
 
-/// Both have proved who they are: the last response, and before it what is installed for it.
+/// Establishes the IKE_SA: installs its CHILD_SA, then sends the last response.
 fn establish_as_responder(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     let (identification, connection) = (sa.own_identification(), sa.connection.clone());
     let Some(state) = authentication_state(sa) else { return };
@@ -407,7 +409,7 @@ fn establish_as_responder(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.initial_contact = contact;
     sa.mobike = mobike;
     if sa.path.remote.ip() != sa.proved {
-        // A NAT has given it another address than it began from: whether it is there is asked, and who is not there ends.
+        // A NAT has changed its address since it began. The check ends the IKE_SA if the initiator is not there.
         sa.plan_task(if mobike { SaTask::Check } else { SaTask::Probe });
     }
     let remote = sa.peer_identity();
@@ -417,7 +419,7 @@ fn establish_as_responder(sa: &mut IkeSa, cx: &mut StepContext<'_>) {
     sa.assigned_addresses =
         given.iter().flatten().filter_map(ConfigurationAttribute::internal_address).collect();
     match given {
-        // Without an address the CHILD_SA that was asked for makes no sense (§3.15.4).
+        // Without an assigned address, the requested CHILD_SA is useless (§3.15.4).
         Some(given) if given.iter().all(|one| one.internal_address().is_none()) => {
             payloads.push(Payload::Notify(NotifyPayload::new(NotifyType::INTERNAL_ADDRESS_FAILURE)));
         }

@@ -1,4 +1,4 @@
-//! How an IKE_SA's messages leave: encrypted, cut into fragments, and again as they were.
+//! Sends an IKE_SA's messages: encryption, fragmentation, retransmission.
 
 use super::{IkeSa, OutstandingRequest, PendingExchange, ResponseState};
 use crate::code::ExchangeType;
@@ -12,11 +12,11 @@ use crate::work;
 use alloc::vec::Vec;
 use usher_core::{DatagramPath, Duration, OctetWriter, Transmit};
 
-/// A response goes again after so long at the earliest, however often its request does.
+/// The shortest interval between two transmissions of a response, however often its request arrives.
 const REPEAT: Duration = Duration::from_millis(100);
 
 impl IkeSa {
-    /// A message of this side before it is encrypted.
+    /// Returns the plaintext of a message of this side.
     pub(in crate::machine) fn plain_message(
         &self,
         exchange: ExchangeType,
@@ -60,14 +60,14 @@ impl IkeSa {
         }
     }
 
-    /// The most octets that a message may have before it is sent in fragments.
+    /// Most octets of a message that is sent whole.
     fn fragment_limit(&self, cx: &StepContext<'_>) -> Option<usize> {
         let ip = if self.path.remote.is_ipv4() { 20 } else { 40 };
         let marker = if is_nat(self.path.socket) { 4 } else { 0 };
         self.fragmentation.then(|| cx.config.packet.saturating_sub(ip + 8 + marker))
     }
 
-    /// Sends a request in the clear: the first one.
+    /// Sends the first request, in the clear.
     pub(in crate::machine) fn request_plain(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -80,7 +80,7 @@ impl IkeSa {
         octets
     }
 
-    /// Sends a request under the IKE_SA's keys. There must be none outstanding.
+    /// Sends a request under the IKE_SA's keys. No other may be outstanding.
     pub(in crate::machine) fn request_protected(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -113,7 +113,7 @@ impl IkeSa {
             Some(OutstandingRequest { id, datagrams, retransmissions: 0, due, exchange: what });
     }
 
-    /// Answers the other side's last request, by the way that it came.
+    /// Responds to the peer's last request, on its path.
     pub(in crate::machine) fn respond_protected(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -135,7 +135,7 @@ impl IkeSa {
     ) {
         self.respond_protected(cx, exchange, &[Payload::Notify(notify)]);
     }
-    /// Answers the first request, and expects the next.
+    /// Responds to the first request, in the clear, and expects the next.
     pub(in crate::machine) fn respond_plain(
         &mut self,
         cx: &mut StepContext<'_>,
@@ -154,7 +154,7 @@ impl IkeSa {
         cx.count_work(work::MESSAGE);
         self.answered = ResponseState::Response(datagrams);
     }
-    /// The last response goes again: its request did (RFC 7296 §2.1).
+    /// Sends the last response again for a retransmitted request (RFC 7296 §2.1).
     pub(in crate::machine) fn repeat_response(&mut self, cx: &mut StepContext<'_>, path: DatagramPath) {
         let ResponseState::Response(datagrams) = &mut self.answered else {
             cx.counters.duplicate_pending += 1;
@@ -170,7 +170,7 @@ impl IkeSa {
         self.transmit_datagrams(cx, &datagrams, path);
         self.answered = ResponseState::Response(datagrams);
     }
-    /// A helper is asked before the last request is answered.
+    /// Defers the response to the last request until a job has finished.
     pub(in crate::machine) fn postpone_response(&mut self) {
         self.answered = ResponseState::Pending;
     }

@@ -1,8 +1,8 @@
-//! Messages that come again, and how they are counted.
+//! Retransmitted messages and their counters.
 
 use super::*;
 
-/// The datagrams of a login, in the order in which they were sent: two of IKE_SA_INIT, two of IKE_AUTH.
+/// The datagrams of a login in order: two of IKE_SA_INIT, two of IKE_AUTH.
 fn capture_login() -> (IkeTestNetwork, Vec<Vec<u8>>) {
     let mut world = IkeTestNetwork::with_shared_key();
     world.connect();
@@ -17,7 +17,7 @@ fn retransmitted_requests_get_at_most_ten_answers_a_second() {
     let responder = world.responder;
     let (from, to) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let before = world.counters(responder);
-    // Milliseconds since the one before, and how often it was answered and passed over by then.
+    // Milliseconds since the previous one; the numbers of responses and of drops by then.
     for (after, answered, passed) in
         [(0, 1, 0), (0, 1, 1), (50, 1, 2), (49, 1, 3), (1, 2, 3), (99, 2, 4), (1, 3, 4)]
     {
@@ -45,7 +45,7 @@ fn a_response_that_comes_again_is_expected_no_more() {
         assert_eq!(world.counters(initiator).not_expected - before, n);
     }
     world.assert_children_match(1);
-    // So is the first one while the second is waited for.
+    // So does the first request while the second is expected.
     let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
     world.net.run_for(millis(25));

@@ -1,14 +1,14 @@
-//! Whoever is between the two, or sends whatever it likes: what it can come to.
+//! Attackers on the path, and peers that violate the protocol.
 
 use super::*;
 use crate::IkeMessage;
 use crate::code::NotifyType;
 use usher_core::bench::SentTransmit;
 
-/// What somebody does to a message.
+/// An alteration of a message.
 type MessageAlteration = Box<dyn FnMut(&mut IkeMessage)>;
 
-/// What somebody between the two makes of the messages that are not protected yet.
+/// Alters the unprotected messages on the path.
 fn alter_init_messages(world: &mut IkeTestNetwork, mut alter: impl FnMut(&mut IkeMessage) + 'static) {
     world.net.intercept_transmits(move |_, sent: &mut SentTransmit| {
         if let Ok(mut message) = IkeMessage::parse(&sent.bytes)
@@ -28,10 +28,11 @@ fn two_suites(initiator: bool) -> IkeConnection {
     IkeConnection { proposals, ..psk_connection(initiator) }
 }
 
-/// RFC 7296 §2.15: AUTH covers the first message of each side, so that nobody between them chooses how they are protected.
+/// RFC 7296 §2.15: AUTH covers the first message of each side, so an attacker on the path cannot weaken their
+/// algorithms.
 #[test]
 fn nobody_between_the_two_weakens_what_they_agree_on() {
-    // Without the better proposal; then without what else is said, which would change how they go on.
+    // Without the better proposal; then without other payloads that would change the protocol.
     let weaker = |message: &mut IkeMessage| {
         for payload in &mut message.payloads {
             if let Payload::SecurityAssociation(proposals) = payload {
@@ -73,7 +74,8 @@ fn nobody_between_the_two_weakens_what_they_agree_on() {
     world.assert_children_match(1);
 }
 
-/// RFC 7296 §2.21.1: whoever sees the first request can refuse it before it is answered. What nobody contradicts is believed.
+/// RFC 7296 §2.21.1: an attacker that sees the first request can refuse it before the response. A refusal counts only
+/// without contradiction.
 #[test]
 fn an_unauthenticated_refusal_does_not_end_an_attempt_at_once() {
     for (contradicted, kind) in [
@@ -107,8 +109,8 @@ fn an_unauthenticated_refusal_does_not_end_an_attempt_at_once() {
     }
 }
 
-/// RFC 7296 §2.7: whoever says that another method is wanted has proved nothing, and so is not to have a weaker one taken that both
-/// would take.
+/// RFC 7296 §2.7: a request for another method is not authenticated. It must not lead to a weaker method that both
+/// sides accept.
 #[test]
 fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
     let words = "aes128-sha256-x25519-modp1024";
@@ -117,7 +119,7 @@ fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
         ..psk_connection(initiator)
     };
     let mut world = IkeTestNetwork::new(side(true), side(false));
-    // The request is held back, and an answer forged.
+    // The request is delayed, and a response forged.
     world.net.drop_transmits(&[0]);
     world.initiate();
     world.net.run_for(millis(1));
@@ -145,7 +147,7 @@ fn who_asks_for_a_weaker_method_unproved_does_not_get_it() {
     world.assert_children_match(1);
 }
 
-/// Everything that a host sends comes back to it, from the other's address.
+/// All messages of a host come back to it from the peer's address.
 #[test]
 fn what_comes_back_to_who_has_sent_it_changes_nothing() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -173,7 +175,7 @@ fn what_comes_back_to_who_has_sent_it_changes_nothing() {
     }
     let after: Vec<_> = [initiator, responder].map(|host| world.events(host).len()).into();
     assert_eq!(before, after);
-    // The first request alone looks like another's: one whose initiator has this host's own address.
+    // Only the first request looks like another host's: that of an initiator with this host's own address.
     assert!(world.net.sent_transmits().len() <= count + 1);
     world.assert_children_match(1);
     world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
@@ -185,7 +187,8 @@ fn initiator_child_spi(world: &IkeTestNetwork) -> u32 {
     *world.installed_children(world.initiator).keys().next().unwrap()
 }
 
-/// Each octet of the message that proves who the initiator is, altered: nothing is believed of it, and the true one is heard after.
+/// Each octet of the initiator's proof is altered in turn. The altered message is dropped, and the true one is
+/// accepted after it.
 #[test]
 fn an_altered_proof_is_dropped_and_the_true_one_heard() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -218,7 +221,7 @@ fn an_altered_proof_is_dropped_and_the_true_one_heard() {
     world.assert_children_match(1);
 }
 
-/// Fragments that are not by the keys are not kept, however many there are.
+/// Fragments that are not authentic are dropped, whatever their number.
 #[test]
 fn forged_fragments_take_no_memory_and_block_no_initiator() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -253,7 +256,7 @@ fn forged_fragments_take_no_memory_and_block_no_initiator() {
     world.assert_children_match(1);
 }
 
-/// A peer that asks for CHILD_SA after CHILD_SA has so many, of SPIs that are no other's, and is told that there are no more.
+/// A peer that requests ever more CHILD_SAs reaches a limit, with unique SPIs, and gets an error.
 #[test]
 fn a_peer_has_so_many_children_and_no_more() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -272,13 +275,14 @@ fn a_peer_has_so_many_children_and_no_more() {
     });
     let refused: Vec<_> = refused.collect();
     assert_eq!(refused, vec![NotifyType::NO_ADDITIONAL_SAS; 80 - 63]);
-    // The IKE_SA goes on.
+    // The IKE_SA continues.
     world.net.send_command(world.initiator, IkeCommand::Probe(ours)).unwrap();
     world.net.run_for(secs(1));
     assert!(world.end_reasons(world.responder).is_empty());
 }
 
-/// One whose answer comes when another IKE_SA has a CHILD_SA at the very SPI is not installed, and the other side is told.
+/// A response arrives when another IKE_SA has taken its SPI. The CHILD_SA is not installed, and the peer gets a
+/// Delete.
 #[test]
 fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -286,7 +290,7 @@ fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.send_command(initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() }).unwrap();
     world.net.run_for(millis(11));
-    // The responder has it already.
+    // The responder has installed it already.
     assert_eq!(
         (world.installed_children(initiator).len(), world.installed_children(responder).len()),
         (1, 2)
@@ -302,7 +306,7 @@ fn an_spi_that_another_has_taken_meanwhile_is_not_used_twice() {
     assert_eq!(world.counters(initiator).children_refused, 1);
 }
 
-/// After any number of set-ups and ends nothing is left in any table.
+/// After any number of logins and ends, all tables are empty.
 #[test]
 fn nothing_is_left_of_what_has_ended() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -352,8 +356,8 @@ fn nothing_is_left_of_what_has_ended() {
     }
 }
 
-/// A request that proves who the initiator is, copied and sent from another address before the true one arrives: without a NAT that
-/// is not where packets go, and the true one is heard.
+/// The initiator's proof is copied and sent from another address before the true one arrives. Without a NAT, packets
+/// do not follow that address, and the true proof is accepted.
 #[test]
 fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -373,7 +377,7 @@ fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
         socket_address(RESPONDER, 500),
         &proof,
     );
-    // Nor is it taken at another address of the responder.
+    // It is not accepted at another address of the responder either.
     world.forge_datagram(
         responder,
         socket_address(INITIATOR, 500),
@@ -390,7 +394,7 @@ fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
         (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500))
     );
     assert_eq!(world.counters(world.initiator).retransmissions, 0);
-    // It comes again after it was answered: the answer goes again, and nothing else follows.
+    // The proof comes again after the response: the response is sent again, without further effect.
     world.forge_datagram(
         responder,
         socket_address("203.0.113.66", 500),
@@ -401,7 +405,7 @@ fn a_proof_that_somebody_has_copied_leads_nobody_to_him() {
     assert_eq!(world.counters(responder).moved, 0);
 }
 
-/// A CHILD_SA for the other side's own address, whatever that is.
+/// A CHILD_SA for the peer's own address, whatever it is.
 fn host_traffic_connection(initiator: bool) -> IkeConnection {
     let mut connection = psk_connection(initiator);
     for child in &mut connection.children {
@@ -410,8 +414,8 @@ fn host_traffic_connection(initiator: bool) -> IkeConnection {
     connection
 }
 
-/// Behind a NAT a proof may come from another address than the first request did. It is then asked whether the initiator is there,
-/// and traffic of that address, which anybody may have written, is nobody's.
+/// Behind a NAT, a proof may come from another address than the first request. The responder then checks that the
+/// initiator is there. The CHILD_SA gets no traffic of that address, since it may be forged.
 #[test]
 fn a_nat_address_is_probed_and_gets_no_traffic_selector() {
     const OTHER_ADDRESS: &str = "10.2.0.5";
@@ -419,7 +423,7 @@ fn a_nat_address_is_probed_and_gets_no_traffic_selector() {
         let side = |initiator| IkeConnection { mobike, ..host_traffic_connection(initiator) };
         let mut world = IkeTestNetwork::new(side(true), side(false));
         let (initiator, responder) = (world.initiator, world.responder);
-        // It does not know its own address: there is a NAT.
+        // It does not know its own address, so there is a NAT.
         let connection = world.connection.clone();
         let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
         world
@@ -457,7 +461,7 @@ fn a_nat_address_is_probed_and_gets_no_traffic_selector() {
     }
 }
 
-/// Whoever has answered to the first request has its keys, and has not proved who it is.
+/// The responder of the first request has the keys but has not authenticated.
 #[test]
 fn an_initiator_ignores_requests_of_an_unproved_responder() {
     use crate::code::ExchangeType as E;

@@ -1,4 +1,5 @@
-//! Who both sides are: by shared keys and EAP; certificates are in `certificates`, since they need a library.
+//! Authentication of both sides by shared keys and EAP. Certificates are in `certificates`, since they need a
+//! library.
 
 use super::super::authenticate::is_safe_eap_only;
 use super::*;
@@ -31,7 +32,7 @@ fn a_wrong_key_of_either_side_is_found_out() {
     world.initiate();
     world.net.run_for(secs(1));
     assert_eq!(world.end_reasons(world.initiator), [EndReason::AuthenticationFailed]);
-    // The responder has let the initiator in, and is told that it did not convince.
+    // The responder has accepted the initiator, which then rejects the responder.
     assert_eq!(world.end_reasons(world.responder), [EndReason::Refused]);
     world.assert_all_removed();
 }
@@ -77,7 +78,7 @@ fn capitals_in_domains_make_no_other_identity() {
     assert!(world.end_reasons(world.responder).is_empty());
 }
 
-/// Windows says its address for who it is: no AAA server knows anybody by its octets.
+/// Windows sends its address as its identity. An AAA server knows no user by those octets.
 #[test]
 fn an_initiator_that_says_no_name_is_asked_for_one_by_eap() {
     let subject = Identification { kind: crate::code::IdType::ID_DER_ASN1_DN, data: vec![0x30, 0] };
@@ -114,12 +115,12 @@ fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
     for (method, messages) in [(TestEapMethod::Md5, 10), (TestEapMethod::MsChapV2, 12)] {
         for ask in [false, true] {
             let (ours, theirs) = eap_connections(peer_auth(method, PASSWORD), ask);
-            // Whom EAP authenticates goes by another name than by IKE where it is asked.
+            // The EAP identity differs from the IKE identity if the responder requests one.
             let theirs = IkeConnection { remote: None, ..theirs };
             let mut world = IkeTestNetwork::with_config(default_config(), ours, theirs, method);
             world.connect();
             world.assert_children_match(1);
-            // IKE_SA_INIT, the identity where it is asked for, the method's rounds, and the proofs of its key.
+            // IKE_SA_INIT, the EAP identity if requested, the method's rounds, and the proofs of its key.
             assert_eq!(
                 world.net.sent_transmits().len(),
                 messages - if ask { 0 } else { 2 },
@@ -141,7 +142,7 @@ fn eap_methods_with_and_without_keys_prove_who_the_initiator_is() {
                 .collect();
             let name = if ask { "ann" } else { "ini.test" };
             assert_eq!(identities[0][5..], *name.as_bytes(), "the first packet says who it is");
-            // It is whom EAP has authenticated, whatever it said of itself by IKE.
+            // The identity is the one that EAP has authenticated, not the claimed IKE identity.
             let remote = world.events(world.responder).into_iter().find_map(|event| match event {
                 IkeEvent::Established { remote, .. } => Some(remote.to_string()),
                 _ => None,
@@ -175,7 +176,7 @@ fn eap_alone_proves_both_where_its_method_is_safe_for_that() {
     let mut world = only(TestEapMethod::Tls);
     world.connect();
     world.assert_children_match(1);
-    // EAP-MD5 has no key, and of EAP-MSCHAPv2 a password can be guessed: neither side goes on (RFC 5998 §4).
+    // EAP-MD5 has no key, and an EAP-MSCHAPv2 password can be guessed: neither side accepts them (RFC 5998 §4).
     for method in [TestEapMethod::Md5, TestEapMethod::MsChapV2] {
         let mut world = only(method);
         world.initiate();
@@ -183,13 +184,13 @@ fn eap_alone_proves_both_where_its_method_is_safe_for_that() {
         assert_eq!(world.end_reasons(world.responder), [EndReason::AuthenticationFailed], "{method:?}");
         assert_eq!(world.end_reasons(world.initiator), [EndReason::Refused]);
     }
-    // Nor does an initiator, whatever its responder allows.
+    // The initiator rejects them too, whatever its responder allows.
     let request = |kind| [1, 7, 0, 5, kind];
     assert!(
         !is_safe_eap_only(&request(4)) && !is_safe_eap_only(&request(26)) && is_safe_eap_only(&request(13))
     );
     assert!(is_safe_eap_only(&request(1)) && !is_safe_eap_only(&[]), "it may be asked who it is");
-    // One that does not offer it finds nobody.
+    // An initiator that does not offer it finds no connection.
     let (mut ours, mut theirs) = eap_connections(peer_auth(TestEapMethod::Tls, PASSWORD), false);
     theirs.local_auth = LocalAuth::EapOnly;
     ours.remote_auth = RemoteAuth::Psk(SecretValue::from(&b"secret"[..]));
@@ -228,7 +229,8 @@ fn a_server_of_another_key_does_not_convince_after_eap() {
     assert_eq!(world.end_reasons(responder), [EndReason::AuthenticationFailed]);
 }
 
-/// RFC 7296 §2.16: what counts is whom EAP has authenticated. A connection for one user lets in nobody who only claims to be it.
+/// RFC 7296 §2.16: only the identity that EAP has authenticated counts. A connection for one user rejects others that
+/// claim its name.
 #[test]
 fn a_connection_for_one_user_admits_no_other_eap_user() {
     for (name, let_in) in [("ini.test", true), ("bob.test", false)] {
@@ -255,7 +257,7 @@ fn a_connection_for_one_user_admits_no_other_eap_user() {
     }
 }
 
-/// What a connection gives is for those who come from where it says; elsewhere the next one holds.
+/// A connection applies to initiators in its networks. Others get the next connection.
 #[test]
 fn a_connection_takes_those_alone_who_come_from_its_networks() {
     for (network_of, taken) in [("192.0.2.0", true), ("203.0.113.0", false)] {
@@ -280,7 +282,7 @@ fn an_aaa_server_that_is_silent_ends_the_login() {
     });
     world.initiate();
     world.net.run_for(secs(8));
-    // Meanwhile the request came again and waits.
+    // Meanwhile the request was retransmitted and waits.
     assert!(world.counters(responder).duplicate_pending > 0);
     world.net.run_for(secs(5));
     assert_eq!(

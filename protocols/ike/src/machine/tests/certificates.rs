@@ -1,4 +1,4 @@
-//! Certificates with chains, and signatures by helpers.
+//! Certificates with chains, and signature jobs.
 
 use super::*;
 use crate::credentials::{CertificateRejection, IkeCredentials};
@@ -13,10 +13,10 @@ use usher_crypto::tls::{TrustRoots, WallClock};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-/// What the clock shows.
+/// The wall-clock time.
 const NOW: u64 = 1_800_000_000;
 
-/// An authority with one below it.
+/// A root authority with an intermediate one.
 struct TestAuthority {
     root: Vec<u8>,
     intermediate: Vec<u8>,
@@ -27,7 +27,7 @@ impl TestAuthority {
     fn new() -> Self {
         Self::below_for(&[])
     }
-    /// The one below is for these purposes alone, where there are any.
+    /// The intermediate one is limited to these purposes, if any.
     fn below_for(purposes: &[ExtendedKeyUsagePurpose]) -> Self {
         let authority = |name: &str| {
             let mut params = CertificateParams::new(vec![]).unwrap();
@@ -42,7 +42,7 @@ impl TestAuthority {
         let intermediate = below.signed_by(&below_key, &issuer).unwrap().der().to_vec();
         Self { root: root_der, intermediate, issuer: Issuer::new(below, below_key) }
     }
-    /// A certificate with its chain, and its key.
+    /// Issues a certificate with its chain, and returns its key.
     fn issue_certificate(
         &self,
         name: &str,
@@ -54,12 +54,12 @@ impl TestAuthority {
         let der = params.signed_by(&key, &self.issuer).unwrap().der().to_vec();
         (vec![der, self.intermediate.clone()], SigningKey::from_der(&key.serialize_der()).unwrap())
     }
-    /// Has somebody trust it.
+    /// Makes it a trust anchor of these credentials.
     fn trusted_by(&self, credentials: &mut IkeCredentials) {
         let clock = WallClock::from_time(WallTime::from_unix_secs(NOW));
         credentials.trust_roots("site", TrustRoots::from_der([&self.root[..]]), clock).unwrap();
     }
-    /// The list of the authority below the root, with so many seconds until it is out of date.
+    /// Returns the intermediate authority's revocation list, valid for this many seconds.
     fn revocation_list(&self, number: u64, revoked: &[&[u8]], seconds: i64) -> Vec<u8> {
         let at = |seconds: i64| OffsetDateTime::from_unix_timestamp(NOW as i64 + seconds).unwrap();
         let revoked = revoked.iter().map(|certificate| {
@@ -83,7 +83,7 @@ impl TestAuthority {
     }
 }
 
-/// Both sides have certificates of one authority, of these kinds.
+/// A network whose sides have certificates of one authority, of these kinds.
 fn certificate_network(
     authority: &TestAuthority,
     algorithms: [&'static rcgen::SignatureAlgorithm; 2],
@@ -193,7 +193,7 @@ fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
     world.net.run_for(secs(1));
     assert_eq!(asked.borrow()[0].1.host(), Some(INITIATOR.parse().unwrap()));
     assert!(asked.borrow()[0].1.is_awaited());
-    // Who has not proved itself in time is forgotten, and with it what was asked on its account.
+    // An initiator that does not authenticate in time is removed, with its jobs.
     world.net.run_for(secs(300));
     assert_eq!(world.net[world.responder].half_open(), 0);
     assert!(asked.borrow().iter().all(|(_, origin)| !origin.is_awaited()));
@@ -201,7 +201,7 @@ fn nobody_waits_for_helpers_of_an_sa_that_has_ended() {
     assert!(world.net.send_command(world.responder, late).is_err());
 }
 
-/// Behind a NAT a proof may come from any address: its jobs are still on the account of the address that was shown to receive.
+/// Behind a NAT, a proof may come from any address. Its jobs are charged to the proven address.
 #[test]
 fn jobs_of_a_forged_source_are_charged_to_the_proved_address() {
     let authority = TestAuthority::new();
@@ -269,7 +269,8 @@ fn eap_beside_a_gateways_certificate_is_a_login() {
     world.assert_children_match(1);
 }
 
-/// A list that is taken up while the gateway runs: whoever is on it is refused from then on, with the reason, and nobody else.
+/// The gateway loads a revocation list while it runs. Listed peers are rejected from then on, with the reason, and
+/// others are not.
 #[test]
 fn a_revoked_peer_is_refused_as_soon_as_the_list_arrives() {
     let authority = TestAuthority::new();
@@ -300,7 +301,7 @@ fn a_revoked_peer_is_refused_as_soon_as_the_list_arrives() {
         Some((millis(1), credentials.answer_job(&job)))
     });
     let other = authority.issue_certificate("other.test", P256).0.remove(0);
-    // What is on the list; how long it holds; whether the initiator is let in.
+    // The revoked serial numbers, the list's validity, and whether the initiator is accepted.
     let lists: [(&[&[u8]], i64, bool); 4] =
         [(&[], 3600, true), (&[&other], 3600, true), (&[&other, &leaf], 3600, false), (&[], -1, false)];
     for (n, (revoked, seconds, holds)) in (1..).zip(lists) {
@@ -317,13 +318,13 @@ fn a_revoked_peer_is_refused_as_soon_as_the_list_arrives() {
     assert!(reasons[0].contains("revoked") && reasons[1].contains("xpired"), "{reasons:?}");
     assert!(refused.borrow().iter().all(|why| matches!(why, CertificateRejection::Chain(_))));
     assert!(world.end_reasons(initiator).iter().all(|reason| *reason == EndReason::Refused));
-    // Without lists it is as at first, and what is none is not taken.
+    // Without lists all is as at first. An invalid list is rejected.
     *newest.borrow_mut() = Rc::new(gateway.with_revocation_lists(&[]).unwrap());
     world.connect();
     assert!(gateway.with_revocation_lists(&[leaf]).is_err());
 }
 
-/// Both sides by certificates of an authority below the root: whether the responder refuses it since it is for something else.
+/// Both sides have certificates of an intermediate authority. True if the responder rejects one for its key usage.
 fn is_refused_for_usage(purposes: &[ExtendedKeyUsagePurpose]) -> bool {
     let authority = TestAuthority::below_for(purposes);
     let [mut own, mut gateway] = [IkeCredentials::new(), IkeCredentials::new()];
@@ -363,14 +364,14 @@ fn an_authority_that_is_for_something_else_lets_nobody_in() {
     assert!(is_refused_for_usage(&[ExtendedKeyUsagePurpose::EmailProtection]));
 }
 
-/// The names of what is on a list.
+/// Returns the command with the names of a list's certificates.
 fn on_list(list: &[u8]) -> IkeCommand {
     let list = usher_crypto::x509::RevocationList::of_der(list).unwrap();
     IkeCommand::Revoked(Arc::new(list.revoked_certificates().collect()))
 }
 
-/// Whoever has proved who it is by a certificate that is revoked later is put out, and nobody else: itself, of an IKE_SA that took the
-/// place of the first, and of one that was taken up again by a ticket; and where it does not answer.
+/// A later revocation ends the peer's IKE_SA, also after rekeying, after resumption, and if the peer does not
+/// respond. Others stay.
 #[test]
 fn whose_certificate_is_revoked_later_is_put_out() {
     let authority = TestAuthority::new();
@@ -385,7 +386,7 @@ fn whose_certificate_is_revoked_later_is_put_out() {
         match how {
             "rekeyed" => world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap(),
             "resumed" | "gateway's, resumed" => {
-                // The initiator starts again, with the ticket that it has kept.
+                // The initiator restarts with its stored ticket.
                 let now = world.net.now();
                 world.net[initiator]
                     .step_sa(now, ours.token(), |sa, cx| sa.end_sa(cx, EndReason::Unreachable));
@@ -417,8 +418,8 @@ fn whose_certificate_is_revoked_later_is_put_out() {
     }
 }
 
-/// A client that takes up an IKE_SA by a ticket believes what the gateway has proved before: no longer than that holds, and not where
-/// all is done from the beginning.
+/// A resumed client relies on the gateway's earlier proof, for as long as it is valid. A full login needs a new
+/// proof.
 #[test]
 fn a_certificate_revoked_during_resumption_does_not_hold() {
     let authority = TestAuthority::new();
@@ -457,7 +458,8 @@ fn a_certificate_revoked_during_resumption_does_not_hold() {
     }
 }
 
-/// Both sides delete at the same time: this one for its own reason all the same. And who is to go already is not counted again.
+/// Both sides delete at the same time; the revocation stays the reason. An IKE_SA that already ends is not counted
+/// again.
 #[test]
 fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
     let authority = TestAuthority::new();
@@ -465,7 +467,7 @@ fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
     let (initiator, responder) = (world.initiator, world.responder);
     let (ours, theirs) = world.connect();
     let LocalAuth::Certificate { chain, .. } = world.connection.local_auth.clone() else { unreachable!() };
-    // A Delete waits for what is asked before.
+    // A Delete waits for the outstanding request.
     world.net.send_command(responder, IkeCommand::Probe(theirs)).unwrap();
     for number in 1..4 {
         world
@@ -474,7 +476,7 @@ fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
             .unwrap();
     }
     assert_eq!(world.counters(responder).revoked, 1);
-    // The answer to that comes after 20 ms, upon which the Delete goes.
+    // The response comes after 20 ms, and the Delete follows.
     world.net.run_for(millis(15));
     world.net.send_command(initiator, IkeCommand::Delete(ours)).unwrap();
     world.net.run_for(secs(1));
@@ -482,7 +484,7 @@ fn who_is_put_out_and_deletes_at_the_same_time_is_put_out() {
     assert_eq!(world.end_reasons(initiator), [EndReason::Deleted]);
 }
 
-/// A helper that began to look before the list was there may say that a certificate holds when it does not any more.
+/// A worker that began before the list arrived may report a revoked certificate as valid.
 #[test]
 fn a_certificate_revoked_during_its_check_does_not_hold() {
     let authority = TestAuthority::new();
@@ -498,7 +500,8 @@ fn a_certificate_revoked_during_its_check_does_not_hold() {
     assert_eq!(world.end_reasons(world.initiator), [EndReason::Refused]);
 }
 
-/// RFC 4806: whoever asks for a response of OCSP gets one beside the certificate; nobody does who has not asked, and none is made up.
+/// RFC 4806: a peer that requests an OCSP response gets one beside the certificate. Others get none, and none is
+/// invented.
 #[test]
 fn a_response_of_ocsp_is_shown_to_whom_asks_for_it() {
     let authority = TestAuthority::new();

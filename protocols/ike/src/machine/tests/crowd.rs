@@ -1,10 +1,10 @@
-//! Many real addresses that begin and do not go on: what is left for others.
+//! Many real addresses that begin and do not continue, and the resources left for others.
 
 use super::flood::{first_request_template, message_octets};
 use super::*;
 use crate::IkeMessage;
 
-/// Initiators at so many networks of 24 bits, each at a hundred hosts, who send back the cookies that they are asked for.
+/// Initiators in this number of /24 networks, each at a hundred hosts. They return their cookies.
 struct InitiatorCrowd {
     template: IkeMessage,
     networks: u32,
@@ -15,7 +15,7 @@ impl InitiatorCrowd {
     fn new(world: &mut IkeTestNetwork, networks: u32) -> Self {
         Self { template: first_request_template(world), networks, sent: 0 }
     }
-    /// As many more begin, of each network in its turn.
+    /// Starts this many more, round-robin over the networks.
     fn start_initiators(&mut self, world: &mut IkeTestNetwork, count: u32) {
         for _ in 0..count {
             let n = self.sent as u32;
@@ -31,7 +31,7 @@ impl InitiatorCrowd {
             }
         }
     }
-    /// Gives the cookie that it is asked for.
+    /// Returns the cookie that it gets.
     fn send_first_request(&self, world: &mut IkeTestNetwork, from: SocketAddr) -> Option<NotifyPayload> {
         let before = world.net.sent_transmits().len();
         let responder = world.responder;
@@ -51,7 +51,8 @@ fn established_count(world: &IkeTestNetwork) -> usize {
     world.events(world.responder).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
 }
 
-/// Eight networks have an eighth of the table each, and 64 fill it as well: who is elsewhere gets in at once.
+/// Eight networks have an eighth of the table each; 64 fill it as well. An initiator of another network gets in at
+/// once.
 #[test]
 fn networks_that_fill_the_table_block_no_other_network() {
     for networks in [8, 64, 400] {
@@ -73,7 +74,7 @@ fn networks_that_fill_the_table_block_no_other_network() {
         world.net.run_for(millis(30));
         let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
         assert_eq!(endpoint.counters.gave_way, 1);
-        // Nothing is held against whoever was put out: of a hundred that come to nothing one is still missing.
+        // An eviction is not charged to the evicted network: one more refusal is missing from a hundred.
         let of = |n: u32| IpAddr::from((0x0a00_0001 + (n << 8)).to_be_bytes());
         for n in 0..8 {
             (0..99).for_each(|_| endpoint.pressure.record_refusal(now, of(n)));
@@ -81,21 +82,21 @@ fn networks_that_fill_the_table_block_no_other_network() {
         }
         world.net.run_for(millis(70));
         assert_eq!(established_count(&world), 1, "{networks} networks");
-        // A cookie, IKE_SA_INIT and IKE_AUTH, each asked once and answered.
+        // A cookie, IKE_SA_INIT and IKE_AUTH, each with one request and one response.
         assert_eq!(world.net.sent_transmits().len() - before, 6);
         let counters = world.counters(responder);
         assert_eq!((counters.gave_way, world.net[responder].half_open()), (1, 399));
         assert_eq!(world.end_reasons(responder), [EndReason::HalfOpen]);
-        // Nothing is left of any of them.
+        // No state of them is left.
         world.net.run_for(secs(40));
         let endpoint = &world.net[responder];
         assert_eq!((endpoint.half_open(), endpoint.half_open.index_sizes()), (0, (0, 0, 0)));
-        // The template's comes again meanwhile.
+        // The template's request has come again meanwhile.
         assert_eq!(endpoint.active_sa_count(), established_count(&world));
     }
 }
 
-/// Two minutes, in which each second more come than go: those who have as many do not put out each other.
+/// For two minutes, more arrive each second than leave. Networks with equal counts do not evict each other.
 #[test]
 fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
     for networks in [8, 64] {
@@ -123,13 +124,14 @@ fn a_crowd_that_goes_on_keeps_nobody_elsewhere_out() {
         world.net.run_for(secs(20));
         assert_eq!(established_count(&world), honest, "{networks} networks");
         let counters = world.counters(responder);
-        // Of 12,000 that come no more than the places have room for in the time, each of which changes hands once by that.
+        // Of 12,000 arrivals, only as many get a key exchange as the table has room for in this time. Each place
+        // changes hands once in it.
         assert!(counters.begun <= 2 * 400 * 5, "{} key exchanges", counters.begun);
         assert!(counters.gave_way >= honest as u64 / 2, "{} gave way", counters.gave_way);
     }
 }
 
-/// From as many networks as there are places, each of which is new: whoever has begun has two seconds to prove who it is.
+/// As many networks as places, each of them new: an initiator has two seconds to authenticate.
 #[test]
 fn who_has_just_begun_is_not_put_out() {
     let config = IkeEndpointConfig { half_open: 100, cookies_from: 10, ..default_config() };
@@ -150,7 +152,7 @@ fn who_has_just_begun_is_not_put_out() {
     assert_eq!((world.counters(responder).full, world.counters(responder).gave_way), (100, 100));
 }
 
-/// Half-open IKE_SAs take no place of what has been established, and give way where there is no other.
+/// Half-open IKE_SAs never evict established ones. They are evicted if there is no other place.
 #[test]
 fn a_full_gateway_evicts_a_stalled_login_for_a_new_one() {
     let config = IkeEndpointConfig { sas: 20, half_open: 400, cookies_from: 5, ..default_config() };
@@ -170,8 +172,8 @@ fn a_full_gateway_evicts_a_stalled_login_for_a_new_one() {
     assert_eq!((established_count(&world), world.net[responder].active_sa_count()), (1, 20));
 }
 
-/// An AAA server that takes 5 s for each of three packets, while others begin at more networks than there are places, without end: who
-/// waits is not put out for them, whatever they have less.
+/// An AAA server takes 5 s for each of three packets. Meanwhile, initiators of more networks than places arrive
+/// without end. The waiting login is not evicted.
 #[test]
 fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
     let config = IkeEndpointConfig { half_open: 100, cookies_from: 10, ..default_config() };
@@ -190,7 +192,7 @@ fn a_login_that_waits_for_an_aaa_server_is_not_put_out() {
         _ => None,
     });
     let mut crowd = InitiatorCrowd::new(&mut world, 60_000);
-    // The template's initiator is the honest one: its request comes again after 4 s.
+    // The template's initiator is the honest one: it retransmits after 4 s.
     for _ in 0..50 {
         crowd.start_initiators(&mut world, 10);
         world.net.run_for(millis(500));

@@ -1,4 +1,4 @@
-//! A network that loses, repeats and reorders, and people who forge.
+//! A network that loses, duplicates and reorders, and attackers that forge.
 
 use super::*;
 use crate::code::*;
@@ -49,7 +49,7 @@ fn an_initiator_gives_up_after_its_retransmissions() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Whatever a network loses, repeats and delays, both sides come to the same, and have what the other has.
+    /// Whatever the network loses, duplicates and delays, both sides agree on the result.
     #[test]
     fn whatever_the_network_does_both_sides_agree(fates in proptest::collection::vec(0u8..8, 60), eap: bool, packet in prop_oneof![Just(200usize), Just(1280)]) {
         let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// A message with its header altered.
+/// A message with one octet of its header altered.
 fn with_altered_octet(octets: &[u8], at: usize, to: u8) -> Vec<u8> {
     let mut octets = octets.to_vec();
     octets[at] = to;
@@ -102,23 +102,23 @@ fn messages_that_are_replayed_or_forged_change_nothing() {
     let sent: Vec<Vec<u8>> = world.net.sent_transmits().iter().map(|sent| sent.bytes.clone()).collect();
     let (a, b) = (socket_address(INITIATOR, 500), socket_address(RESPONDER, 500));
     let before = world.counters(responder);
-    // IKE_AUTH's request again, which is before the last one: silence.
+    // The IKE_AUTH request again, which is before the last one: no response.
     world.forge_datagram(responder, a, b, &sent[2]);
     assert_eq!(world.counters(responder).not_expected, before.not_expected + 1);
-    // The last request again: its response once more.
+    // The last request again: the same response.
     world.forge_datagram(responder, a, b, &sent[4]);
     assert_eq!(world.counters(responder).duplicates, before.duplicates + 1);
-    // Of a message to come, with any octets: not by the keys.
+    // The next message ID with arbitrary octets: not authentic.
     let forged = with_altered_octet(&sent[4], 23, 3);
     world.forge_datagram(responder, a, b, &forged);
     assert_eq!(world.counters(responder).integrity, before.integrity + 1);
     // The responder's own message, sent back to it.
     world.forge_datagram(responder, a, b, &sent[5]);
     assert_eq!(world.counters(responder).unknown_spi, before.unknown_spi + 1);
-    // Its direction altered.
+    // The same with its direction altered.
     world.forge_datagram(responder, a, b, &with_altered_octet(&sent[4], 19, 0x28));
     assert_eq!(world.counters(responder).not_expected, before.not_expected + 2);
-    // Another SPI, a length that lies, a version to come, no message at all, and ESP.
+    // Another SPI, a wrong length, a newer version, no message at all, and ESP.
     world.forge_datagram(responder, a, b, &with_altered_octet(&sent[4], 0, !sent[4][0]));
     assert_eq!(world.counters(responder).unknown_spi, before.unknown_spi + 2);
     world.forge_datagram(responder, a, b, &with_altered_octet(&sent[4], 27, sent[4][27] + 1));
@@ -150,7 +150,7 @@ fn a_version_that_is_to_come_is_answered_with_ours() {
     );
     let answer = IkeMessage::parse(&world.net.sent_transmits()[before].bytes).unwrap();
     assert_eq!(answer.to_string(), "IKE_SA_INIT response 0 [ N(INVALID_MAJOR_VERSION) ]");
-    // IKEv1 is not answered: it would not understand.
+    // IKEv1 gets no response: it would not understand one.
     world.forge_datagram(
         responder,
         socket_address(INITIATOR, 500),
@@ -268,7 +268,7 @@ fn a_delete_payload_may_name_several_children() {
 /// IPv6 Ready: EN.R.1.1.4.4.
 #[test]
 fn an_authenticated_protocol_violation_ends_the_ike_sa() {
-    // By the keys of the initiator: what its endpoint would never send.
+    // Messages under the initiator's keys that its endpoint would never send.
     for (exchange, payloads, answer) in [
         (ExchangeType::IKE_AUTH, vec![], Some(EndReason::Protocol)),
         (ExchangeType(77), vec![], Some(EndReason::Protocol)),
@@ -310,7 +310,7 @@ fn a_response_that_breaks_the_protocol_ends_the_ike_sa() {
     world.net.send_command(initiator, IkeCommand::Probe(ours)).unwrap();
     world.net.run_for(millis(1));
     let now = world.net.now();
-    // The responder expects message 2, and answers it by another exchange.
+    // The responder expects message 2, and responds with another exchange type.
     world.net[responder].step_sa(now, theirs.0, |sa, cx| {
         sa.expected += 1;
         sa.respond_protected(cx, ExchangeType::CREATE_CHILD_SA, &[]);

@@ -6,7 +6,7 @@ use crate::{IkeMessage, NON_ESP_MARKER};
 use usher_core::Transmit;
 use usher_core::bench::SentTransmit;
 
-/// The message of a datagram that was sent, in the clear.
+/// Parses the message of a sent datagram, in the clear.
 fn parse_sent(sent: &SentTransmit) -> Option<IkeMessage> {
     IkeMessage::parse(sent.bytes.strip_prefix(&NON_ESP_MARKER[..]).unwrap_or(&sent.bytes)).ok()
 }
@@ -87,7 +87,7 @@ fn without_a_common_proposal_there_is_no_ike_sa() {
     world.initiate();
     world.net.run_for(secs(4));
     assert_eq!(world.end_reasons(world.initiator), [EndReason::NoProposal]);
-    // It was asked again, since anybody may have said so.
+    // The request was sent again, since the refusal may be forged.
     assert_eq!((world.counters(world.responder).no_proposal, world.sa_counts()), (3, (0, 0)));
 }
 
@@ -172,7 +172,7 @@ fn behind_a_nat_all_goes_on_by_port_4500_with_the_marker() {
             .values()
             .all(|child| child.encapsulated && child.path.remote.port() == 4500)
     );
-    // A NAT forgets those who are silent.
+    // A NAT drops idle mappings.
     world.net.run_for(secs(41));
     assert_eq!((world.counters(initiator).keepalives, world.counters(world.responder).keepalives), (2, 0));
     assert_eq!(world.counters(world.responder).not_ike, 2);
@@ -194,7 +194,7 @@ fn a_retransmitted_first_request_makes_no_second_ike_sa() {
     assert_eq!(world.counters(world.responder).begun, 1);
     let first = world.net.sent_transmits()[0].bytes.clone();
     let responder = world.responder;
-    // Once the IKE_SA is there it is not answered any more.
+    // Once the IKE_SA is established, it is no longer answered.
     world.forge_datagram(responder, socket_address(INITIATOR, 500), socket_address(RESPONDER, 500), &first);
     assert_eq!((world.counters(responder).not_expected, world.sa_counts().1), (1, 1));
 }
@@ -205,7 +205,7 @@ fn a_retransmitted_first_request_makes_no_second_ike_sa() {
 fn a_proposal_that_was_not_offered_is_not_accepted() {
     let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
-    // IKE_SA_INIT is over, and IKE_AUTH is on its way. As if its offer had been another one.
+    // IKE_SA_INIT is over, and IKE_AUTH is on its way. Pretends that another proposal was offered.
     world.net.run_for(millis(25));
     let mut other = psk_connection(true);
     other.children[0].proposals = vec![Proposal::parse_esp("aes128-sha256").unwrap()];

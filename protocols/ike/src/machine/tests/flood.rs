@@ -1,9 +1,9 @@
-//! Many who begin and do not go on.
+//! Floods of initiators that do not continue.
 
 use super::*;
 use crate::IkeMessage;
 
-/// First requests from any number of addresses, each with an SPI of its own.
+/// First requests from any number of addresses, each with its own SPI.
 fn send_flood(world: &mut IkeTestNetwork, count: u32) {
     let responder = world.responder;
     let template = world.net.sent_transmits()[0].bytes.clone();
@@ -25,12 +25,12 @@ fn a_flood_of_first_requests_stays_bounded_and_blocks_no_peer() {
         TestEapMethod::MsChapV2,
     );
     let (initiator, responder) = (world.initiator, world.responder);
-    // A request as a template, which never arrives.
+    // A request as a template; it never arrives.
     world.net.set_severed(initiator, responder, true);
     world.initiate();
     world.net.run_for(millis(1));
     send_flood(&mut world, 2000);
-    // Without their cookies they come no further.
+    // Without their cookies they get no further.
     let counters = world.counters(responder);
     assert_eq!((world.sa_counts().1, world.net[responder].half_open(), counters.cookies), (20, 20, 1980));
     // An honest initiator does.
@@ -78,7 +78,7 @@ fn there_are_as_many_half_open_ike_sas_as_may_be() {
     assert_eq!(refused, Err(usher_core::CommandError::Full("IKE_SAs")));
 }
 
-/// First requests from one address, each with the cookie that it was asked for.
+/// First requests from one address, each with its cookie.
 #[test]
 fn under_pressure_a_network_has_a_limit_of_half_open_sas() {
     let config = IkeEndpointConfig { cookies_from: 3, half_open_per_network: 5, ..default_config() };
@@ -137,8 +137,8 @@ fn a_cookie_is_none_in_another_notification() {
     let template = IkeMessage::parse(&world.net.sent_transmits()[0].bytes).unwrap();
     let responder = world.responder;
     let from = socket_address("203.0.113.66", 500);
-    // What is answered to a request that begins with a notification; how many were asked for a cookie, of them for another
-    // than they had, and how many went on.
+    // Sends a request that begins with a notification. Returns the numbers of cookie requests, of those for another
+    // cookie than sent, and of accepted requests.
     let mut asked = |first: Option<NotifyPayload>| {
         let mut message = template.clone();
         message.payloads.splice(0..0, first.map(Payload::Notify));
@@ -193,7 +193,7 @@ fn a_cookie_is_no_larger_than_what_asked_for_it() {
     assert!(IkeMessage::parse(&world.net.sent_transmits()[1].bytes).is_ok());
 }
 
-/// Those that have ended are kept for their last response, and so many of them only.
+/// Ended IKE_SAs are kept for their last response, up to a limit.
 #[test]
 fn what_has_ended_is_bounded_and_takes_nobodys_place() {
     let config = IkeEndpointConfig { sas: 1, lingering: 2, ..default_config() };
@@ -248,7 +248,7 @@ fn memory_stays_flat_over_many_set_ups_and_ends() {
     assert_eq!((indexes, responder.timers.len()), ([0; 4], 0), "no index has what is gone");
 }
 
-/// The first request of the initiator as a template: it has been sent, and is lost.
+/// The initiator's first request as a template: it was sent and lost.
 pub(super) fn first_request_template(world: &mut IkeTestNetwork) -> IkeMessage {
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.set_severed(initiator, responder, true);
@@ -264,7 +264,8 @@ pub(super) fn message_octets(message: &IkeMessage) -> Vec<u8> {
     octets
 }
 
-/// Forty seconds of a flood from all addresses of a /24, beside honest initiators elsewhere: these are not even asked for a cookie.
+/// Forty seconds of a flood from all addresses of a /24, beside honest initiators of other networks. Those need not
+/// even return a cookie.
 #[test]
 fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -290,16 +291,16 @@ fn a_flood_from_one_network_costs_nobody_elsewhere_anything() {
     assert_eq!((established(&world, world.initiator), established(&world, responder)), (11, 11));
     let counters = world.counters(responder);
     let honest = 11;
-    // Half-open IKE_SAs of the network last for 30 s, so that after that a second lot begins.
+    // Half-open IKE_SAs of the network last 30 s; after that a second batch begins.
     let begun = counters.begun - honest;
     assert_eq!((begun, counters.cookies), (128, 20_000 - 128));
-    // Each honest set-up took four messages and no more.
+    // Each honest login took four messages.
     let own = world.counters(world.initiator);
     assert_eq!((own.requests, own.retransmissions), (2 * honest, 1));
     assert!(world.net[responder].half_open() <= 64);
 }
 
-/// Requests that are refused leave nothing half open, and cost as much: a key exchange with a value that is none of its group.
+/// Refused requests leave no half-open IKE_SA but cost as much: a key exchange with a value outside of its group.
 #[test]
 fn a_flood_of_failing_requests_needs_cookies_too() {
     let mut world = IkeTestNetwork::with_shared_key();
@@ -336,7 +337,8 @@ fn a_flood_of_failing_requests_needs_cookies_too() {
     use crate::code::NotifyType;
     assert!(kinds[..100].iter().all(|kind| *kind == NotifyType::INVALID_SYNTAX), "{kinds:?}");
     assert!(kinds[100..].iter().all(|kind| *kind == NotifyType::COOKIE), "{kinds:?}");
-    // Who is at an address that it says, and sends on all the same, is not answered in the end: so many key exchanges and no more.
+    // A sender with a real address that continues is no longer answered in the end. The number of key exchanges is
+    // bounded.
     let mut answered = 0;
     for n in 0..1200u64 {
         forged.header.initiator_spi = crate::Spi((n + 1000).to_be_bytes());
@@ -346,19 +348,19 @@ fn a_flood_of_failing_requests_needs_cookies_too() {
         answered += usize::from(send(&mut world, &again, "203.0.113.66").is_some());
     }
     assert_eq!((answered, world.counters(responder).passed_over), (900, 300));
-    // Elsewhere nobody notices.
+    // Other networks do not notice.
     let mut other = honest.clone();
     other.header.initiator_spi = crate::Spi([77; 8]);
     let answer = send(&mut world, &other, "203.0.114.1").unwrap();
     assert!(answer.find_notify(NotifyType::COOKIE).is_none() && !answer.header.responder_spi.is_zero());
-    // And it is forgiven after ten seconds.
+    // The refusals are forgotten after ten seconds.
     world.net.run_for(secs(11));
     other.header.initiator_spi = crate::Spi([78; 8]);
     let answer = send(&mut world, &other, "203.0.113.66").unwrap();
     assert!(!answer.header.responder_spi.is_zero());
 }
 
-/// A flood that is larger than what is asked for cookies is passed over unread, but for who shows a cookie.
+/// If a flood exceeds the rate of cookie requests, its requests are dropped unread, except those with a cookie.
 #[test]
 fn a_flooding_network_gets_limited_cookies_and_then_no_answer() {
     let config = IkeEndpointConfig { cookies_from_network: 0, ..default_config() };
@@ -392,8 +394,8 @@ fn a_flooding_network_gets_limited_cookies_and_then_no_answer() {
     assert_eq!(world.sa_counts().1, 1);
 }
 
-/// Whoever has 48 bits of IPv6 has 65,536 networks of 64 bits and shows a cookie from each: an eighth of all half-open IKE_SAs is
-/// what that comes to, and honest set-ups elsewhere go on.
+/// An attacker with a /48 of IPv6 has 65,536 networks of 64 bits and returns a cookie from each. It gets at most an
+/// eighth of the half-open IKE_SAs, and honest logins of other networks succeed.
 #[test]
 fn a_flood_from_an_ipv6_48_takes_an_eighth_and_blocks_no_peer() {
     let config = IkeEndpointConfig { half_open: 400, cookies_from: 40, ..default_config() };
@@ -422,7 +424,7 @@ fn a_flood_from_an_ipv6_48_takes_an_eighth_and_blocks_no_peer() {
     for second in 0..30u64 {
         for n in 0..100 {
             let n = second * 100 + n + 1;
-            // Of all sites and hosts of the 48 bits.
+            // From all sites and hosts of the /48.
             let bits = 0x2001_0db8_0001_u128 << 80 | u128::from(n.wrapping_mul(40_503) & 0xffff) << 64 | 1;
             let from = SocketAddr::new(IpAddr::from(std::net::Ipv6Addr::from(bits)), 500);
             if let Some(cookie) = asks(&mut world, n, from, &mut forged) {
@@ -443,7 +445,7 @@ fn a_flood_from_an_ipv6_48_takes_an_eighth_and_blocks_no_peer() {
     assert!(world.counters(responder).full_network > 2000 && world.counters(responder).full == 0);
 }
 
-/// A key exchange and a proof that fails cost more than a request that is refused at once, and count as much.
+/// A key exchange with a failed proof costs more than a request that is refused at once, and counts as much.
 #[test]
 fn failed_proofs_lead_to_cookies_and_then_to_silence() {
     let wrong = IkeConnection {
@@ -466,7 +468,7 @@ fn failed_proofs_lead_to_cookies_and_then_to_silence() {
     assert_eq!(whom, Some((ip_address(INITIATOR), Some(Identification::from_fqdn("ini.test")))));
 }
 
-/// Whoever breaks the protocol once it has keys has cost a key exchange, and counts as who does not prove who it is.
+/// A protocol violation after the key exchange counts as a failed authentication.
 #[test]
 fn a_violation_after_the_key_exchange_counts_as_a_failure() {
     use crate::code::{ExchangeType as E, NotifyType};

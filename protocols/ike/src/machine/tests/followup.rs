@@ -1,4 +1,4 @@
-//! Further key exchanges after CREATE_CHILD_SA (RFC 9370 §2.2.4), and CHILD_SAs that are granted and not taken.
+//! Additional key exchanges after CREATE_CHILD_SA (RFC 9370 §2.2.4), and CHILD_SAs that are granted and rejected.
 
 use super::*;
 use crate::IkeMessage;
@@ -18,7 +18,7 @@ fn hybrid_network() -> IkeTestNetwork {
     IkeTestNetwork::new(hybrid_connection(true), hybrid_connection(false))
 }
 
-/// The exchanges that were sent after so many datagrams.
+/// The headers of the messages after this number of datagrams.
 fn sent_headers(world: &IkeTestNetwork, from: usize) -> Vec<String> {
     let header = |octets: &[u8]| IkeMessage::parse(octets).unwrap().header.to_string();
     world.net.sent_transmits()[from..].iter().map(|sent| header(&sent.bytes)).collect()
@@ -32,7 +32,7 @@ fn host_sas(world: &IkeTestNetwork, (ours, theirs): (SaId, SaId)) -> [(HostHandl
     [(world.initiator, ours), (world.responder, theirs)]
 }
 
-/// The other side has moved since it began: nothing is made for a place that is not proved.
+/// The peer has moved since the rekeying began: no SA is created for an unproved address.
 #[test]
 fn a_rekeying_begun_before_a_move_waits_for_the_new_address() {
     let [ours, theirs] =
@@ -53,7 +53,7 @@ fn a_rekeying_begun_before_a_move_waits_for_the_new_address() {
         world.net.run_next().expect("the keys come");
     }
     assert_eq!(world.counters(responder).temporary_failures, before + 1);
-    // Afterwards it is made.
+    // It is created afterwards.
     world.net.run_for(secs(60));
     world.assert_children_match(1);
 }
@@ -173,7 +173,7 @@ fn what_does_not_go_on_is_forgotten_after_twenty_seconds() {
     assert!(!expects(&mut world));
     world.net.set_severed(initiator, responder, false);
     world.net.run_for(secs(20));
-    // What comes then is of nothing that is known, and the old IKE_SA stays as it was.
+    // The next request has an unknown link, and the old IKE_SA stays.
     assert_eq!(world.counters(initiator).rekeyed + world.counters(responder).rekeyed, 0);
     assert!(sent_headers(&world, base).iter().any(|said| said.starts_with("IKE_FOLLOWUP_KE response")));
     world.assert_children_match(1);
@@ -231,7 +231,7 @@ fn a_child_that_is_granted_and_not_taken_is_deleted() {
         .send_command(world.initiator, IkeCommand::CreateChild { sa: ours, name: "net".into() })
         .unwrap();
     let (initiator, now) = (world.initiator, world.net.now());
-    // It wants less when the answer comes than it has asked for.
+    // When the response comes, it wants less than it had requested.
     world.net[initiator].step_sa(now, ours.0, |sa, _| {
         let mut connection = (*sa.connection).clone();
         connection.children[0].remote = Some(network_selectors("10.2.7.0", 24));

@@ -1,4 +1,5 @@
-//! What other implementations send that this one never would: odd, malformed, too early. The answer to each is written out.
+//! Messages that other implementations may send and this one never would: odd, malformed, too early. Each has its
+//! expected response.
 
 use super::super::sa::PendingExchange;
 use super::*;
@@ -8,7 +9,7 @@ use crate::payload::parse_chain;
 use crate::protect::{MessageProtection, SealedMessage};
 use crate::{IkeHeader, IkeMessage, Spi};
 
-/// The responder's answer to this request by the initiator's keys; the initiator does not hear it.
+/// Returns the responder's response to a request under the initiator's keys. The initiator does not get it.
 fn answer_to(world: &mut IkeTestNetwork, sa: SaId, exchange: ExchangeType, payloads: &[Payload]) -> String {
     let (initiator, now, before) = (world.initiator, world.net.now(), world.net.sent_transmits().len());
     let of_responder = |sa: &mut super::super::sa::IkeSa, cx: &mut super::super::sa::StepContext<'_>| {
@@ -49,10 +50,10 @@ fn rekey_payloads(world: &IkeTestNetwork, words: &str) -> Vec<Payload> {
 const PLAIN: &str = "aes128-sha256";
 const GRANTED: &str = "[ SA No TSi(10.1.0.0/16) TSr(10.2.0.0/16) ]";
 
-/// A case of rekeying: what it is, what is made of the payloads, the answer.
+/// A case of rekeying: its name, its change of the payloads, and the response.
 type RekeyCase = (&'static str, fn(&IkeTestNetwork, &mut Vec<Payload>), &'static str);
 
-/// A request for another CHILD_SA is answered, whatever its order and whatever it has beside; the IKE_SA goes on.
+/// A request for a CHILD_SA is answered for any order of payloads and with unknown ones. The IKE_SA continues.
 #[test]
 fn a_child_is_replaced_in_any_order_and_whatever_is_beside() {
     let cases: [RekeyCase; 12] = [
@@ -144,7 +145,7 @@ fn key_exchange_payload() -> Payload {
     Payload::KeyExchange { method: KeyExchangeMethod::CURVE25519, data: vec![9; 32] }
 }
 
-/// A payload of a known type with these octets, whatever they are.
+/// A payload of a known type with arbitrary octets.
 fn raw_payload(kind: PayloadType, data: &[u8]) -> Payload {
     Payload::Unknown { kind, critical: false, data: data.to_vec() }
 }
@@ -152,8 +153,8 @@ fn raw_payload(kind: PayloadType, data: &[u8]) -> Payload {
 /// RFC 7296 §3.13.1: a selector of 10.1.0.1 alone, of all ports.
 const SELECTOR: [u8; 16] = [7, 0, 0, 16, 0, 0, 0xff, 0xff, 10, 1, 0, 1, 10, 1, 0, 1];
 
-/// Selectors whose lengths and counts lie are no payload, after which nothing is believed of whoever has sent them. Those that select
-/// nothing are in order, and nothing is granted.
+/// Selectors with wrong lengths or counts violate the protocol and end the IKE_SA. Those that select nothing are
+/// valid, but nothing is granted.
 #[test]
 fn traffic_selectors_that_lie_or_select_nothing_make_no_child() {
     const SYNTAX: &str = "[ N(INVALID_SYNTAX) ]";
@@ -216,7 +217,7 @@ fn what_is_missing_or_of_no_length_breaks_the_protocol() {
         let said = answer_to(&mut world, ours, ExchangeType::CREATE_CHILD_SA, &payloads);
         assert_eq!(said, GRANTED, "{length}");
     }
-    // Of a first request, which anybody may have written, nothing is kept.
+    // An unauthenticated first request leaves no state.
     for (length, is_answered) in
         [(0, false), (15, false), (16, true), (256, true), (257, false), (2000, false)]
     {
@@ -249,7 +250,7 @@ fn several_delete_payloads_are_each_done() {
         assert_eq!(world.end_reasons(world.responder), [EndReason::DeletedByPeer]);
         assert!(world.installed_children(world.responder).is_empty());
     }
-    // Of one CHILD_SA: what is nobody's is passed over, and what lies breaks the protocol.
+    // For CHILD_SAs: unknown SPIs are ignored, and wrong lengths violate the protocol.
     let lies = |octets: &[u8]| vec![raw_payload(PayloadType::D, octets)];
     let ah = Payload::Delete(DeletePayload::Child { protocol: ProtocolId::AH, spis: vec![7] });
     for (what, payloads, left) in [
@@ -285,7 +286,7 @@ fn sa_payload(words: &str) -> Payload {
     Payload::SecurityAssociation(vec![Proposal::parse_ike(words).unwrap()])
 }
 
-/// The responder's answer to a first request, and how many half-open IKE_SAs it has then.
+/// Returns the responder's response to a first request, and its number of half-open IKE_SAs.
 fn first_answer(payloads: Vec<Payload>) -> (Option<IkeMessage>, usize) {
     let mut world = IkeTestNetwork::with_shared_key();
     let header = IkeHeader {
@@ -305,7 +306,7 @@ fn first_answer(payloads: Vec<Payload>) -> (Option<IkeMessage>, usize) {
     (said, world.sa_counts().1)
 }
 
-/// RFC 7296 §3.3.6: a proposal with what is not known is none, and another beside it is taken.
+/// RFC 7296 §3.3.6: a proposal with unknown parts is rejected, and the next one is chosen.
 #[test]
 fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
     let good = || Proposal::parse_ike("aes128-sha256-x25519").unwrap();
@@ -359,7 +360,7 @@ fn a_proposal_with_what_nobody_knows_gives_way_to_the_next() {
     }
 }
 
-/// Whoever names itself at length, or says what nobody knows, is served.
+/// An initiator with a long identity, or with unknown payloads, is served.
 #[test]
 fn odd_payloads_beside_those_that_count_are_passed_over() {
     let vendor = |octets: usize| Payload::VendorId(vec![b'v'; octets]);
@@ -390,7 +391,7 @@ fn odd_payloads_beside_those_that_count_are_passed_over() {
     }
 }
 
-/// Whoever has keys and has not shown who it is does nothing by them, and whoever has none ends nobody's login.
+/// A peer that has keys and has not authenticated can do nothing. One without keys cannot end a login.
 #[test]
 fn requests_before_the_proof_do_nothing() {
     use ExchangeType as E;
@@ -439,7 +440,7 @@ fn requests_before_the_proof_do_nothing() {
         world.net.run_for(secs(20));
         let what = format!("{exchange} {}", PayloadList(&payloads));
         if exchange == E::IKE_SESSION_RESUME {
-            // A first request in its form alone: nobody's here, and the login goes on.
+            // The form of a first request, which belongs to no IKE_SA. The login continues.
             world.assert_children_match(1);
             continue;
         }
@@ -455,7 +456,7 @@ fn requests_before_the_proof_do_nothing() {
             "{what}"
         );
     }
-    // In the clear it is nobody's word, and the login goes on.
+    // A message in the clear is ignored, and the login continues.
     let mut world = IkeTestNetwork::with_shared_key();
     world.net.drop_transmits(&[2]);
     world.initiate();
@@ -479,7 +480,7 @@ fn requests_before_the_proof_do_nothing() {
     world.assert_children_match(1);
 }
 
-/// The responder's half-open IKE_SA answers so, and nothing else.
+/// Sends this response from the responder's half-open IKE_SA.
 fn respond_from_half_open(world: &mut IkeTestNetwork, payloads: &[Payload]) {
     let (responder, now) = (world.responder, world.net.now());
     let token = *world.net[responder].by_spi.values().next().unwrap();
@@ -490,11 +491,11 @@ fn respond_from_half_open(world: &mut IkeTestNetwork, payloads: &[Payload]) {
     world.net.set_silent(responder, false);
     world.net.run_for(millis(12));
     world.net.set_silent(responder, true);
-    // What was sent again meanwhile is heard by nobody.
+    // Retransmissions meanwhile are lost.
     world.net.run_for(millis(12));
 }
 
-/// A gateway that calls EAP done before it was, or asks for a method by which it proves nothing, is not believed (RFC 5998 §3).
+/// The initiator rejects a gateway that ends EAP too early, or whose method does not authenticate it (RFC 5998 §3).
 #[test]
 fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
     let gateway = || Payload::IdentificationResponder(Identification::from_fqdn("gw.test"));
@@ -532,7 +533,8 @@ fn eap_that_is_over_too_soon_or_proves_nothing_convinces_nobody() {
     }
 }
 
-/// Nobody who has proved nothing has a first request begun again and again: by cookies of no length, by methods in turn, by its own words.
+/// An unauthenticated responder cannot make an initiator begin again without end: by cookies of invalid length, by
+/// changing methods, by its own words.
 #[test]
 fn first_requests_that_are_asked_for_without_end_are_not_made() {
     let both = |initiator| IkeConnection {
@@ -571,7 +573,7 @@ fn first_requests_that_are_asked_for_without_end_are_not_made() {
         }
         assert_eq!(world.counters(initiator).requests, requests, "{what}");
         assert_eq!(world.end_reasons(initiator), [], "{what}");
-        // The true responder is heard all the same, unless it wants another method, too: then the attempt comes to its end.
+        // The true responder is still heard. If it wants another method too, the attempt ends.
         world.net.set_silent(responder, false);
         world.net.run_for(secs(600));
         match requests {
@@ -581,13 +583,13 @@ fn first_requests_that_are_asked_for_without_end_are_not_made() {
     }
 }
 
-/// An initiator takes what it asked for and not more, whatever was granted.
+/// An initiator accepts at most its requested traffic, whatever the responder grants.
 #[test]
 fn more_traffic_than_was_asked_for_is_not_taken() {
     for (local, remote) in [("10.1.0.0", "10.2.7.0"), ("10.1.7.0", "10.2.0.0")] {
         let mut world = IkeTestNetwork::with_shared_key();
         world.initiate();
-        // IKE_AUTH is on its way. As if it had asked for less.
+        // IKE_AUTH is on its way. Pretends that less was requested.
         world.net.run_for(millis(25));
         let prefix = |text: &str| if text.contains(".7.") { 24 } else { 16 };
         let mut other = psk_connection(true);

@@ -1,9 +1,10 @@
-//! Memory of those who have proved where they are and not who, and send parts of messages that never become whole (RFC 7383).
+//! Memory of fragments from peers that have proved an address and no identity, and never complete a message (RFC
+//! 7383).
 
 use super::*;
 use usher_core::{DatagramPath, Machine, MachineInput, MachineOutput, Transmit};
 
-/// Somebody at an address who does as an initiator does, but for what this one holds back.
+/// An initiator at an address that withholds some fragments.
 struct FragmentAttacker {
     endpoint: IkeEndpoint,
     address: SocketAddr,
@@ -29,7 +30,7 @@ impl FragmentAttacker {
         }
         all
     }
-    /// Has its keys with the responder, and gives the fragments of its proof.
+    /// Exchanges keys with the responder and returns the fragments of its proof.
     fn proof_fragments(&mut self, world: &mut IkeTestNetwork) -> Vec<Vec<u8>> {
         self.proof_of(world, psk_connection(true))
     }
@@ -44,7 +45,7 @@ impl FragmentAttacker {
         };
         self.endpoint.handle_command(now, begin).unwrap();
         let mut sent = self.take_sent();
-        // The first answer may ask for a cookie.
+        // The first response may request a cookie.
         for _ in 0..2 {
             let before = world.net.sent_transmits().len();
             for datagram in &sent {
@@ -71,7 +72,7 @@ impl FragmentAttacker {
     }
 }
 
-/// What fragments take at the responder in half-open IKE_SAs, how many of these have any, of how many networks.
+/// Octets of fragments in the responder's half-open IKE_SAs, and the numbers of these IKE_SAs and of their networks.
 fn half_open_fragments(world: &IkeTestNetwork) -> (usize, usize, usize) {
     world.net[world.responder].fragments[0].usage_totals()
 }
@@ -86,7 +87,7 @@ fn fragment_network(fragments: usize, message: usize) -> IkeTestNetwork {
     )
 }
 
-/// Hundreds of initiators with cookies hold back the last fragment of their proofs, each time that they are asked to go on.
+/// Hundreds of initiators with cookies withhold the last fragment of each proof.
 #[test]
 fn withheld_fragments_take_bounded_memory_and_block_no_peer() {
     let most = 16_000;
@@ -106,7 +107,7 @@ fn withheld_fragments_take_bounded_memory_and_block_no_peer() {
     let counters = world.counters(world.responder);
     assert!(counters.cookies > 150 && counters.fragments_dropped > 200, "{counters:?}");
     assert_eq!(world.net[world.responder].half_open(), 200, "they lose their fragments, and nothing else");
-    // Whoever is honest is let in while they go on to fill what there is.
+    // An honest initiator gets in while they keep filling the memory.
     world.initiate();
     for round in 0..20 {
         for (attacker, proof) in attackers.iter().skip(round * 10).take(10) {
@@ -116,19 +117,19 @@ fn withheld_fragments_take_bounded_memory_and_block_no_peer() {
     }
     world.assert_children_match(1);
     assert_eq!(world.counters(world.initiator).retransmissions, 0);
-    // One of those whose fragments were dropped, and who now sends them all, is let in too.
+    // An initiator whose fragments were dropped and who now sends them all gets in too.
     let (attacker, proof) = &attackers[0];
     let before = world.counters(world.responder).established;
     for fragment in proof {
         attacker.send_datagram(&mut world, fragment);
     }
     assert_eq!(world.counters(world.responder).established, before + 1);
-    // And nothing is left of them.
+    // No state of them is left.
     world.net.run_for(secs(60));
     assert_eq!((half_open_fragments(&world), world.net[world.responder].half_open()), ((0, 0, 0), 0));
 }
 
-/// Whoever floods from one network drops fragments of that network alone.
+/// A flood from one network displaces fragments of that network only.
 #[test]
 fn a_network_that_floods_with_fragments_drops_its_own() {
     // The network's share is 2000 octets.
@@ -144,15 +145,15 @@ fn a_network_that_floods_with_fragments_drops_its_own() {
         assert!(half_open_fragments(&world).0 <= own + 2000, "{:?}", half_open_fragments(&world));
     }
     assert!(world.counters(world.responder).fragments_dropped > 10);
-    // It has not lost the fragment that was there before all of theirs.
+    // It has not lost the fragment that it sent before the flood.
     for fragment in &proof[1..] {
         honest.send_datagram(&mut world, fragment);
     }
     assert_eq!(world.counters(world.responder).established, 1);
 }
 
-/// What an initiator asks for is kept until it has proved who it is: of 32 KiB that it might send, so much and no more. It is counted
-/// as it is in memory, where an attribute of four octets takes eight times as much.
+/// An unauthenticated initiator's request is retained up to a limit, far below the 32 KiB that it may send. The limit
+/// counts memory: an attribute of four octets takes eight times as much.
 #[test]
 fn an_initiator_that_asks_for_too_much_is_refused() {
     let selectors = |child: &mut ChildConfig, count| {
@@ -187,10 +188,10 @@ fn an_initiator_that_asks_for_too_much_is_refused() {
     }
 }
 
-/// One large message may take the place of many small ones, all of which are dropped at once.
+/// One large message may displace several small ones at once.
 #[test]
 fn a_large_message_evicts_several_holders_of_small_fragments() {
-    // A network's share is 4000 octets: of all 8000.
+    // A network's share is 4000 of 8000 octets.
     let mut world = fragment_network(8000, 2000);
     let mut small: Vec<FragmentAttacker> = (0..12).map(|n| FragmentAttacker::new(n, 1 + n / 6)).collect();
     for one in &mut small {
@@ -200,7 +201,7 @@ fn a_large_message_evicts_several_holders_of_small_fragments() {
     let (before, holders, _) = half_open_fragments(&world);
     assert_eq!((holders, world.counters(world.responder).fragments_dropped), (12, 0));
     let mut large = FragmentAttacker::new(100, 3);
-    // Its fragments are as large as a packet may be, so that one takes what several of the others do.
+    // Its fragments are as large as a packet may be, so that one takes as much as several others.
     large.endpoint = IkeEndpoint::new(
         IkeEndpointConfig { packet: 1280, ..default_config() },
         SecureRng::from_seed([8; 32]),

@@ -20,7 +20,7 @@ impl LockoutTestNetwork {
         net.bind_socket(gateway, SOCKET, socket_address(RESPONDER, 500));
         Self { net, gateway, hosts: BTreeMap::new() }
     }
-    /// Somebody at this host begins; whether it is let in.
+    /// Initiates from this host. True if it authenticates.
     fn try_login(&mut self, network: u32, host: u32, key: &[u8]) -> bool {
         self.tries_as(network, host, key, "ini.test")
     }
@@ -72,30 +72,30 @@ fn attempts_from_many_hosts_lock_out_attackers_but_not_the_user() {
     let mut site =
         LockoutTestNetwork::new(IkeEndpointConfig { failed_proofs_per_minute: 10, ..default_config() });
     assert!(site.try_login(90, 1, b"secret"));
-    // Ten networks, of which each guesses ten times, from other hosts.
+    // Ten networks guess ten times each, from other hosts.
     for host in 1..=10 {
         for network in 1..=10 {
             assert!(!site.try_login(network, host, b"a guess"));
         }
     }
     let (failed, held) = site.failure_counts();
-    // Five seconds have passed: at most one was looked at beside the first ten.
+    // Five seconds have passed: at most one was checked beside the first ten.
     assert!(failed == 100 && held >= 88, "{failed} failed, {held} of them held back");
     assert_eq!(site.guessed_event_count(), 1);
-    // The right key comes from elsewhere, and from where it has been before.
+    // The right key comes from another network, and from an exempt host.
     assert!(site.try_login(50, 1, b"secret") && site.try_login(90, 1, b"secret"));
-    // It does not help whoever is where the guesses come from, until those have stopped for a moment.
+    // It does not help in a network of the attacker until the attack pauses.
     assert!(!site.try_login(1, 50, b"secret"));
     site.net.run_for(secs(7));
     assert!(site.try_login(1, 50, b"secret"));
-    // And then is known there.
+    // Then the host is exempt.
     for host in 1..=10 {
         site.try_login(1, host, b"a guess");
     }
     assert!(!site.try_login(1, 51, b"secret") && site.try_login(1, 50, b"secret"));
 }
 
-/// What is not looked at is answered as what is wrong.
+/// A locked-out proof gets the same reply as a wrong one.
 #[test]
 fn a_guess_that_is_held_back_is_answered_as_one_that_is_wrong() {
     let mut site =
@@ -112,7 +112,8 @@ fn a_guess_that_is_held_back_is_answered_as_one_that_is_wrong() {
     assert!(answers[0] == answers[1] && answers[1] == answers[2], "{answers:?}");
 }
 
-/// Behind a NAT many are one host: none of them keeps out another who has been right there, by guesses or by a key of before.
+/// Many users share a host behind a NAT. Guesses, or an outdated key, do not lock out another user who has
+/// authenticated there.
 #[test]
 fn failures_behind_a_nat_lock_out_no_user_proved_there() {
     let mut site =
@@ -127,8 +128,8 @@ fn failures_behind_a_nat_lock_out_no_user_proved_there() {
     assert!(!site.tries_as(1, 1, b"secret", "bob.test") && !site.tries_as(1, 1, b"secret", "eve.test"));
 }
 
-/// Behind a NAT, or where an initiator says that it is, a proof may come from another address than its first request did, which may
-/// be anybody's: that one has not failed, and whoever has is not known there.
+/// Behind a NAT, real or claimed, a proof may come from another address than the first request. That address may be
+/// forged, so it is neither charged nor made exempt.
 #[test]
 fn a_proof_is_of_whom_the_first_request_came_from() {
     use crate::machine::guesses::IdentityClaim;
@@ -141,7 +142,7 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
             IkeTestNetwork::with_config(limit, ours, psk_connection(false), TestEapMethod::MsChapV2);
         let responder = world.responder;
         let connection = world.connection.clone();
-        // It does not know its own address: there is a NAT.
+        // It does not know its own address, so there is a NAT.
         let (local, remote) = (socket_address("0.0.0.0", 500), socket_address(RESPONDER, 500));
         world
             .net
@@ -161,7 +162,7 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
         let claim =
             |from: &str| IdentityClaim { connection: "site", identity: &name, from: ip_address(from) };
         if right {
-            // Too many fail, at both networks, by another name.
+            // Too many fail in both networks, under another name.
             let eve = Identification::from_fqdn("eve.test");
             for from in [OTHER_ADDRESS, INITIATOR] {
                 guesses.record_failure(now, &limit, IdentityClaim { identity: &eve, ..claim(from) });
@@ -177,7 +178,7 @@ fn a_proof_is_of_whom_the_first_request_came_from() {
     }
 }
 
-/// Whoever judges EAP counts what fails, and tells an AAA server where it comes from, by the same.
+/// The EAP server counts failures by the proven address, and reports it to the AAA server.
 #[test]
 fn eap_is_of_whom_the_first_request_came_from() {
     let ours =
@@ -204,7 +205,7 @@ fn eap_is_of_whom_the_first_request_came_from() {
         _ => None,
     });
     assert_eq!(asked, Some(socket_address(INITIATOR, 500)));
-    // Nor are its fragments of another network than those of others there.
+    // Its fragments also count for the network of the proven address.
     let (now, endpoint) = (world.net.now(), &mut world.net[responder]);
     let token = *endpoint.by_spi.values().next().unwrap();
     endpoint.step_sa(now, token, |sa, _| {

@@ -1,4 +1,4 @@
-//! Further key exchanges: ML-KEM-768 beside X25519.
+//! Additional key exchanges: ML-KEM-768 beside X25519.
 
 use super::super::authenticate::{self, authentication_state};
 use super::*;
@@ -28,7 +28,7 @@ fn a_further_key_exchange_comes_before_anybody_says_who_it_is() {
         .iter()
         .map(|sent| IkeMessage::parse(&sent.bytes).unwrap().header.to_string())
         .collect();
-    // The public value of ML-KEM-768 has 1184 octets, and so its message fragments.
+    // ML-KEM-768's public value has 1184 octets, so its message is fragmented.
     assert_eq!(
         shown,
         [
@@ -41,9 +41,9 @@ fn a_further_key_exchange_comes_before_anybody_says_who_it_is() {
             "IKE_AUTH response 2"
         ]
     );
-    // Diffie-Hellman takes each side two operations; of ML-KEM the initiator has two and the responder one.
+    // Diffie-Hellman takes two operations on each side. ML-KEM takes two at the initiator and one at the responder.
     assert_eq!(world.net.take_work()["ike.key_exchange"], 7);
-    // The IKE_SA is replaced by a key exchange of the first method alone, on top of these keys.
+    // The IKE_SA is rekeyed by a key exchange of the first method alone, on top of these keys.
     world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(secs(1));
     assert_eq!(world.end_reasons(world.responder), [EndReason::Rekeyed]);
@@ -98,7 +98,7 @@ fn an_initiator_that_leaves_it_out_all_the_same_is_refused() {
     let mut world = hybrid_network();
     world.initiate();
     world.net.run_for(millis(25));
-    // Its message of IKE_INTERMEDIATE is lost, and it goes on without.
+    // Its IKE_INTERMEDIATE message is lost, and it continues without.
     world.net.drop_in_flight();
     let (initiator, now) = (world.initiator, world.net.now());
     world.net[initiator].step_sa(now, 0, |sa, cx| {

@@ -1,4 +1,4 @@
-//! What an IKE_SA carries, and how it and its CHILD_SAs end.
+//! An IKE_SA's exchanges, and its end and that of its CHILD_SAs.
 
 use super::*;
 use crate::code::*;
@@ -10,7 +10,7 @@ fn an_answer_leaves_after_what_it_grants_is_installed() {
     let mut world = IkeTestNetwork::with_shared_key();
     world.initiate();
     world.net.run_for(millis(25));
-    // The request of IKE_AUTH, given to the responder by hand.
+    // The IKE_AUTH request, given to the responder by hand.
     let request = world.net.sent_transmits()[2].bytes.clone();
     let path = usher_core::DatagramPath {
         socket: SOCKET,
@@ -136,7 +136,8 @@ fn without_an_address_to_give_there_is_no_child() {
     )));
 }
 
-/// Whoever asks for no address, or is given none, has no traffic there: not then, and not by a later exchange.
+/// An initiator that requests no address, or gets none, gets no traffic selectors for it: neither now nor by a later
+/// exchange.
 #[test]
 fn who_was_given_no_address_claims_nobodys_traffic() {
     let (mut ours, mut theirs) = (psk_connection(true), psk_connection(false));
@@ -162,7 +163,7 @@ fn who_was_given_no_address_claims_nobodys_traffic() {
     }
 }
 
-/// What no host can have is not taken of a responder, and the rest of what it gives is.
+/// An initiator ignores an assigned address that no host can have, and uses the other attributes.
 #[test]
 fn an_address_that_no_host_can_have_is_not_taken() {
     for given in ["127.0.0.1", "224.0.0.9", "0.0.0.0", "255.255.255.255"] {
@@ -243,7 +244,7 @@ fn another_child_is_made_with_a_key_exchange_of_its_own() {
     world.assert_children_match(2);
     let after = world.net.take_work()["ike.key_exchange"];
     assert_eq!((before, after), (4, 4), "begun, answered by two operations, finished");
-    // The responder of the IKE_SA may begin too.
+    // The responder of the IKE_SA may initiate too.
     world.net.send_command(responder, IkeCommand::CreateChild { sa: theirs, name: "net".into() }).unwrap();
     world.net.run_for(secs(1));
     world.assert_children_match(3);
@@ -293,7 +294,7 @@ fn a_child_and_an_ike_sa_are_deleted_by_either_side() {
 fn a_deletion_whose_answer_is_lost_is_answered_again() {
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, _) = world.connect();
-    // Four messages so far; the request is the fifth, its answer the sixth.
+    // There were four messages. The request is the fifth, its response the sixth.
     world.net.drop_transmits(&[5]);
     let initiator = world.initiator;
     world.net.send_command(initiator, IkeCommand::Delete(ours)).unwrap();
@@ -343,7 +344,7 @@ fn a_silent_side_is_asked_whether_it_lives_and_given_up() {
     assert_eq!(world.installed_children(initiator).len(), 0, "what it carried is removed");
 }
 
-/// Whoever is put out has nothing more after half a minute, whether it answers or not, and whatever else it owes an answer to.
+/// A deleted peer is gone after half a minute, whether it responds or not, and whatever else is outstanding.
 #[test]
 fn who_does_not_answer_that_it_is_deleted_ends_soon() {
     for owes in [false, true] {
@@ -389,7 +390,7 @@ fn requests_go_one_after_another() {
     world.net.run_for(millis(5));
     assert_eq!(world.net.sent_transmits().len(), 5, "the window has one request");
     world.net.run_for(secs(1));
-    // The same is not planned twice.
+    // A task is not planned twice.
     assert_eq!(world.installed_children(initiator).len(), 2);
 }
 
@@ -417,7 +418,7 @@ fn fragments_that_are_lost_are_sent_again_with_all_others() {
         psk_connection(false),
         TestEapMethod::MsChapV2,
     );
-    // Of IKE_AUTH's request, and of its response.
+    // The IKE_AUTH request, and its response.
     world.net.drop_transmits(&[3, 7]);
     world.initiate();
     world.net.run_for(secs(20));
@@ -427,13 +428,13 @@ fn fragments_that_are_lost_are_sent_again_with_all_others() {
 
 #[test]
 fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
-    // As the responder is told by INITIAL_CONTACT, and as it is set.
+    // By INITIAL_CONTACT, and by the configuration.
     for unique in [true, false] {
         let ours = IkeConnection { unique: true, ..psk_connection(true) };
         let theirs = IkeConnection { unique, ..psk_connection(false) };
         let mut world = IkeTestNetwork::new(ours.clone(), theirs);
         world.connect();
-        // The initiator starts anew and knows nothing any more.
+        // The initiator restarts without its state.
         let initiator = world.initiator;
         world.net[initiator] = IkeEndpoint::new(default_config(), SecureRng::from_seed([9; 32]));
         world.net.take_events(initiator);
@@ -446,7 +447,7 @@ fn an_ike_sa_that_is_new_ends_another_of_the_same_two() {
     }
 }
 
-/// A device that has lost its power says nothing to the Delete, and its user has the address by two IKE_SAs meanwhile.
+/// A device without power does not respond to the Delete. Its user meanwhile has the address by two IKE_SAs.
 #[test]
 fn a_replaced_ike_sa_does_not_wait_long_for_its_dead_peer() {
     let ours = IkeConnection { unique: false, ..psk_connection(true) };
@@ -488,7 +489,7 @@ fn a_host_that_a_nat_gives_another_address_is_followed() {
     world.net.run_for(secs(1));
     let sa = world.established_sa(initiator).unwrap();
     world.net.send_command(initiator, IkeCommand::Probe(sa)).unwrap();
-    // The same message from another port of the NAT, before the right one arrives.
+    // The same message arrives from another port of the NAT before the right one.
     let probe = world.net.sent_transmits().last().unwrap().bytes.clone();
     let responder = world.responder;
     let other = socket_address("203.0.113.9", 61000);

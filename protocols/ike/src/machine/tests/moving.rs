@@ -5,7 +5,7 @@ use crate::code::NotifyType;
 
 const NEW_ADDRESS: &str = "203.0.113.5";
 
-/// Both know how to move; the initiator has another address besides.
+/// Both support MOBIKE; the initiator has a second address.
 fn mobike_network() -> IkeTestNetwork {
     let mobike = |connection| IkeConnection { mobike: true, ..connection };
     let mut world = IkeTestNetwork::new(mobike(psk_connection(true)), mobike(psk_connection(false)));
@@ -48,7 +48,7 @@ fn packets_follow_a_moved_initiator_after_its_routability_check() {
     let (here, there) = (socket_address(NEW_ADDRESS, 4500), socket_address(RESPONDER, 4500));
     assert_eq!(reported_moves(&world, world.initiator), [(here, there, false)]);
     assert_eq!(reported_moves(&world, world.responder), [(there, here, false)]);
-    // The old address is gone, and all goes on.
+    // The old address is gone, and the IKE_SA continues.
     world.net.set_address_down(ip_address(INITIATOR), true);
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.send_command(responder, IkeCommand::Probe(theirs)).unwrap();
@@ -94,7 +94,7 @@ fn who_moves_twice_at_once_is_where_it_moved_last() {
 fn behind_a_nat_packets_are_within_udp_from_then_on() {
     let mut world = mobike_network();
     let (ours, _) = world.connect();
-    // It does not know its new address, which a NAT gives it.
+    // It does not know its new address, which a NAT assigns.
     let (local, remote) = (socket_address("0.0.0.0", 4500), socket_address(RESPONDER, 4500));
     let initiator = world.initiator;
     world.net.send_command(initiator, IkeCommand::Move { sa: ours, local, remote }).unwrap();
@@ -110,7 +110,7 @@ fn behind_a_nat_packets_are_within_udp_from_then_on() {
 fn who_is_not_where_it_says_is_not_followed() {
     let mut world = mobike_network();
     let (ours, _) = world.connect();
-    // What is sent there does not arrive.
+    // Messages to that address are lost.
     world.net.intercept_transmits(|_, sent| match sent.transmit {
         usher_core::Transmit::Datagram { path } if path.remote.ip() == ip_address(NEW_ADDRESS) => vec![],
         _ => vec![Duration::ZERO],
@@ -118,7 +118,7 @@ fn who_is_not_where_it_says_is_not_followed() {
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(secs(60));
     assert_eq!(reported_moves(&world, world.responder), []);
-    // A response that brings back another cookie ends the IKE_SA.
+    // A response with another COOKIE2 ends the IKE_SA.
     let mut world = self::mobike_network();
     let (ours, theirs) = world.connect();
     let (initiator, responder) = (world.initiator, world.responder);
@@ -149,7 +149,7 @@ fn without_mobike_of_both_nobody_moves() {
         assert!(matches!(refused, Err(usher_core::CommandError::WrongState(_))));
         let _ = other;
     }
-    // Nor does a responder.
+    // The same at a responder.
     let mut world = mobike_network();
     let (_, theirs) = world.connect();
     let (local, remote) = (socket_address(RESPONDER, 4500), socket_address(NEW_ADDRESS, 4500));
@@ -188,20 +188,20 @@ fn who_asks_whether_the_other_is_alive_does_not_move() {
     let requests = world.counters(world.initiator).requests;
     world.net.run_for(secs(100));
     assert!(world.counters(world.initiator).requests > requests);
-    // And so the responder has nothing to find out about another path (RFC 4555 §3.5).
+    // The responder therefore has no other path to check (RFC 4555 §3.5).
     let responder = world.counters(world.responder);
     assert_eq!((responder.requests, responder.moved), (0, 0));
 }
 
-/// Whoever goes to a place where nothing reaches it, comes back, hears there what was asked of that place, and answers when it has gone
-/// there once more.
+/// An initiator goes to an address where it receives nothing, comes back, receives the check of that address here,
+/// and responds after it has gone there again.
 #[test]
 fn a_question_that_followed_a_mover_proves_no_other_place() {
     let mut world = mobike_network();
     let (ours, theirs) = world.connect();
     world.net.intercept_transmits(|_, sent| {
         let usher_core::Transmit::Datagram { path } = sent.transmit else { return vec![Duration::ZERO] };
-        // Behind the marker of port 4500 the flags are the header's twentieth octet.
+        // After the marker of port 4500, the flags are the header's twentieth octet.
         let is_response = sent.bytes.get(4 + 19).is_some_and(|flags| flags & 0x20 != 0);
         match (
             path.remote.ip() == ip_address(NEW_ADDRESS),
@@ -227,7 +227,7 @@ fn a_question_that_followed_a_mover_proves_no_other_place() {
     });
     let before = world.counters(responder).retransmissions;
     until(&mut world, &mut |world| world.counters(responder).retransmissions > before);
-    // What was asked of the place elsewhere is here, and its answer is under way.
+    // The check of the other address is here, and its response is on the way.
     world.net.run_for(millis(15));
     move_initiator(&mut world, ours, NEW_ADDRESS);
     world.net.run_for(secs(5));
@@ -236,7 +236,7 @@ fn a_question_that_followed_a_mover_proves_no_other_place() {
     assert!(!moved.iter().any(elsewhere), "{moved:?}");
 }
 
-/// Whoever asks for new SAs before it is shown to be where it says gets them only afterwards.
+/// A peer that requests SAs before it has proved its new address gets them only afterwards.
 #[test]
 fn nothing_new_is_made_for_a_place_that_is_not_proved() {
     let mut world = mobike_network();
@@ -255,7 +255,7 @@ fn nothing_new_is_made_for_a_place_that_is_not_proved() {
     world.assert_children_match(1);
 }
 
-/// Whoever is put out goes, however often it moves meanwhile: each move asks for another proof of where it is.
+/// A deleted peer ends, even if it keeps moving: each move requires another check.
 #[test]
 fn who_keeps_moving_is_deleted_all_the_same() {
     let mut world = mobike_network();
@@ -266,7 +266,7 @@ fn who_keeps_moving_is_deleted_all_the_same() {
             break;
         }
         move_initiator(&mut world, ours, address);
-        // The request of the move is there, and the question for the proof is out.
+        // The request of the move has arrived, and the check is outstanding.
         world.net.run_for(millis(15));
         if n == 2 {
             world.net.send_command(responder, IkeCommand::Delete(theirs)).unwrap();

@@ -1,9 +1,9 @@
-//! What one peer that is let in may ask for (RFC 8019 section 5).
+//! Rate limits of an authenticated peer (RFC 8019 section 5).
 
 use super::*;
 use crate::machine::sa::SaTask;
 
-/// An initiator whose CHILD_SAs have keys of their own.
+/// An initiator whose CHILD_SAs have their own key exchange.
 fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, SaId, SaId) {
     let fresh = |initiator| {
         let mut connection = psk_connection(initiator);
@@ -15,7 +15,7 @@ fn world_of(config: IkeEndpointConfig) -> (IkeTestNetwork, SaId, SaId) {
     (world, ours, theirs)
 }
 
-/// The initiator's next request is one of these.
+/// The initiator's next request is for this task.
 fn run_task(world: &mut IkeTestNetwork, ours: SaId, task: &SaTask) {
     let (initiator, now) = (world.initiator, world.net.now());
     world.net[initiator].step_sa(now, ours.token(), |sa, cx| {
@@ -36,13 +36,13 @@ fn key_exchanges_for_more_and_more_sas_are_put_off() {
         run_task(&mut world, ours, &SaTask::CreateChild(0));
     }
     let counters = world.counters(responder);
-    // 20 times 25 ms are no ten seconds.
+    // 20 times 25 ms is less than ten seconds.
     assert_eq!((counters.creates_held_back, counters.temporary_failures), (14, 14));
     assert_eq!(world.installed_children(responder).len(), 7, "the first came with the IKE_SA");
-    // The IKE_SA itself is under the same limit, and its successor has no more.
+    // Rekeying the IKE_SA counts for the same limit, and its successor gets no new budget.
     run_task(&mut world, ours, &SaTask::Rekey);
     assert_eq!((world.counters(responder).rekeyed, world.counters(responder).creates_held_back), (0, 15));
-    // What was put off is done in its time.
+    // Deferred requests succeed later.
     world.net.run_for(secs(20));
     assert_eq!((world.counters(responder).rekeyed, world.net[responder].active_sa_count()), (1, 1));
     world.assert_children_match(7);
@@ -63,7 +63,7 @@ fn a_replacing_ike_sa_inherits_the_request_limit_of_the_old_one() {
     }
 }
 
-/// The request itself stays, and is taken when it comes again.
+/// The request is retransmitted, and handled then.
 #[test]
 fn requests_without_end_are_taken_one_after_another() {
     let (mut world, ours, theirs) =
@@ -75,11 +75,11 @@ fn requests_without_end_are_taken_one_after_another() {
     for _ in 0..100 {
         run_task(&mut world, ours, &SaTask::Probe);
     }
-    // 60 at once, and one each second after that, of which 2.5 have passed.
+    // 60 at once, and one each second after that; 2.5 s have passed.
     let answered = alive(&world);
     assert!((60..=62).contains(&answered), "{answered}");
     assert!(world.counters(responder).requests_held_back > 0);
-    // Nothing of it is opened, so that it costs next to nothing.
+    // Dropped requests are not decrypted, so they cost almost nothing.
     world.net.take_work();
     // The initiator is the first host.
     let bytes = world.net.sent_transmits().iter().rev().find(|sent| sent.from == 0).unwrap().bytes.clone();
@@ -96,7 +96,7 @@ fn requests_without_end_are_taken_one_after_another() {
     }
     assert_eq!(world.counters(responder).requests_held_back, before + 100);
     assert_eq!(world.net.take_work().get("ike.open"), None);
-    // What was asked last is answered by its retransmission, and the peer is as alive as before.
+    // The last request is answered by its retransmission, and the peer is still alive.
     world.net.run_for(secs(30));
     assert!(alive(&world) > answered);
     run_task(&mut world, ours, &SaTask::Probe);
@@ -104,7 +104,7 @@ fn requests_without_end_are_taken_one_after_another() {
     assert_eq!((world.sa_counts(), world.end_reasons(initiator).len()), ((1, 1), 0));
 }
 
-/// What a gateway does by itself in an hour is far from any limit.
+/// A gateway's own requests in an hour stay far below every limit.
 #[test]
 fn limits_of_requests_are_none_to_who_behaves() {
     let (mut world, ours, _) = world_of(default_config());

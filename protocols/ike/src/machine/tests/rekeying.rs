@@ -1,4 +1,4 @@
-//! SAs that are replaced: by one side, by the other, by both at the same time; every row of the tables.
+//! Rekeying by one side, by the other, and by both at the same time: every row of the tables.
 
 use super::super::collision::{ChildRekeying, ChildState, SaRekeying, SaState};
 use super::*;
@@ -11,7 +11,7 @@ fn rekeyed_pairs(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> Vec<(
     world.events(host).into_iter().filter_map(pair).collect()
 }
 
-/// Other nonces from now on.
+/// Changes the nonces that follow.
 fn advance_rng(endpoint: &mut IkeEndpoint) {
     endpoint.rng.next_u32();
 }
@@ -20,7 +20,7 @@ fn child_spi(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> u32 {
     *world.installed_children(host).keys().next().unwrap()
 }
 
-/// One side replaces its CHILD_SA.
+/// One side rekeys its CHILD_SA.
 fn a_child_is_replaced() {
     for by_initiator in [true, false] {
         let mut world = IkeTestNetwork::with_shared_key();
@@ -38,12 +38,12 @@ fn a_child_is_replaced() {
     }
 }
 
-/// Both replace the same CHILD_SA: one new one remains, whichever has the lowest nonce.
+/// Both rekey the same CHILD_SA. One new one remains, whichever side has the lowest nonce.
 fn a_child_is_replaced_by_both() {
     for seed in 0..8 {
         let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
-        // Other nonces each time.
+        // With other nonces each time.
         let initiator = world.initiator;
         (0..seed).for_each(|_| advance_rng(&mut world.net[initiator]));
         let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
@@ -58,7 +58,7 @@ fn a_child_is_replaced_by_both() {
     }
 }
 
-/// The answer to one side's request is late, until after the other side has deleted the old CHILD_SA.
+/// The response to one side's request is late: the peer has deleted the old CHILD_SA by then.
 fn an_answer_is_late() {
     for lost in 0..4usize {
         for by_initiator in [true, false] {
@@ -80,7 +80,7 @@ fn an_answer_is_late() {
     }
 }
 
-/// A CHILD_SA is deleted by one side while the other replaces it.
+/// One side deletes a CHILD_SA while the other rekeys it.
 fn a_child_is_deleted_while_it_is_replaced() {
     for first in [true, false] {
         let mut world = IkeTestNetwork::with_shared_key();
@@ -103,7 +103,7 @@ fn a_child_is_deleted_while_it_is_replaced() {
     }
 }
 
-/// One side replaces an IKE_SA, with what it carries.
+/// One side rekeys an IKE_SA with its CHILD_SAs.
 fn an_ike_sa_is_replaced() {
     for by_initiator in [true, false] {
         let mut world = IkeTestNetwork::with_shared_key();
@@ -119,7 +119,7 @@ fn an_ike_sa_is_replaced() {
         assert_eq!(world.end_reasons(world.responder), [EndReason::Rekeyed]);
         world.net.run_for(secs(40));
         assert_eq!(world.sa_counts(), (1, 1));
-        // The new one carries on: its children are replaced, and it is, by whichever side.
+        // The new one works: either side can rekey it and its CHILD_SAs.
         let new = pairs[0][0].1;
         let old = child_spi(&world, world.initiator);
         world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: new, spi: old }).unwrap();
@@ -134,7 +134,7 @@ fn an_ike_sa_is_replaced() {
     }
 }
 
-/// Both replace the IKE_SA at the same time, and messages come in another order than they were sent.
+/// Both rekey the IKE_SA at the same time, and messages are reordered.
 fn an_ike_sa_is_replaced_by_both() {
     for late in 0..6usize {
         for draws in 0..4 {
@@ -148,13 +148,13 @@ fn an_ike_sa_is_replaced_by_both() {
             });
             world.net.send_command(world.initiator, IkeCommand::Rekey(ours)).unwrap();
             world.net.send_command(world.responder, IkeCommand::Rekey(theirs)).unwrap();
-            // An IKE_SA whose maker never heard of it is deleted after a while, and given up.
+            // An IKE_SA whose maker did not get the response is deleted after a while, and given up.
             world.net.run_for(secs(400));
             world.assert_children_match(1);
             assert_eq!(world.sa_counts(), (1, 1), "late {late}");
             let pairs = [rekeyed_pairs(&world, world.initiator), rekeyed_pairs(&world, world.responder)];
             assert_eq!((pairs[0].len(), pairs[1].len()), (1, 1), "late {late}");
-            // What remains is one and the same: it carries exchanges of both sides.
+            // The same IKE_SA remains on both sides, and works in both directions.
             for (host, sa) in [(world.initiator, pairs[0][0].1), (world.responder, pairs[1][0].1)] {
                 world.net.send_command(host, IkeCommand::CreateChild { sa, name: "net".into() }).unwrap();
                 world.net.run_for(secs(1));
@@ -164,7 +164,7 @@ fn an_ike_sa_is_replaced_by_both() {
     }
 }
 
-/// One side deletes the IKE_SA while the other replaces it, and the other way round.
+/// One side deletes the IKE_SA while the other rekeys it, and the reverse.
 fn an_ike_sa_is_deleted_while_it_is_replaced() {
     for (first, after) in [(true, 0), (true, 12), (false, 0), (false, 12)] {
         let mut world = IkeTestNetwork::with_shared_key();
@@ -185,9 +185,10 @@ fn an_ike_sa_is_deleted_while_it_is_replaced() {
     }
 }
 
-/// A responder that has no room, for a moment or at all.
+/// A responder that refuses for a moment, or for good.
 fn a_rekeying_is_refused() {
-    // The responder replaces a CHILD_SA while the initiator replaces the IKE_SA: one of them has to wait (RFC 7296 §2.25.2).
+    // The responder rekeys a CHILD_SA while the initiator rekeys the IKE_SA: one of them has to wait (RFC 7296
+    // §2.25.2).
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let b = child_spi(&world, world.responder);
@@ -199,7 +200,7 @@ fn a_rekeying_is_refused() {
         + world.counters(world.responder).temporary_failures;
     assert_eq!(failures, 2, "each refuses the other's");
     assert_eq!(rekeyed_pairs(&world, world.initiator).len(), 1, "and tries again");
-    // Proposals that are no more acceptable.
+    // Proposals that are no longer acceptable.
     let mut theirs = psk_connection(false);
     theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
     let mut ours = psk_connection(true);
@@ -213,7 +214,7 @@ fn a_rekeying_is_refused() {
     assert_eq!(child_spi(&world, world.initiator), a, "the old one stays");
 }
 
-/// Messages from now on, by their number, take so much longer.
+/// Delays messages from now on, by their number.
 fn delay_messages(world: &mut IkeTestNetwork, late: &[(usize, Duration)]) {
     let late = late.to_vec();
     let base = world.net.sent_transmits().len();
@@ -223,15 +224,15 @@ fn delay_messages(world: &mut IkeTestNetwork, late: &[(usize, Duration)]) {
     });
 }
 
-/// Both ask to replace a CHILD_SA.
+/// Both sides request to rekey a CHILD_SA.
 fn rekey_from_both(world: &mut IkeTestNetwork, (ours, theirs): (SaId, SaId)) {
     let (a, b) = (child_spi(world, world.initiator), child_spi(world, world.responder));
     world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
     world.net.send_command(world.responder, IkeCommand::RekeyChild { sa: theirs, spi: b }).unwrap();
 }
 
-/// A request arrives when the other side has replaced the CHILD_SA already: while it deletes the old one, after that, and
-/// where the deletion is late.
+/// A request arrives when the peer has already rekeyed the CHILD_SA: while it deletes the old one, after that, and
+/// with a late deletion.
 fn a_request_comes_too_late() {
     const DELAY_CASES: [&[(usize, Duration)]; 3] = [
         &[(0, Duration::from_millis(25))],
@@ -245,7 +246,7 @@ fn a_request_comes_too_late() {
         rekey_from_both(&mut world, ids);
         world.net.run_for(secs(60));
         world.assert_children_match(1);
-        // The same of the IKE_SA.
+        // The same for the IKE_SA.
         let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
         delay_messages(&mut world, late);
@@ -257,7 +258,7 @@ fn a_request_comes_too_late() {
     }
 }
 
-/// What an endpoint holds of its CHILD_SAs is altered, as one would that has lost its memory or breaks the rules.
+/// Alters an endpoint's state of its CHILD_SAs, as if it had lost its state or violated the protocol.
 fn alter_sa(
     world: &mut IkeTestNetwork,
     host: HostHandle<IkeEndpoint>,
@@ -268,7 +269,7 @@ fn alter_sa(
     world.net[host].step_sa(now, sa.0, |sa, _| how(sa));
 }
 
-/// The other side knows nothing of a CHILD_SA any more.
+/// The peer does not know the CHILD_SA any more.
 fn a_child_is_not_found() {
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
@@ -278,7 +279,7 @@ fn a_child_is_not_found() {
     world.net.send_command(world.initiator, IkeCommand::RekeyChild { sa: ours, spi: a }).unwrap();
     world.net.run_for(secs(1));
     assert_eq!(world.installed_children(world.initiator).len(), 0);
-    // The same once it has replaced it, and before it says so.
+    // The same after it has rekeyed it, and before it reports that.
     let mut world = IkeTestNetwork::with_shared_key();
     let ids = world.connect();
     delay_messages(&mut world, &[(0, Duration::from_secs(1)), (3, Duration::from_secs(9))]);
@@ -289,7 +290,7 @@ fn a_child_is_not_found() {
     assert_eq!(world.counters(world.initiator).syntax, 0);
 }
 
-/// A side that asks to replace what it has replaced already: it has to wait.
+/// A side requests to rekey what it has already rekeyed: it has to wait.
 fn a_peer_asks_twice() {
     let again = |world: &mut IkeTestNetwork, theirs: SaId| {
         let responder = world.responder;
@@ -301,7 +302,7 @@ fn a_peer_asks_twice() {
         });
         world.net.send_command(responder, IkeCommand::RekeyChild { sa: theirs, spi: old }).unwrap();
     };
-    // It has replaced it, and deletes it late.
+    // It has rekeyed it and deletes it late.
     let mut world = IkeTestNetwork::with_shared_key();
     let (_, theirs) = world.connect();
     let b = child_spi(&world, world.responder);
@@ -311,7 +312,7 @@ fn a_peer_asks_twice() {
     again(&mut world, theirs);
     world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
-    // Both have replaced it, and our answer is late.
+    // Both have rekeyed it, and our response is late.
     let mut world = IkeTestNetwork::with_shared_key();
     let ids = world.connect();
     delay_messages(&mut world, &[(0, Duration::from_secs(7))]);
@@ -321,7 +322,7 @@ fn a_peer_asks_twice() {
     again(&mut world, ids.1);
     world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
-    // Ours has taken its place, and is to be deleted.
+    // Ours has replaced it, and is to be deleted.
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let a = child_spi(&world, world.initiator);
@@ -331,7 +332,7 @@ fn a_peer_asks_twice() {
     again(&mut world, theirs);
     world.net.run_for(secs(60));
     assert!(world.counters(world.initiator).temporary_failures > 0);
-    // Of IKE_SAs: one that was replaced by the other side, or by both.
+    // For IKE_SAs: one that the peer has rekeyed, or both.
     for collide in [true, false] {
         let mut world = IkeTestNetwork::with_shared_key();
         let (ours, theirs) = world.connect();
@@ -354,9 +355,9 @@ fn a_peer_asks_twice() {
     }
 }
 
-/// A host deletes what is being replaced, by whichever side.
+/// A host deletes an SA that either side is rekeying.
 fn what_is_replaced_is_deleted_by_its_host() {
-    // The other side's has taken its place.
+    // The peer's new one has replaced it.
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
@@ -366,14 +367,14 @@ fn what_is_replaced_is_deleted_by_its_host() {
     world.net.send_command(world.responder, IkeCommand::DeleteChild { sa: theirs, spi: b }).unwrap();
     world.net.run_for(secs(60));
     world.assert_children_match(1);
-    // Both have, the answer to one is late, and whichever is deleted meanwhile one remains.
+    // Both have rekeyed it, and one response is late. One remains, whichever is deleted meanwhile.
     for seed in 0..8 {
         let mut world = IkeTestNetwork::with_shared_key();
         let ids = world.connect();
         let initiator = world.initiator;
         (0..seed).for_each(|_| advance_rng(&mut world.net[initiator]));
         let b = child_spi(&world, world.responder);
-        // The responder's answer to the initiator.
+        // The responder's response to the initiator.
         let base = world.net.sent_transmits().len();
         world.net.intercept_transmits(move |n, sent| {
             vec![if n >= base && n < base + 4 && sent.from == 1 && n > base + 1 {
@@ -392,7 +393,7 @@ fn what_is_replaced_is_deleted_by_its_host() {
         );
         assert_eq!(ours, theirs, "{seed}");
     }
-    // Both delete the same.
+    // Both delete the same one.
     let mut world = IkeTestNetwork::with_shared_key();
     let (ours, theirs) = world.connect();
     let (a, b) = (child_spi(&world, world.initiator), child_spi(&world, world.responder));
@@ -406,7 +407,7 @@ fn what_is_replaced_is_deleted_by_its_host() {
     world.assert_all_removed();
 }
 
-/// A side falls silent after it has replaced something, before it deletes the old: the other does.
+/// A side falls silent after a rekeying, before it deletes the old SA: the peer deletes it.
 fn what_is_left_over_is_deleted() {
     for ike in [true, false] {
         let mut world = IkeTestNetwork::with_shared_key();
@@ -423,7 +424,7 @@ fn what_is_left_over_is_deleted() {
     }
 }
 
-/// Where the other side says TEMPORARY_FAILURE, liveness shorter than the rest after that is asked for all the same.
+/// During the wait after TEMPORARY_FAILURE, a shorter dead peer detection interval still applies.
 #[test]
 fn a_probe_does_not_wait_for_what_rests() {
     let lively = |connection| IkeConnection { liveness: Some(secs(2)), ..connection };
@@ -484,7 +485,7 @@ fn sas_are_replaced_when_their_time_has_come() {
     let counters = world.counters(world.initiator);
     assert!(counters.rekeyed >= 6 && counters.children >= 18, "{counters:?}");
     assert_eq!((counters.given_up, counters.syntax, counters.integrity), (0, 0, 0));
-    // What is refused is tried again, and the old one stays.
+    // A refused rekeying is tried again, and the old SA stays.
     let mut theirs = psk_connection(false);
     theirs.children[0].proposals = vec![Proposal::parse_esp("aes128gcm16-modp1024").unwrap()];
     let mut ours = timed(psk_connection(true));

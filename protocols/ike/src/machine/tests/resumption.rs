@@ -25,7 +25,7 @@ fn resumable_network() -> IkeTestNetwork {
     world_of(resumable_config())
 }
 
-/// The initiator finds that the responder does not answer any more; then the way is there again.
+/// The responder becomes unreachable for the initiator; then the path works again.
 fn lose_responder(world: &mut IkeTestNetwork) {
     let (initiator, responder) = (world.initiator, world.responder);
     world.net.set_severed(initiator, responder, true);
@@ -44,7 +44,7 @@ fn established_count(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> u
     world.events(host).iter().filter(|event| matches!(event, IkeEvent::Established { .. })).count()
 }
 
-/// The newest keys that a host has told of.
+/// The newest exported keys of a host.
 fn newest_keys(world: &IkeTestNetwork, host: HostHandle<IkeEndpoint>) -> IkeKeys {
     let mut told = world.events(host).into_iter().filter_map(|event| match event {
         IkeEvent::Keys { keys, .. } => Some(*keys),
@@ -72,7 +72,7 @@ fn a_ticket_resumes_a_lost_ike_sa_without_a_key_exchange() {
         ]
     );
     assert_eq!(world.net.take_work().get("ike.key_exchange"), None);
-    // The responder's old one went without a word, with its CHILD_SA.
+    // The responder's old IKE_SA ended silently, with its CHILD_SA.
     assert_eq!(world.end_reasons(world.responder), [EndReason::Replaced]);
     assert_eq!(world.sa_counts().1, 1);
     world.assert_children_match(1);
@@ -108,7 +108,7 @@ fn a_ticket_is_used_once_and_the_resumed_one_has_another() {
         assert_eq!(world.counters(world.responder).resumed, round);
     }
     assert_eq!(world.counters(world.responder).tickets, 4);
-    // Who has seen it can replay it, and gets nothing of it.
+    // An attacker that has seen the request can replay it, without effect.
     let asked = world.net.sent_transmits().iter().rev().find(|sent| {
         IkeMessage::parse(&sent.bytes).unwrap().header.exchange == ExchangeType::IKE_SESSION_RESUME
             && !IkeMessage::parse(&sent.bytes).unwrap().header.response
@@ -146,7 +146,7 @@ fn a_ticket_that_is_refused_leads_to_all_from_the_beginning() {
         lose_responder(&mut world);
         let responder = world.responder;
         if why == "expired" {
-            // The responder's clock says so; the initiator's does not.
+            // Only the responder's clock has advanced.
             world.net.set_epoch(responder, usher_core::bench::EPOCH + secs(7200));
         } else if why == "restarted" {
             world.net[responder].tickets = crate::machine::tickets::TicketTable::default();
@@ -205,7 +205,7 @@ fn what_was_ended_is_not_taken_up_again() {
         world.net.send_command(host, IkeCommand::Delete(sa)).unwrap();
         world.net.run_for(secs(1));
         assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "the client keeps none");
-        // Nor does the responder take one that was kept all the same.
+        // The responder rejects a ticket that was kept all the same.
         assert!(world.net[responder].tickets.open_ticket(wall, &held.octets).is_none());
     }
 }
@@ -260,7 +260,7 @@ fn who_has_a_ticket_and_not_its_keys_is_not_believed() {
     world.net.run_for(secs(40));
     assert_eq!(established_count(&world, world.responder), 1);
     assert!(world.counters(world.responder).integrity > 0);
-    // The one that was there before is as it was, until its own time is over.
+    // The earlier IKE_SA stays until it expires.
     assert_eq!(world.installed_children(world.responder).len(), 1);
 }
 
@@ -281,7 +281,7 @@ fn whom_eap_lets_in_gets_no_ticket() {
     assert!(world.net[initiator].tickets.take_ticket("site", now).is_none());
 }
 
-/// Between its first message and its proof a ticket may have become void, expire, or be used by another.
+/// Between its first message and its proof, a ticket may become void, expire, or be used by another client.
 #[test]
 fn a_ticket_is_checked_again_when_its_client_proves_itself() {
     for why in ["revoked", "configured anew", "expired", "used"] {
@@ -311,14 +311,14 @@ fn a_ticket_is_checked_again_when_its_client_proves_itself() {
         world.net.run_for(secs(1));
         assert_eq!(world.counters(responder).resumed, 0, "{why}");
         assert_eq!(world.end_reasons(initiator).last(), Some(&EndReason::Refused), "{why}");
-        // Without a ticket it is let in as at first.
+        // Without a ticket, a full login succeeds.
         world.initiate();
         world.net.run_for(secs(1));
         assert_eq!(established_count(&world, initiator), 2, "{why}");
     }
 }
 
-/// What an IKE_SA was proved by may have been revoked since: it gets no ticket until it is proved anew.
+/// The proof of an IKE_SA may have been revoked since. It gets no ticket until a new authentication.
 #[test]
 fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
     let mut world = resumable_network();
@@ -328,7 +328,7 @@ fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
     world.net.send_command(initiator, IkeCommand::Rekey(ours)).unwrap();
     world.net.run_for(secs(1));
     assert_eq!((world.counters(responder).tickets, world.counters(responder).tickets_refused), (1, 1));
-    // Of one that was begun before it, and proved after it, the other side may have been asked before.
+    // An IKE_SA that began before the revocation and authenticated after it may rely on an older check.
     let mut world = self::resumable_network();
     world.initiate();
     world.net.run_for(millis(15));
@@ -341,7 +341,7 @@ fn an_ike_sa_of_before_a_revocation_gets_no_ticket() {
     assert!(world.net[initiator].tickets.take_ticket("site", now).is_none(), "nor does a client keep one");
 }
 
-/// A client that asks for ticket after ticket has four at once and six a minute.
+/// A client that keeps requesting tickets gets four at once and six a minute.
 #[test]
 fn tickets_are_given_at_a_rate() {
     let mut world = resumable_network();

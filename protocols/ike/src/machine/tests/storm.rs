@@ -1,4 +1,4 @@
-//! Many who come at the same time: what users of gateways fear after a power cut.
+//! Many sites that connect at the same time, as after a power cut.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn site_address(n: u32) -> IpAddr {
     IpAddr::from((0x0a14_0000 + n).to_be_bytes())
 }
 
-/// Their gateway, and so many sites, each at an address of its own.
+/// A gateway, and this number of sites, each at its own address.
 fn gateway_with_sites() -> (MachineNetwork, HostHandle<IkeEndpoint>, Vec<HostHandle<IkeEndpoint>>) {
     let channel = ChannelConfig { delay: millis(10), ..ChannelConfig::default() };
     let mut net = MachineNetwork::new(channel);
@@ -46,7 +46,7 @@ fn initiate_all(net: &mut MachineNetwork, sites: &[HostHandle<IkeEndpoint>]) {
     }
 }
 
-/// How many of them are there, and when the last one came.
+/// The number of established sites, and the time of the last one.
 fn count_established(net: &mut MachineNetwork, gateway: HostHandle<IkeEndpoint>) -> (usize, Instant) {
     let events = net.take_events(gateway);
     let all = events.iter().filter(|(_, event)| matches!(event, IkeEvent::Established { .. }));
@@ -60,7 +60,7 @@ fn two_thousand_tunnels_come_back_at_once_after_a_power_cut() {
     initiate_all(&mut net, &sites);
     net.run_for(secs(30));
     assert_eq!(count_established(&mut net, gateway).0, TUNNELS as usize);
-    // All of them go out, and come back at one moment; one datagram in fifty is lost on the way.
+    // All go out and come back at once. One datagram in fifty is lost.
     for (n, site) in (0..).zip(&sites) {
         net[*site] = fresh_endpoint(n + TUNNELS);
     }
@@ -74,11 +74,11 @@ fn two_thousand_tunnels_come_back_at_once_after_a_power_cut() {
     net.run_for(secs(60));
     let (count, last) = count_established(&mut net, gateway);
     assert_eq!(count, TUNNELS as usize, "each is there again");
-    // Three round trips where nothing is lost (a cookie, which all but the first hundred have to fetch, and two exchanges); who
-    // loses a message waits for its retransmission, after 4, 7.2 and 13 s.
+    // Three round trips without loss: a cookie, for all but the first hundred, and two exchanges. A lost message is
+    // retransmitted after 4, 7.2 and 13 s.
     let took = last.duration_since(begun);
     assert!(took <= secs(25), "the last came after {took}");
-    // Nothing is left of what they had before.
+    // No old state is left.
     let counters = *net[gateway].counters();
     assert_eq!((net[gateway].active_sa_count(), net[gateway].half_open()), (TUNNELS as usize, 0));
     assert_eq!(counters.children, 2 * u64::from(TUNNELS));

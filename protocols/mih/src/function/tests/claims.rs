@@ -50,7 +50,7 @@ impl ClaimTestNetwork {
             .unwrap();
         host
     }
-    /// What a host's request came to: the status of the answer, and after how many milliseconds.
+    /// Returns the status of the response to a host's request, and its delay in milliseconds.
     fn run_request(&mut self, host: HostHandle<Mihf>, request: MessageId) -> (Option<Status>, u64) {
         let begun = self.net.now();
         self.net.take_events(host);
@@ -140,7 +140,7 @@ fn a_stranger_under_the_identifier_is_refused_and_told_nothing() {
         let refused = |event: &&MihfEvent| matches!(event, MihfEvent::ClaimRefused { address, .. } if address.ip() == host_address(2).ip());
         assert!(world.server_events.iter().filter(refused).count() >= 1);
         assert!(world.counters().claims_refused >= 3);
-        // Discovery is for everybody, and changes nothing.
+        // Discovery is answered for any sender and stores no state.
         assert_eq!(
             world.run_request(stranger, MessageId::CAPABILITY_DISCOVER_REQUEST).0,
             Some(Status::Success),
@@ -216,7 +216,7 @@ fn a_named_function_speaks_only_from_its_address_and_networks() {
     assert_eq!(world.reached_hosts(&[own, place, other]), [0], "indications go by its route");
 }
 
-/// Requests with a forged source: whoever is there knows nothing of them, or guesses at what it was asked.
+/// Requests with a forged source: the host at that address ignores the probes, or guesses at them.
 #[test]
 fn forged_addresses_prove_nothing_and_cost_little() {
     let mut world = ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.claims_per_network) = (8, 3));
@@ -254,7 +254,7 @@ fn forged_addresses_prove_nothing_and_cost_little() {
     world.net.run_for(Duration::from_secs(16));
     assert_eq!(world.net[world.server].claims.len(), 0, "they are forgotten");
     assert_eq!(world.net[world.server].transaction_count(), 0, "no transaction was begun");
-    // Honest functions have room all the while.
+    // Other functions still find room for their claims.
     let honest = world.add_host(1, TransportProtocol::Udp);
     assert_eq!(world.run_request(honest, REGISTER).0, Some(Status::Success));
 }
@@ -307,13 +307,13 @@ fn give_and_prove(
     }
 }
 
-/// Addresses that take the place of others by a message that begins nothing: nothing is left of them.
+/// Addresses that replace others by a message without a transaction leave no state.
 #[test]
 fn a_function_displaced_by_a_malformed_message_is_forgotten() {
     let mut world = ClaimTestNetwork::new(|proofs| (proofs.claims, proofs.claims_per_network) = (1024, 16));
     let params = vec![Tlv::LinkIdentifierList(Vec::new()), Tlv::RegisterCode(RegisterCode::Register)];
     let register = MihfMessage::new(REGISTER, params);
-    // A request that acknowledges something is malformed.
+    // A request with ACK-Rsp is malformed.
     let malformed = HeaderFlags { ack_rsp: true, ..HeaderFlags::default() };
     let names: Vec<_> = (0..40).map(|n| MihfId::new(format!("name{n}")).unwrap()).collect();
     for name in &names {
@@ -363,7 +363,7 @@ fn who_is_displaced_while_there_is_no_room_is_forgotten() {
     assert_eq!(world.net[server].peers.find(&name), None);
 }
 
-/// A function whose registration is of another address than its user names has none any more.
+/// Configuring a function at another address ends its registration.
 #[test]
 fn who_is_named_at_another_address_is_registered_no_more() {
     let mut world = ClaimTestNetwork::new(|_| {});
@@ -382,7 +382,7 @@ fn who_is_named_at_another_address_is_registered_no_more() {
     }
 }
 
-/// Answers that somebody forges from a newcomer's address, and that guess at its probes, do not undo its own.
+/// Forged responses from a claimant's address, which guess at its probes, do not prevent its proof.
 #[test]
 fn a_few_forged_answers_do_not_spend_a_proof() {
     for forged in [3, 40] {

@@ -1,4 +1,4 @@
-//! What an MIH function answers by itself.
+//! Requests that an MIH function answers itself.
 
 use super::*;
 use crate::information::InformationStore;
@@ -61,7 +61,7 @@ fn a_function_registers_and_ends_that() {
     assert!(pair.events.contains(&(1020, POS, MihfEvent::Deregistered { peer: mihf_id(STATION) })));
 }
 
-/// Whoever keeps something of a registered function is told when its registration ends, however it ends, and not otherwise.
+/// The user receives an event whenever a registration ends, and only then.
 #[test]
 fn the_end_of_a_registration_is_told() {
     let mut pair = MihfPair::new(TransportProtocol::Udp, true, |c| c.registration = Duration::from_secs(60));
@@ -86,7 +86,7 @@ fn the_end_of_a_registration_is_told() {
     );
 }
 
-/// A message from a function that nobody has named.
+/// A message from a function that is not configured.
 fn encode_from_stranger(name: &str, transaction: u16, ack_req: bool, message: &MihfMessage) -> Vec<u8> {
     let bits = crate::HeaderFlags { ack_req, ..crate::HeaderFlags::default() };
     let mut octets = Vec::new();

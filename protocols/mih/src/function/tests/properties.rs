@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use usher_core::TransportProtocol;
 
-/// What becomes of each packet in turn: lost, or delayed by so many milliseconds, once or twice.
+/// The fate of each packet in turn: lost, or delivered once or twice after these milliseconds.
 fn packet_fates() -> impl Strategy<Value = Vec<Vec<u64>>> {
     let fate = proptest::collection::vec(prop_oneof![3 => 5u64..40, 1 => 40u64..900], 0..3);
     proptest::collection::vec(fate, 1..40)

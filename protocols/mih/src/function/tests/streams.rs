@@ -134,7 +134,7 @@ fn a_request_without_acks_ends_with_its_last_connection() {
         pair.run_until(at_millis(60_000));
         let expected = [(280, 1, "response".into()), (500, 3, "done".into()), (510, 2, "Transport".into())];
         assert_eq!(pair.done_events(), expected, "{transport:?}");
-        // What has gone by another way since is nothing to it.
+        // The closed connection does not affect messages sent by another route since.
         let mut pair = MihfPair::new(transport, false, settings);
         pair.send_message(STATION, 1, test_request());
         pair.run_until(at_millis(10));
@@ -157,7 +157,7 @@ fn a_request_without_acks_ends_with_its_last_connection() {
     }
 }
 
-/// Where requests are sent again for want of a response, a lost connection is no end before the last of them.
+/// A lost connection does not fail a request that has retransmissions for a missing response left.
 #[test]
 fn a_request_that_is_to_be_sent_again_outlives_its_connection() {
     let settings = |c: &mut MihfConfig| {

@@ -113,7 +113,7 @@ proptest! {
         received in proptest::collection::vec((0u8..8, 0usize..3), 0..6),
         changes in proptest::collection::vec((0u8..8, any::<bool>()), 0..6),
     ) {
-        // Types that differ by 64 look alike at first.
+        // Types that differ by 64 share a bit of the set.
         let kind = |n: u8| n % 4 + 64 * (n / 4);
         let mut a = AttributeList::new();
         for (n, length) in received {

@@ -1,4 +1,4 @@
-//! Servers that keep silent, by datagrams, and what several clients of the same ones tell each other.
+//! Silent servers by UDP, and clients that share the health of their servers.
 
 use crate::client::{
     FailoverPolicy, HealthCause, LivenessConfig, RadiusClient, RadiusClientCommand, RadiusClientEvent,
@@ -12,12 +12,12 @@ use usher_core::bench::{HostHandle, MachineNetwork};
 use usher_core::impair::ChannelConfig;
 use usher_core::{Duration, Seed, SocketId, Transmit};
 
-/// A client, or several, and the servers of its one group.
+/// One or more clients, and the servers of their group.
 struct LivenessTestNetwork {
     net: MachineNetwork,
     clients: Vec<HostHandle<RadiusClient>>,
     servers: Vec<HostHandle<RadiusServer>>,
-    /// Second, client and server of each answer, by token.
+    /// Second, client and server of each reply, by token.
     answers: Vec<(u64, u64, u16)>,
     timed_out_requests: Vec<(u64, u64)>,
     turns: Vec<(u64, usize, u16, ServerHealth)>,
@@ -62,11 +62,11 @@ impl LivenessTestNetwork {
     fn client(&self, client: usize) -> &RadiusClient {
         &self.net[self.clients[client]]
     }
-    /// Whether nothing comes from a server.
+    /// Makes a server silent, or ends that.
     fn set_mute(&mut self, server: usize, mute: bool) {
         self.net.set_silent(self.servers[server], mute);
     }
-    /// The first server answers Status-Server alone.
+    /// The first server answers only Status-Server.
     fn answer_status_only(&mut self) {
         self.net.intercept_transmits(|_, sent| match sent.transmit {
             Transmit::Datagram { path } if path.remote == far_address(0) && sent.bytes[0] == 1 => vec![],
@@ -84,7 +84,7 @@ impl LivenessTestNetwork {
         self.net.send_command(self.clients[client], command).unwrap();
         self.run_pending();
     }
-    /// Everything that can happen now; what a client finds out is told to the others.
+    /// Runs everything due now, and passes health events on to the other clients.
     fn run_pending(&mut self) {
         let now = self.net.now();
         self.net.run_until(now);
@@ -158,7 +158,7 @@ fn a_suspect_server_is_alive_with_its_first_word() {
     assert_eq!(w.answers[1..], [(13, 2, 0)]);
 }
 
-/// A server that answers its status, and others, does not suffer for one request that it keeps silent to.
+/// A server that answers Status-Server and other requests stays alive despite silence to a single request.
 #[test]
 fn a_server_that_is_silent_to_one_request_alone_is_back_at_once() {
     let mut w = LivenessTestNetwork::new(1, 2, LivenessConfig::default());
@@ -195,7 +195,7 @@ fn with_all_servers_dead_logins_end_until_one_comes_back() {
     assert_eq!(w.answers, [(115, 3, 1)]);
 }
 
-/// Whoever has a second factor confirmed takes its time.
+/// A server that waits for a second factor takes its time.
 #[test]
 fn a_server_with_a_long_window_is_waited_for() {
     let mut w = LivenessTestNetwork::new(
@@ -235,7 +235,7 @@ fn what_one_client_finds_out_the_others_need_not() {
     assert!(w.turns.iter().all(|(_, client, ..)| *client == 0), "{:?}", w.turns);
 }
 
-/// Whoever found it out may be gone: then the others ask.
+/// The client that detected the state may be gone: then the others probe.
 #[test]
 fn without_a_further_word_a_client_asks_itself() {
     for told in [ServerHealth::Suspect, ServerHealth::Dead] {

@@ -11,7 +11,7 @@ use usher_core::bench::TestMachine;
 /// Second, path and octets of each transmission.
 type TransmissionLog = Vec<(u64, DatagramPath, Vec<u8>)>;
 
-/// Runs the client alone and answers when it sent, what, and when it gave up.
+/// Runs the client alone. Returns its transmissions with times, and the time of its timeout.
 fn run_client(client: &mut TestMachine<RadiusClient>) -> (TransmissionLog, Option<u64>) {
     let (mut log, mut now) = (Vec::new(), Instant::ZERO);
     loop {
@@ -27,7 +27,7 @@ fn run_client(client: &mut TestMachine<RadiusClient>) -> (TransmissionLog, Optio
     }
 }
 
-/// The server's answer to a request.
+/// Returns the reply of the server to a request.
 fn answer_request(
     server: &mut TestMachine<RadiusServer>,
     request: &[u8],
@@ -320,8 +320,8 @@ fn misuse_is_refused_and_changes_nothing() {
     assert_eq!((c.counters().cancelled, c.outstanding_count()), (1, 0));
 }
 
-/// RFC 2865 §2.5, RFC 2866 §4.1, RFC 5080 §2.10, RFC 5176 §2.3 and §6.3: the same octets, an Event-Timestamp among them,
-/// from the same port.
+/// RFC 2865 §2.5, RFC 2866 §4.1, RFC 5080 §2.10, RFC 5176 §2.3 and §6.3: a retransmission has the same octets,
+/// including an Event-Timestamp, and the same port.
 #[test]
 fn what_is_sent_again_is_the_same() {
     for code in [
@@ -340,8 +340,8 @@ fn what_is_sent_again_is_the_same() {
     }
 }
 
-/// RFC 2865 §3 and §4.1, RFC 5997 §3 and §4.1: what is new has another identifier and another, unguessable
-/// authenticator; a Status-Server too.
+/// RFC 2865 §3 and §4.1, RFC 5997 §3 and §4.1: a new request has another identifier and an unguessable authenticator,
+/// and so has a Status-Server.
 #[test]
 fn each_new_request_has_its_own_identifier_and_authenticator() {
     for code in [PacketCode::ACCESS_REQUEST, PacketCode::STATUS_SERVER] {
@@ -359,13 +359,13 @@ fn each_new_request_has_its_own_identifier_and_authenticator() {
             );
             c.handle_command(at_seconds(0.0), RadiusClientCommand::Cancel { token }).unwrap();
         }
-        // Each octet of it takes most values.
+        // Each of its octets takes most values.
         let values = |i: usize| seen.iter().map(|a| a[i]).collect::<std::collections::BTreeSet<_>>().len();
         assert!((0..16).all(|i| values(i) > 200));
     }
 }
 
-/// RFC 5176 §6.3: an answer that says another time is silently discarded, and the request goes on waiting.
+/// RFC 5176 §6.3: a reply with a stale timestamp is silently discarded, and the request stays outstanding.
 #[test]
 fn an_answer_of_another_time_is_dropped() {
     let epoch = usher_core::WallTime::from_unix_secs(1_000_000);
@@ -385,7 +385,7 @@ fn an_answer_of_another_time_is_dropped() {
         deliver_datagram(&mut c, at_seconds(100.0), FAR, &reply);
         assert_eq!(c.poll_event().is_some(), taken, "{stamp:?}");
         assert_eq!((c.outstanding_count(), c.counters().stale), (usize::from(!taken), u64::from(!taken)));
-        // The clock is set: what was of tomorrow is of now.
+        // The clock is set: a timestamp of tomorrow is now fresh.
         c.set_epoch(at_seconds(100.0), epoch + Duration::from_secs(1));
         deliver_datagram(&mut c, at_seconds(100.0), FAR, &reply);
         assert_eq!(c.outstanding_count(), 0);
@@ -409,7 +409,7 @@ fn a_status_server_is_sent_once() {
     assert_eq!((log.len(), end), (1, Some(2)));
 }
 
-/// A server that does not know Status-Server is not dead for good because it keeps silent to it.
+/// A server without Status-Server support revives although it never answers one.
 #[test]
 fn a_server_silent_to_status_server_comes_back_after_a_while() {
     let mut c = client_with(|c| c.servers[0].liveness = Some(crate::client::LivenessConfig::default()));
@@ -442,7 +442,7 @@ fn a_server_silent_to_status_server_comes_back_after_a_while() {
     assert!(matches!(c.poll_event(), Some(RadiusClientEvent::Response(_))));
 }
 
-/// RFC 5176 §3.4: one that is in an answer is computed with the request's authenticator, and must be right.
+/// RFC 5176 §3.4: a Message-Authenticator in a reply covers the authenticator of the request, and must be valid.
 #[test]
 fn a_message_authenticator_in_a_dynamic_reply_must_be_right() {
     for spoilt in [false, true] {

@@ -1,4 +1,4 @@
-//! Client and server by RadSec, and servers that die, in virtual time.
+//! Client and server by RadSec, and failing servers, in virtual time.
 
 use crate::attribute::{error_cause, kind};
 use crate::client::{
@@ -21,12 +21,12 @@ fn server_address(n: u16) -> SocketAddr {
     SocketAddr::new("10.0.0.2".parse().unwrap(), 2083 + n)
 }
 
-/// Somebody begins a connection, without a certificate.
+/// A connection from a peer without a certificate.
 fn accepted_event(remote: SocketAddr) -> StreamEvent<'static> {
     StreamEvent::Accepted { listener: ListenerId::from_number(0), remote, local: None, certificate: None }
 }
 
-/// A client, servers behind it, and the connections between them; octets arrive in pieces of seven.
+/// A client, its servers and the connections between them. Octets arrive in pieces of seven.
 struct RadSecTestNetwork {
     net: MachineNetwork,
     near: HostHandle<RadiusClient>,
@@ -80,11 +80,11 @@ impl RadSecTestNetwork {
         self.net.send_command(self.near, command).unwrap();
         self.net.run_for(Duration::ZERO);
     }
-    /// Whether nobody reaches the first server.
+    /// Makes the first server refuse connections, or accept them again.
     fn set_unreachable(&mut self, down: bool) {
         self.net.set_refusing(self.servers[0], down);
     }
-    /// Whether the first server hears and says nothing.
+    /// Makes the first server silent, or ends that.
     fn set_mute(&mut self, mute: bool) {
         let first = self.servers[0].number;
         let heard = move |sent: &SentTransmit| !mute || sent.from != first;
@@ -94,18 +94,18 @@ impl RadSecTestNetwork {
         self.net.reset_connections(self.near);
         self.net.run_for(Duration::ZERO);
     }
-    /// Lets time go by.
+    /// Runs until this time.
     fn run_until(&mut self, seconds: f64) {
         self.net.run_until(at_seconds(seconds));
     }
-    /// How many connections were begun.
+    /// Returns the number of connections opened.
     fn opened_count(&self) -> usize {
         let op = |sent: &&SentTransmit| {
             matches!(sent.transmit, Transmit::Stream { op: StreamOp::Connect { .. }, .. })
         };
         self.net.sent_transmits().iter().filter(op).count()
     }
-    /// How many requests each server was given.
+    /// Returns the number of requests that each server received.
     fn request_counts(&self) -> Vec<usize> {
         self.servers.iter().map(|server| self.net.recorded_events(*server).len()).collect()
     }
@@ -119,7 +119,7 @@ impl RadSecTestNetwork {
         };
         self.client_events().filter_map(answer).collect()
     }
-    /// When servers came to be how they are.
+    /// Returns the changes of server health, with their times.
     fn health_changes(&self) -> Vec<(u64, u16, ServerHealth)> {
         let turn = |(when, e): (u64, &client::RadiusClientEvent)| match e {
             client::RadiusClientEvent::Server { server, health, .. } => Some((when, *server, *health)),
@@ -159,7 +159,7 @@ fn a_server_with_another_name_is_skipped_for_the_next_one() {
         (w.received_replies(), w.request_counts(), w.client().counters().connections_refused)
     };
     assert_eq!(named([Some(AAA), Some(AAA)]), (vec![(1, 0)], vec![1, 0], 0));
-    // The first server's certificate is of the right authority and bears another name, or there is none.
+    // The first server's certificate has the right authority and another name, or is missing.
     assert_eq!(named([Some(STATION), Some(AAA)]), (vec![(1, 1)], vec![0, 1], 1));
     assert_eq!(named([None, Some(AAA)]), (vec![(1, 1)], vec![0, 1], 1));
     let (answers, asked, refused) = named([None, Some(STATION)]);
@@ -317,7 +317,7 @@ fn the_same_identifier_is_another_request_by_another_connection() {
         s.handle_input(at_seconds(0.0), MachineInput::Stream { conn: ConnId::new_accepted(n), event });
     }
     for n in 0..2 {
-        // Both come from one address and port, as behind two listeners of ours.
+        // Both come from one address and port, as with two local listeners.
         let remote = "10.0.0.1:4000".parse().unwrap();
         feed_stream(&mut s, n, accepted_event(remote));
         feed_stream(&mut s, n, StreamEvent::Data(&packet));
@@ -331,7 +331,7 @@ fn the_same_identifier_is_another_request_by_another_connection() {
     assert_eq!(s.entry_count(), 1);
 }
 
-/// A connection that cannot be had is known at once, and so is one that can.
+/// A failed connection shows at once, and so does a successful one.
 #[test]
 fn a_server_dies_with_its_connection_and_revives_with_the_next() {
     let mut w = RadSecTestNetwork::new(2, enable_liveness);
@@ -353,7 +353,7 @@ fn a_server_dies_with_its_connection_and_revives_with_the_next() {
     assert_eq!(w.received_replies()[3..], [(4, 0)]);
 }
 
-/// The same by datagrams: three chances within the zombie period.
+/// The same by UDP: three probes within the zombie period.
 #[test]
 fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     let mut config =
@@ -391,7 +391,7 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
         }
     }
     assert_eq!(turns[..2], [ServerHealth::Suspect, ServerHealth::Dead]);
-    // Its status answers come back by datagrams as well: a server that knows the secret.
+    // Its Status-Server replies also arrive by UDP: the server knows the secret.
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(b"s"));
     let config = server::RadiusServerConfig::new(vec![network]);
     let mut s =
@@ -422,7 +422,7 @@ fn a_silent_datagram_server_dies_and_its_requests_move_on() {
     assert_eq!(alive, Some(136));
 }
 
-/// RFC 6614 §2.5: a client is told what is not served by the one port that there is.
+/// RFC 6614 §2.5: the client learns which kinds the single port does not support.
 #[test]
 fn what_is_not_served_by_radsec_is_refused_in_words() {
     let any = "0.0.0.0".parse().unwrap();
@@ -449,7 +449,7 @@ fn what_is_not_served_by_radsec_is_refused_in_words() {
     assert_eq!(told, answers.map(|code| (code, cause)));
     assert_eq!((w.server(0).counters().wrong_code, w.request_counts()[0]), (3, 0));
     assert_eq!((w.server(0).entry_count(), w.server(0).connection_count()), (0, 1));
-    // What does not know the secret hears nothing.
+    // A packet without the secret gets no reply.
     let mut forged = vec![43, 1, 0, 20];
     forged.resize(20, 9);
     w.net.inject_input(
@@ -457,7 +457,7 @@ fn what_is_not_served_by_radsec_is_refused_in_words() {
         MachineInput::Stream { conn: ConnId::new_accepted(0), event: StreamEvent::Data(&forged) },
     );
     assert_eq!((w.server(0).counters().bad_authenticator, w.server(0).connection_count()), (1, 0));
-    // By datagrams another port tells that.
+    // By UDP another port shows that.
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(b"s"));
     let config = server::RadiusServerConfig::new(vec![network]);
     let mut s =
@@ -466,7 +466,7 @@ fn what_is_not_served_by_radsec_is_refused_in_words() {
     assert!(sent_datagrams(&mut s).is_empty());
 }
 
-/// RFC 6613 §2.6 and §2.6.5: however many requests wait, there is an identifier for the watchdog.
+/// RFC 6613 §2.6 and §2.6.5: an identifier is left for the watchdog, however many requests wait.
 #[test]
 fn a_connection_whose_identifiers_all_wait_is_still_watched() {
     let mut w = RadSecTestNetwork::new(1, |c| {

@@ -119,7 +119,7 @@ fn the_cache_is_bounded_in_octets() {
     let (entries, evicted) = (s.entry_count(), s.counters().evicted);
     assert_eq!((entries as u64 + evicted, s.counters().overload), (1000, 0));
     assert!((CAPACITY / 600..CAPACITY / 200).contains(&entries), "{entries}");
-    // Replies that are gone give back all that they took.
+    // Expired replies free all their memory.
     s.handle_input(at_seconds(10.0), MachineInput::Timeout);
     assert_eq!(s.entry_count(), 0);
     for port in 0..100_u16 {
@@ -184,7 +184,7 @@ fn each_bad_request_is_counted_by_its_kind_and_dropped() {
 /// A CHAP-Password.
 const CHAP: [u8; 19] = [3, 19, 1, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7];
 
-/// An Access-Request of these attributes alone.
+/// An Access-Request with only these attributes.
 fn unsigned_request(identifier: u8, body: &[u8]) -> Vec<u8> {
     let mut p = vec![1, identifier, 0, 20 + body.len() as u8];
     p.resize(20, 9);
@@ -343,7 +343,7 @@ fn old_requests_for_dynamic_authorisation_are_dropped() {
     }
 }
 
-/// RFC 5176 §6.3: whoever has heard a request sends it again from a port of its own.
+/// RFC 5176 §6.3: an eavesdropper replays the request from another port.
 #[test]
 fn a_dynamic_request_is_done_once_while_its_timestamp_is_fresh() {
     let window = Duration::from_secs(300);
@@ -365,7 +365,7 @@ fn a_dynamic_request_is_done_once_while_its_timestamp_is_fresh() {
     };
     s.handle_command(at_seconds(0.0), respond).unwrap();
     let first = sent_datagrams(&mut s);
-    // Another request of the same identifier takes the place of the first reply.
+    // Another request with the same identifier replaces the first reply.
     let mut b = user_attributes();
     b.push_u32(kind::EVENT_TIMESTAMP, 1_000_001);
     let mut other = client_with(|_| {});
@@ -397,7 +397,7 @@ fn the_message_authenticator_is_asked_for_by_policy() {
             deliver_datagram(&mut s, at_seconds(0.0), NEAR, &unsigned_request(id, body));
             assert_eq!(next_request(&mut s).is_some(), passes, "{policy:?}");
         }
-        // One that is there must be right whatever the policy says.
+        // A Message-Authenticator that is present must be valid under every policy.
         let mut p = vec![1, 3, 0, 38];
         p.resize(20, 9);
         p.extend([80, 18]);
@@ -425,7 +425,7 @@ fn a_flood_of_one_client_leaves_room_for_another() {
         deliver_datagram(&mut s, at_seconds(0.0), &format!("192.0.2.1:{}", 5000 + port), &p);
     }
     assert_eq!((s.counters().requests, s.counters().overload), (100, 0));
-    // What is answered waits no more.
+    // An answered request is no longer pending.
     let token = next_request(&mut s).unwrap().token;
     accept_request(&mut s, at_seconds(0.0), token).unwrap();
     deliver_datagram(
@@ -488,8 +488,6 @@ fn other_clients_can_be_configured_while_requests_wait() {
     );
 }
 
-/// RFC 3579 §3.3, note 1: an Access-Request without any proof is silently discarded unless its Message-Authenticator says
-/// where it is from.
 #[test]
 fn what_waits_is_of_its_client_whatever_that_ones_number_is() {
     let of = |n: &str| ClientConfig::new(n.parse().unwrap(), 24, test_secret());
@@ -519,12 +517,14 @@ fn what_waits_is_of_its_client_whatever_that_ones_number_is() {
     assert_eq!([taken_of(&mut s, "10.0.0.1:5000"), taken_of(&mut s, "10.0.0.1:5001")], [1, 0]);
     s.reload_config(config(["192.0.2.0", "10.0.0.0"])).unwrap();
     assert_eq!([taken_of(&mut s, "10.0.0.1:5002"), taken_of(&mut s, "192.0.2.1:5000")], [0, 1]);
-    // It speaks for itself and its network, and for nobody else's.
+    // It speaks for itself and its network, and for no other.
     let (own, other) = ("10.0.0.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
     assert!(s.speaks_for(1, own, own) && s.speaks_for(1, own, "10.0.0.9".parse().unwrap()));
     assert!(!s.speaks_for(1, own, other) && s.speaks_for(0, own, other));
 }
 
+/// RFC 3579 §3.3, note 1: an Access-Request without any proof is silently discarded, unless its Message-Authenticator
+/// shows its source.
 #[test]
 fn a_request_that_proves_nobody_needs_its_message_authenticator() {
     use MessageAuthenticatorPolicy::{Off, ProxyState};
@@ -547,7 +547,7 @@ fn a_request_that_proves_nobody_needs_its_message_authenticator() {
     }
 }
 
-/// RFC 5080 §2.2.2: it is a valid duplicate that is answered again, and what is forged touches nothing.
+/// RFC 5080 §2.2.2: only a valid duplicate gets the reply again; a forged one changes nothing.
 #[test]
 fn a_duplicate_is_as_genuine_as_its_original() {
     let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
@@ -556,7 +556,7 @@ fn a_duplicate_is_as_genuine_as_its_original() {
     let token = next_request(&mut s).unwrap().token;
     accept_request(&mut s, at_seconds(0.0), token).unwrap();
     let answer = sent_datagrams(&mut s);
-    // Whoever has seen the request knows its identifier and authenticator.
+    // An eavesdropper knows identifier and authenticator of the request.
     let mut cut_off = request[..38].to_vec();
     cut_off[3] = 38;
     let mut altered = request.clone();
@@ -574,14 +574,14 @@ fn a_duplicate_is_as_genuine_as_its_original() {
     );
     deliver_datagram(&mut s, at_seconds(0.2), NEAR, &request);
     assert_eq!(sent_datagrams(&mut s), answer);
-    // One that was sent with the secret of before is answered as it was.
+    // A duplicate with the earlier secret gets its reply again.
     let network = ClientConfig::new("10.0.0.0".parse().unwrap(), 8, SharedSecret::new(b"another secret"));
     s.reload_config(RadiusServerConfig::new(vec![network])).unwrap();
     deliver_datagram(&mut s, at_seconds(0.3), NEAR, &request);
     assert_eq!(sent_datagrams(&mut s), answer);
 }
 
-/// RFC 5997 §3, §4.2 and §5: the answer says nothing, whatever the request says, and concerns no other request.
+/// RFC 5997 §3, §4.2 and §5: the reply is bare, whatever the request contains, and affects no other request.
 #[test]
 fn status_server_gets_a_bare_reply_and_affects_no_other_request() {
     let secrets = test_secret();
@@ -626,7 +626,7 @@ fn status_server_gets_a_bare_reply_and_affects_no_other_request() {
     }
 }
 
-/// Each kind of forged or foreign Status-Server: silence (RFC 5997 §3 and §4.2).
+/// Every kind of forged or foreign Status-Server gets no reply (RFC 5997 §3 and §4.2).
 #[test]
 fn a_status_server_of_nobody_is_dropped() {
     let (mut c, mut s) = (client_with(|_| {}), server_with(|_| {}));
@@ -687,13 +687,13 @@ fn a_reply_returns_by_the_path_and_identifier_of_its_request() {
     }
 }
 
-/// Accounting-Requests need no Message-Authenticator (RFC 2866 §3). A server checks the one that a client adds, wherever it stands.
+/// Accounting-Requests need no Message-Authenticator (RFC 2866 §3). A server checks one if present, at any position.
 #[test]
 fn an_accounting_request_may_have_one_message_authenticator() {
     let secrets = test_secret();
     let empty = [&[kind::MESSAGE_AUTHENTICATOR, 18][..], &[0; 16]].concat();
     let session = [&[kind::ACCT_STATUS_TYPE, 6, 0, 0, 0, 1][..], &[kind::ACCT_SESSION_ID, 3, b's']].concat();
-    // The parts of a packet; where its Message-Authenticators have their values; whether they are right.
+    // The parts of a packet, the positions of its Message-Authenticators, and whether they are valid.
     for (what, parts, places, is_right, taken_in) in [
         ("none", [&session[..], &[], &[]], &[][..], true, true),
         ("in front", [&empty, &session, &[]], &[22], true, true),
@@ -727,7 +727,7 @@ fn an_accounting_request_may_have_one_message_authenticator() {
     }
 }
 
-/// The secret of a network holds for its hosts until one of them is a client of its own, and again when that is gone.
+/// The secret of a network applies to its hosts. A host that becomes a client has its own secret until it is removed.
 #[test]
 fn a_host_with_a_client_of_its_own_leaves_that_of_its_network() {
     const OTHER_CLIENT: &str = "10.0.0.9:5000";

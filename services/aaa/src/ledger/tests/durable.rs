@@ -1,4 +1,4 @@
-//! What is acknowledged is in the store, whatever fails and whenever.
+//! An acknowledged record is in the store, whatever fails and whenever.
 
 use super::*;
 use crate::store::{ClientRow, GroupRows, StoreChange, StoreError, UserRows};
@@ -6,17 +6,17 @@ use RecordStatus::{Interim, Off, On, Start, Stop};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a store does with a batch.
+/// The result of writing a batch in a test store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WriteOutcome {
     Written,
-    /// It was not there.
+    /// The store was unavailable.
     Away,
-    /// It broke in the moment of its answer.
+    /// All was written, but the connection broke before the reply.
     WrittenUnacknowledged,
 }
 
-/// A store that refuses sessions of one id for ever.
+/// A store that always refuses sessions of one id.
 struct RefusingStore {
     memory: MemoryStore,
     id: &'static str,
@@ -98,7 +98,7 @@ fn retransmissions_wait_for_the_write_that_is_under_way() {
     let mut batch = Vec::new();
     assert_eq!(w.ledger.take_changes(&mut batch, 10), Some(first));
     assert_eq!(w.ledger.apply_record(instant_at(12), &start), RecordOutcome::Write(first));
-    // More is told while the first is being written: that waits for another.
+    // Further records during the first write wait for another write.
     let RecordOutcome::Write(second) =
         w.ledger.apply_record(instant_at(70), &counted_record(Interim, "1", 70, 60, 1))
     else {
@@ -134,12 +134,12 @@ fn what_a_store_refuses_does_not_hold_up_the_rest() {
     assert!(matches!(commit.error, Some(StoreError::Refused(_))));
     assert_eq!((ledger.unwritten_count(), ledger.counters().refused), (0, 1));
     assert_eq!(commit.is_durable(numbers[2] + 1), None);
-    // Nothing of it is ever acknowledged: neither the same again, nor more.
+    // No record of the session is ever acknowledged, neither a duplicate nor a later one.
     assert!(!ledger.commit_record(instant_at(20), &mut store, &build_record(Start, "2", 10)));
     assert!(!ledger.commit_record(instant_at(30), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
     assert!(!ledger.commit_record(instant_at(40), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
     assert_eq!((ledger.len(), ledger.unwritten_count(), store.memory.sessions().count()), (2, 0, 2));
-    // Once its store takes it, it is there.
+    // Once the store accepts the session, it is written.
     store.id = "none";
     assert!(ledger.commit_record(instant_at(50), &mut store, &counted_record(Stop, "2", 30, 20, 1)));
     assert_eq!(store.memory.sessions().count(), 3);
@@ -194,7 +194,7 @@ fn an_unwritten_nas_restart_is_written_in_its_order() {
 fn restarts_that_cannot_be_written_have_bounded_room() {
     let mut w = LedgerFixture::default();
     assert!(w.send_record(&build_record(Start, "1", 10)));
-    // The store is away; each restart ends the session, of which its NAS then tells again.
+    // The store is unavailable. Each restart ends the session, and then its NAS reports it again.
     assert!(matches!(
         w.ledger.apply_record(instant_at(11), &build_record(Interim, "1", 11)),
         RecordOutcome::Write(_)
@@ -227,7 +227,7 @@ fn without_room_nothing_is_acknowledged() {
 fn one_client_leaves_room_for_the_others() {
     let mut w = LedgerFixture::new(LedgerConfig { max_sessions: 100, ..LedgerConfig::default() });
     let client = |n: u8| Some((IpAddr::from([10, n, 0, 0]), 16));
-    // How many sessions of a client begin until there is no room, the `time`th time that it tries.
+    // Returns how many sessions of a client start until the ledger is full, at its `time`th attempt.
     let begun = |w: &mut LedgerFixture, n: u8, time: u8| {
         let ids = (0..200).map(|id| format!("{n}-{time}-{id}"));
         let started =
@@ -236,7 +236,7 @@ fn one_client_leaves_room_for_the_others() {
     };
     let tries = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)];
     assert_eq!(tries.map(|(n, time)| begun(&mut w, n, time)), [90, 0, 9, 0, 1]);
-    // Who ends some has room again.
+    // Ended sessions make room again.
     for id in 0..10 {
         let stop = counted_record(Stop, &format!("1-1-{id}"), 20, 10, 1);
         assert!(w.send_record(&LedgerRecord { client: client(1), ..stop }));
@@ -244,7 +244,7 @@ fn one_client_leaves_room_for_the_others() {
     assert_eq!([(4, 1), (1, 3), (4, 2)].map(|(n, time)| begun(&mut w, n, time)), [9, 0, 0]);
 }
 
-/// A host that does all in turn and notes what it acknowledged.
+/// A host that does all in turn and records its acknowledgements.
 struct LedgerTestHost {
     ledger: Ledger,
     store: MemoryStore,
@@ -300,7 +300,7 @@ impl LedgerTestHost {
         self.flying = None;
         self.waiting.clear();
     }
-    /// The store must have it by now.
+    /// The store must have the record by now.
     fn acknowledge_record(&mut self, i: usize) {
         self.acknowledged[i] = true;
         let record = &self.records[i];
@@ -360,7 +360,7 @@ proptest! {
             }
         }
         host.finish_batch(WriteOutcome::Written);
-        // Who got no answer tells it again.
+        // A NAS without a reply retransmits.
         for i in 0..host.records.len() {
             if !host.acknowledged[i] {
                 host.send_record(i);

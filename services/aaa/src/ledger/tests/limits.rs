@@ -1,4 +1,4 @@
-//! Simultaneous sessions, failures and pools.
+//! Simultaneous sessions, failed attempts and pools.
 
 use super::*;
 use RecordStatus::{Interim, On, Start, Stop};
@@ -34,7 +34,7 @@ impl LedgerFixture {
     fn admit_at(&mut self, secs: u64, request: &AdmitRequest) -> AdmissionVerdict {
         self.ledger.admit_user(instant_at(secs), wall_at(secs), request)
     }
-    /// The address that is given; `None`: the pool is exhausted.
+    /// Returns the leased address. `None`: the pool is exhausted.
     #[track_caller]
     fn admitted_address(&mut self, secs: u64, station: &str) -> Option<IpAddr> {
         match self.admit_at(secs, &pooled_request(station)) {
@@ -65,7 +65,7 @@ fn one_session_at_a_time_counts_those_admitted_and_those_open() {
     // At another NAS too.
     let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..exclusive_request(B) };
     assert_eq!(w.admit_at(3, &elsewhere), no);
-    // Who comes again from the same station goes on.
+    // A session of the same station continues.
     assert_eq!(w.admit_at(4, &exclusive_request("02:00:00:00:00:01")), FREE);
     assert!(w.send_record(&counted_record(Stop, "1", 100, 98, 1)));
     assert_eq!(w.admit_at(101, &exclusive_request(B)), FREE);
@@ -85,7 +85,7 @@ fn asking_again_is_one_admission_at_one_nas_and_two_at_two() {
     );
     let elsewhere = AdmitRequest { nas: "192.0.2.9".parse().unwrap(), ..exclusive_request(A) };
     assert_eq!((w.admit_at(2, &elsewhere), w.ledger.admitted_count()), (FREE, 2));
-    // Without a station's name it is the port that comes again.
+    // Without a station's name the port identifies it.
     let port =
         |port: &str| AdmitRequest { port: port.into(), simultaneous: Some(9), ..admit_request("bert", "") };
     let admitted = [port("1"), port("1"), port("2"), port("")].map(|request| {
@@ -99,12 +99,12 @@ fn asking_again_is_one_admission_at_one_nas_and_two_at_two() {
 fn a_session_takes_over_only_the_address_of_its_own_station() {
     let mut w = LedgerFixture::new(pool_config(&["10.0.0.0/29"]));
     let [a, b] = [A, B].map(|station| w.admitted_address(0, station).unwrap());
-    // Who was never admitted gets nothing that was given to others.
+    // A user without an admission gets no lease of others.
     assert!(w.send_record(&start_record("1", 1, C)));
     assert_eq!((w.ledger.admitted_count(), w.only_row().framedipaddress), (2, None));
     assert!(w.send_record(&start_record("2", 2, B)));
     assert_eq!((w.ledger.admitted_count(), w.ledger.find_sessions(SessionFilter::Address(b)).len()), (1, 1));
-    // Who names no station may be the one that is left.
+    // A record without a station may belong to the remaining admission.
     assert!(w.send_record(&start_record("3", 3, "")));
     assert_eq!((w.ledger.admitted_count(), w.ledger.find_sessions(SessionFilter::Address(a)).len()), (0, 1));
 }
@@ -164,7 +164,7 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     assert_eq!((failed(0, "anna", A), failed(1, "anna", A)), ((false, false), (false, false)));
     // An old failure does not count.
     assert_eq!((failed(62, "anna", ""), failed(63, "anna", "")), ((false, false), (false, false)));
-    // A success begins anew.
+    // A success resets the count.
     assert_eq!(w.admit_at(64, &anna), FREE);
     let mut failed = |secs, user: &str, station: &str| {
         let held = w.ledger.record_failure(instant_at(secs), user, station);
@@ -172,7 +172,7 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     };
     assert_eq!((failed(65, "anna", ""), failed(66, "anna", "")), ((false, false), (false, false)));
     assert_eq!(failed(67, "anna", B), (true, false));
-    // Who is held back is held back once.
+    // A lockout is reported once.
     assert_eq!(failed(68, "anna", B), (false, false));
     assert!(
         w.ledger.is_locked_out(instant_at(366), "anna", "")
@@ -180,7 +180,7 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     );
     assert_eq!(w.admit_at(366, &anna), AdmissionVerdict::No(AdmissionRefusal::TooManyFailures));
     assert_eq!(w.admit_at(367, &anna), FREE);
-    // By station, however it is written and whoever tries.
+    // By station, in any notation, for any user.
     for name in ["u1", "u2", "u3"] {
         w.ledger.record_failure(instant_at(400), name, "02:00:00:00:00:0A");
     }
@@ -192,7 +192,7 @@ fn failures_hold_users_and_stations_back_for_a_while() {
     assert_eq!(w.ledger.counters().refused_failures, 2);
 }
 
-/// Users are found by any spelling of a MAC address, so that limits hold for all spellings together.
+/// Users are found by any notation of a MAC address, so limits hold for all notations together.
 #[test]
 fn another_spelling_of_an_address_is_no_other_user() {
     let mut w = LedgerFixture::new(LedgerConfig {
@@ -228,7 +228,7 @@ fn only_so_many_failures_are_remembered() {
     assert_eq!(held, 10);
 }
 
-/// Found by attack: failures under other names made the ledger forget whom it held back.
+/// An attack: failed attempts under other names made the ledger forget lockouts.
 #[test]
 fn who_is_held_back_is_not_forgotten_for_those_who_are_not() {
     let limit = FailureLimit {
@@ -253,17 +253,17 @@ fn an_address_stays_with_its_user_from_admission_to_stop() {
     let b = w.admitted_address(1, B).unwrap();
     assert_ne!(a, b);
     assert_eq!((w.admitted_address(2, C), w.used_leases()), (None, (2, 0)));
-    // The NAS need not say the address: it was given.
+    // The NAS need not send the address: it was leased.
     assert!(w.send_record(&start_record("1", 3, A)));
     assert_eq!(w.only_row().framedipaddress, Some(a));
     assert_eq!(w.ledger.find_sessions(SessionFilter::Address(a)).len(), 1);
-    // B never starts; A goes on from the same station with the same address.
+    // B never starts. A continues from the same station with the same address.
     assert_eq!((w.admitted_address(62, A), w.admitted_address(62, C)), (Some(a), Some(b)));
     assert_eq!(w.ledger.counters().refused_pool, 1);
     assert!(w.send_record(&counted_record(Stop, "1", 130, 127, 1)));
     w.ledger.expire_sessions(instant_at(200));
     assert_eq!(w.used_leases(), (0, 0));
-    // Back again, the same; others get what was free longer.
+    // The same station gets its former address. Others get the address that was free longest.
     assert_eq!(w.admitted_address(201, C), Some(b));
     assert_eq!(w.admitted_address(201, A), Some(a));
 }

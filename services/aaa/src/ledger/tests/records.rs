@@ -1,4 +1,4 @@
-//! Records as they come.
+//! Parsing of accounting records.
 
 use super::*;
 use core::net::IpAddr;
@@ -71,7 +71,7 @@ fn a_time_is_believed_where_it_can_be_true() {
     assert_eq!(at(BEGIN + 5000, Some(3)), (97, true));
     assert_eq!(at(BEGIN + 5000, None), (100, false));
     assert_eq!(at(600, None), (100, false));
-    // What was not delayed happened when it came, to the fraction of a second.
+    // Without a delay the event time is the arrival, to a fraction of a second.
     let came = wall_at(100) + Duration::from_millis(500);
     for delay in [None, Some(0)] {
         let mut a = stop_attributes();
@@ -128,7 +128,7 @@ fn what_is_no_record_is_refused_by_name() {
     let mut a = stop_attributes();
     a.push_bytes(kind::ACCT_INPUT_OCTETS, &[1, 2]).unwrap();
     assert_eq!(LedgerRecord::from_radius(&a, SOURCE, wall_at(0)), Err(BadRecord::BadValue(42)));
-    // What only describes is left out.
+    // Invalid descriptive attributes are left out.
     let mut a = stop_attributes();
     a.push_bytes(kind::FRAMED_IP_ADDRESS, &[1, 2])
         .unwrap()
@@ -196,7 +196,7 @@ fn a_record_is_of_the_origin_that_is_authenticated() {
     assert_ne!(unique(&acr, "other.example.org"), own);
     acr.origin_host = Some("other.example.org");
     assert_ne!(unique(&acr, "nas.example.org"), own);
-    // As version 0.1.0 wrote it, so that its open sessions go on.
+    // As version 0.1.0 wrote it, so that its open sessions continue.
     acr.origin_host = Some("NAS.example.org");
     let parts = ["", "nas.example.org;1;2", "NAS.example.org/192.0.2.1", "NAS.example.org", "", ""];
     assert_eq!(unique(&acr, "nas.example.org"), UniqueSessionId::from_parts(parts.map(str::as_bytes)));
@@ -222,7 +222,7 @@ fn unique_ids_are_read_as_they_are_written() {
 }
 
 proptest! {
-    /// Whatever comes is a record or is not, its texts are fit for any store, and its row becomes the session again.
+    /// Any input is a record or an error. Its texts fit any store, and its row can be read back as the session.
     #[test]
     fn any_attributes_are_read(pieces in vec((0..60_u8, vec(any::<u8>(), 0..20)), 0..30), status in 1..4_u32) {
         let mut a = AttributeList::new();
@@ -247,7 +247,7 @@ proptest! {
     }
 }
 
-/// RFC 2866 §5.5 and §5.11, RFC 5080 §2.3.2: what names a session, or several, is text; other octets are written out.
+/// RFC 2866 §5.5 and §5.11, RFC 5080 §2.3.2: session ids are text; other octets are escaped.
 #[test]
 fn what_names_sessions_is_text() {
     let mut a = AttributeList::new();

@@ -1,4 +1,4 @@
-//! What becomes of a session's row.
+//! The rows that sequences of records lead to.
 
 use super::*;
 use crate::store::StoreChange;
@@ -51,14 +51,14 @@ fn a_retransmitted_record_is_acknowledged_and_changes_no_row() {
     for (i, record) in records.iter().enumerate() {
         assert!(w.send_record(record));
         let row = w.only_row();
-        // Acct-Delay-Time makes its time the same, or nearly.
+        // Acct-Delay-Time makes its event time the same, or nearly.
         for again in &records[..=i] {
             let mut again = again.clone();
             again.occurred_at = again.occurred_at + Duration::from_secs(1);
             assert!(w.commit_at(200, &again));
             assert_eq!(w.only_row(), row, "{again:?}");
         }
-        // So does a restart of the server.
+        // A restart of the server too.
         w.restart_host(300);
         for again in &records[..=i] {
             assert!(w.commit_at(300, again));
@@ -88,7 +88,7 @@ fn a_nas_that_says_no_times_may_retransmit_for_a_while() {
 #[test]
 fn a_record_that_waited_on_its_way_tells_of_no_other_session() {
     let mut w = LedgerFixture::default();
-    // Acct-Delay-Time says when it was sent, not how long it stood in a queue.
+    // Acct-Delay-Time gives the delay until sending, not the time in queues.
     let delayed = |at: u64| {
         let mut record = build_record(Start, "1", at);
         record.stamped = false;
@@ -97,7 +97,7 @@ fn a_record_that_waited_on_its_way_tells_of_no_other_session() {
     assert!(w.send_record(&delayed(10)));
     assert!(w.send_record(&delayed(19)));
     assert_eq!(w.session_spans(), [(10, None)]);
-    // Nor does a NAS that writes the time anew each time it sends.
+    // Nor does a NAS that sets the time anew at each retransmission.
     assert!(w.send_record(&build_record(Start, "1", 69)));
     assert_eq!(w.session_spans(), [(10, None)]);
     assert!(w.send_record(&build_record(Start, "1", 131)), "nobody retransmits for so long");
@@ -121,7 +121,7 @@ fn what_comes_late_is_of_the_session_of_its_own_name() {
     assert!(
         w.send_record(&build_record(Start, "1", 10)) && w.send_record(&counted_record(Stop, "1", 50, 40, 4))
     );
-    // Its NAS uses the id again, and does not say for whom.
+    // Its NAS reuses the id without a User-Name.
     let mut nameless = build_record(Start, "1", 60);
     nameless.session.user = "".into();
     nameless.unique = LedgerRecord::new(Start, nameless.session.clone(), nameless.occurred_at).unique;
@@ -206,16 +206,16 @@ fn an_id_that_its_nas_uses_again_is_another_session() {
     assert!(w.send_record(&build_record(Start, "1", 10)));
     assert!(w.send_record(&counted_record(Stop, "1", 50, 40, 4)));
     assert!(w.send_record(&build_record(Start, "1", 60)));
-    // Here the Stop is lost.
+    // The Stop is lost.
     assert!(w.send_record(&build_record(Start, "1", 300)));
     assert_eq!(w.session_spans(), [(10, Some(50)), (60, Some(60)), (300, None)]);
-    // Whatever is forgotten, the store remembers.
+    // The store has what the ledger's memory lost.
     w.restart_host(400);
     assert!(w.send_record(&counted_record(Interim, "1", 400, 100, 8)));
     assert!(w.send_record(&counted_record(Stop, "1", 500, 200, 9)));
     w.restart_host(600);
     assert!(w.commit_at(600, &counted_record(Stop, "1", 500, 200, 9)));
-    // Here the Start is lost.
+    // The Start is lost.
     assert!(w.send_record(&counted_record(Interim, "1", 900, 100, 2)));
     assert_eq!(w.session_spans(), [(10, Some(50)), (60, Some(60)), (300, Some(500)), (800, None)]);
     let mut ids: Vec<_> = w.rows().iter().map(|r| r.acctuniqueid.clone()).collect();
@@ -238,7 +238,7 @@ fn a_nas_that_begins_anew_has_none_of_its_sessions_left() {
     assert!(w.send_record(&build_record(Off, "", 90)));
     assert!(w.send_record(&build_record(On, "", 100)));
     assert!(w.send_record(&build_record(Start, "4", 110)));
-    // Retransmitted, it does not end what began since.
+    // Its retransmission does not end sessions that started since.
     assert!(w.commit_at(115, &build_record(On, "", 100)));
     assert_eq!(w.session_spans(), [(10, Some(90)), (20, None), (20, Some(90)), (110, None)]);
     assert_eq!(
@@ -248,12 +248,12 @@ fn a_nas_that_begins_anew_has_none_of_its_sessions_left() {
     let ended: Vec<_> = w.rows().into_iter().filter(|r| r.acctstoptime.is_some()).collect();
     assert!(ended.iter().all(|r| r.acctterminatecause == "Admin-Reboot"), "{ended:#?}");
     assert_eq!(ended[0].acctsessiontime + ended[1].acctsessiontime, 80 + 70);
-    // The same id after that is another session, however soon.
+    // The same id afterwards is another session, however soon.
     assert!(w.send_record(&build_record(Start, "1", 101)));
     assert!(w.session_spans().contains(&(101, None)));
 }
 
-/// Behind a proxy, or an address translator, several NASs have one address: each has its own NAS-Identifier.
+/// Behind a proxy or NAT, several NASs have one address and their own NAS-Identifiers.
 #[test]
 fn a_restart_ends_the_sessions_of_its_own_nas_identifier() {
     let of = |status, id: &str, secs, nas: &str| {
@@ -279,14 +279,14 @@ fn a_restart_ends_the_sessions_of_its_own_nas_identifier() {
         assert_eq!(causes, [cause, "", cause, cause], "in the store as in the ledger");
         assert!(w.commit_at(105, &of(status, "", 100, "a")), "again");
         assert_eq!(w.ledger.unwritten_count(), 0);
-        // One that says no NAS-Identifier is all of them.
+        // A restart without NAS-Identifier concerns all of them.
         assert!(w.send_record(&of(status, "", 200, "")));
         assert_eq!(w.ledger.len(), 0);
         assert!(w.rows().iter().all(|row| row.acctterminatecause == cause));
     }
 }
 
-/// The store has no NAS-Identifiers: the next record of each session says it again.
+/// The store has no NAS-Identifiers. The next record of each session restores it.
 #[test]
 fn after_a_restart_of_the_server_an_interim_tells_nass_apart() {
     let of = |status, id: &str, secs, nas: &str| {
@@ -328,7 +328,7 @@ fn a_session_that_was_thought_ended_goes_on() {
     let row = w.only_row();
     assert_eq!((row.acctstarttime, row.acctstoptime, row.interims), (Some(wall_at(10)), None, 1));
     assert_eq!(w.ledger.find_sessions(SessionFilter::Address("10.0.0.7".parse().unwrap())).len(), 1);
-    // And a Stop that comes after all says when it ended.
+    // A late Stop sets the end.
     w.ledger.expire_sessions(instant_at(500));
     assert!(w.send_record(&counted_record(Stop, "1", 600, 590, 4)));
     assert_eq!((w.only_row().acctstoptime, w.only_row().acctsessiontime), (Some(wall_at(600)), 590));
@@ -352,7 +352,7 @@ fn a_session_ended_by_its_nas_that_is_not_written_yet_can_go_on() {
     assert_eq!(w.ledger.unwritten_count(), 0);
 }
 
-/// A NAS that died ends nothing: whoever runs the server says that its sessions are over.
+/// A dead NAS ends no sessions; an operator ends them.
 #[test]
 fn a_forgotten_session_frees_its_slot_and_revives_with_its_nas() {
     let mut w = LedgerFixture::default();
@@ -365,7 +365,7 @@ fn a_forgotten_session_frees_its_slot_and_revives_with_its_nas() {
     let row = w.only_row();
     let ended = (row.acctstoptime, row.acctsessiontime, row.acctterminatecause.as_str());
     assert_eq!(ended, (Some(wall_at(70)), 60, "Admin-Reset"));
-    // Its Stop, or another record, may come after all.
+    // Its Stop or another record may still arrive.
     assert!(w.send_record(&counted_record(Interim, "1", 500, 490, 6)));
     assert_eq!((w.only_row().acctstoptime, w.ledger.len()), (None, 1));
     assert!(w.ledger.close_session(unique).is_some());
@@ -416,7 +416,7 @@ fn sessions_are_found() {
 
 #[test]
 fn a_record_finds_no_session_of_another_diameter_peer() {
-    // Both name the same address and the same Session-Id; the second has no User-Name.
+    // Both have the same address and Session-Id. The second has no User-Name.
     let by = |status, origin: &str, user: &str| {
         let mut record = counted_record(status, "nas.example.org;1;2", 50, 40, 7);
         record.session.user = user.into();
@@ -435,7 +435,7 @@ fn a_record_finds_no_session_of_another_diameter_peer() {
         assert_eq!(w.rows().len(), 2);
         assert_eq!(w.ledger.find_sessions(SessionFilter::User("anna")).len(), 1, "it goes on");
     }
-    // What the peer itself says without User-Name is of its session.
+    // A record of the peer itself without User-Name belongs to its session.
     for restarts in [false, true] {
         let mut w = LedgerFixture::default();
         assert!(w.send_record(&by(Start, "nas.example.org/192.0.2.1", "anna")));
@@ -449,7 +449,7 @@ fn a_record_finds_no_session_of_another_diameter_peer() {
 
 #[test]
 fn a_radius_client_ends_no_session_of_diameter() {
-    // A NAS that speaks Diameter may name any address, that of a RADIUS client or none.
+    // A Diameter NAS may claim any address, that of a RADIUS client or none.
     let by_diameter = |status, secs| {
         let mut record = counted_record(status, "nas.example.org;1;2", secs, secs - 9, 7);
         record.diameter_origin = "nas.example.org/192.0.2.1".into();
@@ -489,7 +489,7 @@ fn a_radius_client_ends_no_session_of_diameter() {
         );
         assert!(w.send_record(&by_diameter(Stop, 60)));
         assert_eq!(of_diameter(&w), (Some(wall_at(60)), 0), "{:?}", ends.status);
-        // Of one that an earlier version wrote it is known as soon as its NAS tells of it, and then for good.
+        // For a session of an earlier version it is known from the next record on, permanently.
         let mut w = LedgerFixture::default();
         assert!(w.send_record(&by_diameter(Start, 10)));
         let before = SessionRow { diameter_origin: String::new(), ..w.only_row() };

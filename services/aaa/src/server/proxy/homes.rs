@@ -1,4 +1,4 @@
-//! Home servers that speak RADIUS, and what waits for them.
+//! RADIUS home servers, and the requests pending at them.
 
 use super::passed::ForwardedRequest;
 use super::translation::answer_diameter;
@@ -18,17 +18,17 @@ use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::client::{self, RadiusClient, RadiusReply};
 use usher_radius::packet::PacketCode;
 
-/// The home servers of now and those of before the last change, with what each owes an answer to.
+/// The current home servers, and those before the last reload with their pending requests.
 #[derive(Debug)]
 pub(in crate::server) struct HomeServerSet {
     current: Option<HomeServers>,
-    /// What these were asked they may still answer.
+    /// The former home servers, which may still answer.
     past: Option<HomeServers>,
     passed: SessionTable<ForwardedRequest>,
 }
 
 impl HomeServerSet {
-    /// Draws from `rng` only where there are home servers.
+    /// Uses `rng` only if there are home servers.
     pub(in crate::server) fn new(config: &AaaServerConfig, rng: &mut SecureRng) -> Result<Self, ProxyError> {
         let current = match &config.proxy {
             Some(proxy) => HomeServers::new(proxy, HOMES[0], 0, SecureRng::from_seed(rng.random_array()))?,
@@ -39,15 +39,15 @@ impl HomeServerSet {
     pub(in crate::server) const fn current_servers(&self) -> Option<&HomeServers> {
         self.current.as_ref()
     }
-    /// Requests that wait.
+    /// Number of pending requests.
     pub(super) fn pending_count(&self) -> usize {
         self.passed.len()
     }
-    /// Who asks the home servers of now, and who asked those of before.
+    /// The clients of the current and the former home servers.
     fn clients(&mut self) -> impl Iterator<Item = &mut ChildMachine<RadiusClient>> {
         self.current.iter_mut().chain(&mut self.past).map(HomeServers::client_mut)
     }
-    /// The client in a slot.
+    /// Returns the client in a slot.
     pub(in crate::server) fn client_in_slot(&mut self, slot: u16) -> Option<&mut ChildMachine<RadiusClient>> {
         self.clients().find(|client| client.slot() == Some(slot))
     }
@@ -57,14 +57,14 @@ impl HomeServerSet {
     pub(in crate::server) fn poll_timeout(&mut self) -> Option<Instant> {
         self.clients().filter_map(|client| client.poll_timeout()).min()
     }
-    /// Another server found out how a home server is.
+    /// Sets the health of a home server that another shard found.
     pub(in crate::server) fn set_health(&mut self, now: Instant, state: &HomeServerState) {
         if let Some(homes) = &mut self.current {
             homes.set_health(now, &state.name, state.service, state.health);
         }
     }
 
-    /// The home servers of another configuration; `None`: they are those that there are.
+    /// Returns the home servers of a new configuration. `None`: they are unchanged.
     pub(in crate::server) fn servers_for_config(
         &self,
         ctx: &mut ServerContext,
@@ -72,23 +72,23 @@ impl HomeServerSet {
     ) -> Result<Option<Option<HomeServers>>, CommandError> {
         let Some(proxy) = &config.proxy else { return Ok(self.current.is_some().then_some(None)) };
         if ctx.config.proxy.as_ref().is_some_and(|p| p.same_servers(proxy)) {
-            // Realms may lead elsewhere among them all the same.
+            // Even so, realms may have other targets among them.
             let contradiction = CommandError::Invalid("a realm leads to a pool that does not exist");
             return proxy.leads_nowhere().map_or(Ok(None), |_| Err(contradiction));
         }
         let clients = self.current.iter().chain(&self.past).map(HomeServers::client);
-        // Two generations have sockets at the same time.
+        // Both generations have sockets at the same time.
         let taken = clients.clone().next().and_then(ChildMachine::slot);
         let slot = if taken == Some(HOMES[0]) { HOMES[1] } else { HOMES[0] };
-        // A connection of the client that had this slot before may still be on its way out at the host.
+        // The host may still be closing a connection of the slot's former client.
         let first = clients.map(|client| client.connection_ids().1).max().unwrap_or(0);
         let rng = SecureRng::from_seed(ctx.rng.random_array());
         let contradiction = CommandError::Invalid("the realms and home servers contradict each other");
         HomeServers::new(proxy, slot, first, rng).map(Some).map_err(|_| contradiction)
     }
 
-    /// Goes on with other home servers. What the former ones were asked they still answer; who waits for those before
-    /// them is not answered, and asks again.
+    /// Replaces the home servers. The former ones may still answer. Requests pending at those before them get no
+    /// reply and are retransmitted by their clients.
     pub(in crate::server) fn replace_servers(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -107,14 +107,14 @@ impl HomeServerSet {
         }
         self.let_past_go(&mut fronts.ctx);
     }
-    /// Ends with the former home servers when nothing is waited for any more.
+    /// Drops the former home servers when no request is pending there.
     fn let_past_go(&mut self, ctx: &mut ServerContext) {
         if let Some(past) = self.past.take_if(|past| past.client().outstanding_count() == 0) {
             abort_connections(past.client(), &mut ctx.outputs);
         }
     }
 
-    /// Asks a pool, on behalf of whoever `passed` names.
+    /// Forwards a request to a pool, for the client in `passed`.
     pub(super) fn forward_request(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -144,14 +144,14 @@ impl HomeServerSet {
         }
     }
 
-    /// No home server answers.
+    /// Handles a request that no home server answered.
     fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         if let Some(passed) = self.passed.remove(token) {
             passed.finish_unanswered(fronts);
         }
     }
 
-    /// A home server answered; `current`: one of those of now, which may be asked again.
+    /// Handles a home server's answer. `current`: it is of the current ones, which may get further requests.
     fn handle_response(&mut self, fronts: &mut ProtocolFronts, mut response: RadiusReply, current: bool) {
         let Some(passed) = self.passed.remove(response.token) else { return };
         fronts.ctx.counters.proxy_answered += 1;
@@ -163,7 +163,7 @@ impl HomeServerSet {
         {
             homes.pin_state(passed.owner, state, response.server);
         }
-        // A home server that keeps no accounting says so by what looks like an acknowledgement (RFC 6614 §2.5).
+        // RFC 6614 §2.5: a home server without accounting says so in an Accounting-Response.
         let unwanted = response.code == PacketCode::ACCOUNTING_RESPONSE
             && response.attributes.get(kind::ERROR_CAUSE).is_some();
         fronts.ctx.counters.proxy_unwanted += u64::from(unwanted);
@@ -189,7 +189,7 @@ impl HomeServerSet {
         passed.finish_answered(fronts, response.code);
     }
 
-    /// Hears what home servers say; whether anything was said.
+    /// Handles the clients' events. True if there were any.
     pub(in crate::server) fn drain_events(&mut self, fronts: &mut ProtocolFronts) -> bool {
         let mut heard = false;
         while let Some(event) =
@@ -226,7 +226,7 @@ impl HomeServerSet {
     }
 }
 
-/// Gives up the connections of a client that is to go.
+/// Closes the connections of a client that is being dropped.
 fn abort_connections(
     client: &ChildMachine<RadiusClient>,
     outputs: &mut OutputQueue<AaaServerEvent, AaaServerJob>,

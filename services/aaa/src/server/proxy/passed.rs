@@ -1,4 +1,4 @@
-//! One request that was passed on, and how it ends.
+//! A proxied request and its end.
 
 use super::eap_identifier;
 use crate::proxy::{ForwardingTerms, NoAnswerPolicy};
@@ -15,30 +15,30 @@ use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::PacketCode;
 use usher_radius::server::RadiusRequest;
 
-/// A request that was passed on.
+/// A proxied request.
 #[derive(Debug)]
 pub(super) struct ForwardedRequest {
-    /// Who waits for the answer; `None`: nobody, it was acknowledged when it was kept.
+    /// The pending request. `None`: it was acknowledged when its record was stored.
     pub(super) asker: Option<RequestToken>,
     pub(super) code: PacketCode,
-    /// The client, or [`ForwardedRequest::DIAMETER`].
+    /// Index of the client, or [`ForwardedRequest::DIAMETER`].
     pub(super) owner: u32,
-    /// Identifier of the EAP response that it carried.
+    /// Identifier of its EAP response.
     pub(super) eap: Option<u8>,
     pub(super) started_at: Instant,
-    /// What it said.
+    /// Its attributes.
     pub(super) request: AttributeList,
-    /// What holds of it by its user's realm.
+    /// Settings of its user's realm.
     pub(super) terms: ForwardingTerms,
     /// Its conversation with a Diameter server.
     pub(super) dialog: Option<u64>,
 }
 
 impl ForwardedRequest {
-    /// The owner of what came over Diameter: no client has this index.
+    /// Owner of Diameter requests. No client has this index.
     pub(super) const DIAMETER: u32 = u32::MAX;
 
-    /// What a RADIUS client asked; `answered`: it waits for the answer.
+    /// Creates it from a RADIUS request. `answered`: the client waits for the reply.
     pub(super) fn new(now: Instant, request: RadiusRequest, terms: ForwardingTerms, answered: bool) -> Self {
         Self {
             asker: answered.then_some(RequestToken::Radius(request.token)),
@@ -57,7 +57,7 @@ impl ForwardedRequest {
         SessionlessLogin { started_at: self.started_at, asker: self.asker, client }
     }
 
-    /// What of an answer from elsewhere reaches whoever asked.
+    /// Filters an answer for the client.
     pub(super) fn filter_answer(
         &self,
         ctx: &mut ServerContext,
@@ -78,7 +78,7 @@ impl ForwardedRequest {
         sifted.passed
     }
 
-    /// An answer has reached whoever asked: where that was a verdict, the login is over.
+    /// Finishes an answered request. A verdict ends the login.
     pub(super) fn finish_answered(self, fronts: &mut ProtocolFronts, code: PacketCode) {
         let begun = self.sessionless_login();
         match code {
@@ -96,7 +96,7 @@ impl ForwardedRequest {
         }
     }
 
-    /// No home server answers.
+    /// Finishes a request that no home server answered.
     pub(super) fn finish_unanswered(self, fronts: &mut ProtocolFronts) {
         fronts.ctx.counters.proxy_unanswered += 1;
         match self.asker {
@@ -118,7 +118,7 @@ impl ForwardedRequest {
         self.finish_undecided(fronts, RejectCause::HomeSilent);
     }
 
-    /// It cannot be passed on.
+    /// Finishes a request that cannot be forwarded.
     pub(super) fn cut_short(self, fronts: &mut ProtocolFronts, reason: RejectCause) {
         if let Some(asker) = self.asker {
             fronts.discard_request(asker);
@@ -139,7 +139,7 @@ impl ForwardedRequest {
     }
 }
 
-/// Counts and traces what a home server is not told of a request.
+/// Counts and traces the attributes that a home server does not get.
 pub(super) fn trace_withheld(
     ctx: &mut ServerContext,
     asker: Option<RequestToken>,
@@ -154,7 +154,7 @@ pub(super) fn trace_withheld(
     });
 }
 
-/// Lines of what a filter left out of something.
+/// Formats the attributes that a filter left out.
 fn left_out<'a>(of: &'a str, lines: &'a [String]) -> impl Iterator<Item = String> {
     lines.iter().map(move |line| format!("  left out of {of} by the realm's filter: {}", line.trim_start()))
 }

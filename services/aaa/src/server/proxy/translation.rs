@@ -1,4 +1,4 @@
-//! Between RADIUS and Diameter: EAP that comes by one and is answered by the other (RFC 4072 §6, RFC 7155 §4).
+//! Translation of EAP logins between RADIUS and Diameter (RFC 4072 §6, RFC 7155 §4).
 
 use super::passed::ForwardedRequest;
 use super::refuse_radius;
@@ -29,18 +29,18 @@ const FAILURE: u8 = 4;
 /// Termination-Action RADIUS-Request (RFC 2865 §5.29).
 const RADIUS_REQUEST: u32 = 1;
 
-/// A conversation that is passed on to a Diameter server.
+/// A conversation with a Diameter server.
 #[derive(Debug)]
 struct DiameterConversation {
     owner: u32,
     session_id: String,
-    /// The server that answered first.
+    /// The server that answered the first request.
     host: Option<String>,
     /// Its State.
     state: Option<Vec<u8>>,
 }
 
-/// What Diameter servers were asked for RADIUS clients.
+/// RADIUS requests at Diameter servers.
 #[derive(Debug, Default)]
 pub(in crate::server) struct DiameterTranslation {
     waiting: SessionTable<ForwardedRequest>,
@@ -49,12 +49,12 @@ pub(in crate::server) struct DiameterTranslation {
 }
 
 impl DiameterTranslation {
-    /// Requests that wait.
+    /// Number of pending requests.
     pub(super) fn pending_count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Asks a Diameter server of a realm what a RADIUS client asked.
+    /// Sends a RADIUS client's request to a Diameter server of a realm.
     pub(super) fn send_request(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -97,7 +97,7 @@ impl DiameterTranslation {
         }
     }
 
-    /// The conversation that a State names, or a new one.
+    /// Returns the conversation of a State, or a new one.
     fn conversation_for_state(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -123,14 +123,14 @@ impl DiameterTranslation {
         Some(self.dialogs.insert(fronts.ctx.now, dialog))
     }
 
-    /// No Diameter server answers.
+    /// Handles a request that no Diameter server answered.
     pub(in crate::server) fn handle_silence(&mut self, fronts: &mut ProtocolFronts, token: u64) {
         if let Some(passed) = self.waiting.remove(token) {
             passed.finish_unanswered(fronts);
         }
     }
 
-    /// A Diameter server answered what was passed on to it.
+    /// Handles a Diameter server's answer.
     pub(in crate::server) fn handle_answer(
         &mut self,
         fronts: &mut ProtocolFronts,
@@ -142,7 +142,7 @@ impl DiameterTranslation {
         let good = result.is_success() || result.is_informational();
         let dea = match DiameterEapAnswer::parse(avps.as_sequence()) {
             Ok(dea) if !result.is_protocol_error() => Some(dea),
-            // A refusal is one whatever else it says.
+            // An error result counts whatever the other AVPs.
             Err(_) if !good && !result.is_protocol_error() => None,
             _ => return passed.finish_unanswered(fronts),
         };
@@ -152,7 +152,7 @@ impl DiameterTranslation {
         let eap = dea.as_ref().and_then(|d| d.eap.or(d.reissued));
         let mut end = eap_failure(passed.eap.unwrap_or_default());
         let code = match (&dea, result.is_success()) {
-            // An AVP that must be obeyed and cannot be translated makes the answer a refusal (RFC 6733 §4.1).
+            // RFC 6733 §4.1: a mandatory AVP without translation makes the answer a reject.
             (Some(_), true) if find_untranslatable(avps.as_sequence()).is_none() => PacketCode::ACCESS_ACCEPT,
             (Some(_), false) if result.is_informational() => PacketCode::ACCESS_CHALLENGE,
             _ => PacketCode::ACCESS_REJECT,
@@ -188,7 +188,7 @@ impl DiameterTranslation {
             }
             _ => {
                 self.dialogs.remove(dialog);
-                // A Success does not go with a refusal, whoever decided that (RFC 3579 §2.6.3).
+                // RFC 3579 §2.6.3: a reject must not have an EAP-Success.
                 attributes.push_eap(eap.filter(|eap| eap.first() == Some(&FAILURE)).unwrap_or(&end));
             }
         }
@@ -197,7 +197,7 @@ impl DiameterTranslation {
     }
 }
 
-/// Answers a Diameter request with what a RADIUS home server said.
+/// Answers a Diameter request with a RADIUS home server's reply.
 pub(super) fn answer_diameter(
     fronts: &mut ProtocolFronts,
     token: u64,
@@ -237,7 +237,7 @@ pub(super) fn answer_diameter(
     if result.is_success() {
         let mut reply = fronts.take_attributes();
         for a in a.iter().filter(|a| !NOT_TRANSLATED.contains(&a.kind)) {
-            // It came out of a list of attributes: it fits one.
+            // The value came from an attribute.
             let _ = reply.push_bytes(a.kind, a.value);
         }
         attributes_as_avps(&reply, eap.is_some(), fronts.ctx.config.dictionary.as_deref(), &mut avps);
@@ -246,12 +246,12 @@ pub(super) fn answer_diameter(
     fronts.answer_peer(token, result, avps);
 }
 
-/// User-Name, where Diameter can say it.
+/// Returns User-Name, if it is UTF-8 as Diameter requires.
 fn user_name(attributes: &AttributeList) -> Option<&str> {
     attributes.get(kind::USER_NAME).and_then(|name| core::str::from_utf8(name).ok())
 }
 
-/// What a RADIUS request says of its access server.
+/// Returns a RADIUS request's data about its access server.
 fn nas_info(a: &AttributeList) -> NasInfo<'_> {
     let v6 = a.get(kind::NAS_IPV6_ADDRESS).and_then(|v| <[u8; 16]>::try_from(v).ok()).map(IpAddr::from);
     NasInfo {
@@ -267,8 +267,8 @@ fn nas_info(a: &AttributeList) -> NasInfo<'_> {
     }
 }
 
-/// Says in RADIUS's way that the user has to be authorised anew: the session ends by then, and the access server asks
-/// (Authorization-Lifetime, RFC 6733 §8.9; Termination-Action, RFC 2865 §5.29).
+/// Translates Authorization-Lifetime (RFC 6733 §8.9) to Session-Timeout with Termination-Action (RFC 2865 §5.29):
+/// the access server reauthorises the user by then.
 fn limit_lifetime(avps: &AvpBuf, attributes: &mut AttributeList) {
     const FOR_EVER: u32 = u32::MAX;
     let lifetime = avps.as_sequence().get(codes::AUTHORIZATION_LIFETIME).and_then(|a| a.as_u32().ok());

@@ -1,4 +1,4 @@
-//! Who hears of a login, line by line.
+//! The traces of a login.
 
 use crate::server::api::{AaaServerEvent, TraceLine};
 use crate::server::context::ServerContext;
@@ -8,14 +8,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use usher_radius::attribute::AttributeList;
 
-/// The traces that a login is of.
+/// The traces that show a login.
 #[derive(Debug, Default)]
 pub(super) struct TraceAudience {
-    /// The login's token, which is the number of its lines.
+    /// Token of the login, which numbers its lines.
     number: u64,
-    /// Whom its decisions are told to.
+    /// Traces that match.
     certain: TraceSlots,
-    /// Who looks for a user, and whose this login may turn out to be once it is known who is inside its tunnel.
+    /// Traces of users that may match once the inner name is known.
     maybe: TraceSlots,
 }
 
@@ -23,17 +23,17 @@ impl TraceAudience {
     pub(super) const fn login_number(&self) -> u64 {
         self.number
     }
-    /// The login has a token.
+    /// Sets the login's token.
     pub(super) const fn set_number(&mut self, number: u64) {
         self.number = number;
     }
-    /// A trace is over.
+    /// Removes a trace that has ended.
     pub(super) const fn remove_traces(&mut self, traces: TraceSlots) {
         (self.certain, self.maybe) = (self.certain & !traces, self.maybe & !traces);
     }
 
-    /// Takes in who looks for a request, and who may: `inside` is the name within the tunnel, nothing where none has been
-    /// given yet. Where nobody else can be inside, `hidden` is false.
+    /// Adds the traces that match a request or may match later. `inside` is the inner name, empty if not yet known.
+    /// `hidden` is false if there can be no inner name.
     pub(super) fn include_request(
         &mut self,
         ctx: &ServerContext,
@@ -49,7 +49,7 @@ impl TraceAudience {
         }
     }
 
-    /// It is known who is inside the tunnel: those who look for that user hear what was said before.
+    /// Adds the traces of the inner name, and writes the kept lines to them.
     pub(super) fn look_inside(&mut self, ctx: &mut ServerContext, name: &[u8]) {
         if self.maybe == 0 {
             return;
@@ -60,16 +60,16 @@ impl TraceAudience {
         lines.into_iter().for_each(|line| ctx.outputs.push_event(AaaServerEvent::Trace(line)));
     }
 
-    /// Whether there is anybody.
+    /// True if any trace matches.
     pub(super) const fn has_traces(&self) -> bool {
         self.certain | self.maybe != 0
     }
 
-    /// Says what happens.
+    /// Writes a line.
     pub(super) fn trace_line(&self, ctx: &mut ServerContext, text: impl FnOnce() -> String) {
         self.trace_text(ctx, None, text);
     }
-    /// Says how the login ends, where nobody is let in.
+    /// Writes the end of a login that is not accepted.
     pub(super) fn trace_end(
         &self,
         ctx: &mut ServerContext,
@@ -90,7 +90,7 @@ impl TraceAudience {
             ctx.trace_line(TraceLine { to: self.certain, reason, ..line }, self.maybe);
         }
     }
-    /// Says several things, the first of them with the client.
+    /// Writes several lines, the first with the client.
     pub(super) fn trace_lines(&self, ctx: &mut ServerContext, client: Option<u32>, lines: Vec<String>) {
         ctx.trace_lines(self.number, (self.certain, self.maybe), client, lines);
     }

@@ -1,4 +1,4 @@
-//! The EAP back end's part in a login: the method that runs, and what is made of what it says.
+//! EAP in a login: the running method and its output.
 
 use crate::server::config::AaaServerConfig;
 use crate::server::reason::RejectCause;
@@ -22,33 +22,33 @@ use usher_eap::packet::{EapCode, EapPacket, EapType};
 use usher_eap::server::{EapServer, EapServerEvent as EapEvent};
 use usher_radius::attribute::{AttributeList, kind};
 
-/// An EAP method under way.
+/// A running EAP method.
 #[derive(Debug)]
 pub(super) struct EapConversation {
     pub(super) server: EapServer,
-    /// What it waits for before it goes on: mostly what the host is asked.
+    /// What the method waits for, mostly a job of the host.
     pub(super) wait: Option<MethodWait>,
-    /// Of the response that came last.
+    /// Identifier of the last response.
     pub(super) identifier: u8,
 }
 
 /// What a method waits for.
 #[derive(Debug)]
 pub(super) enum MethodWait {
-    /// A user.
+    /// The lookup of a user.
     User(QueriedUser),
-    /// Whether a password is right.
+    /// The check of a password.
     Password,
-    /// Its turn to take this packet, which costs much.
+    /// A queue for expensive packets, with this packet.
     ScheduledPacket(Vec<u8>),
 }
 
-/// Whom a method asks for.
+/// The user that a method queries.
 #[derive(Clone, Debug)]
 pub(super) enum QueriedUser {
-    /// The user of this name, given inside a tunnel.
+    /// The user of this inner name.
     Named(Vec<u8>),
-    /// The user whom a TLS session has let in.
+    /// The user of a TLS session to resume.
     Resumed(SessionUser),
 }
 
@@ -62,7 +62,7 @@ impl QueriedUser {
 }
 
 impl fmt::Display for QueriedUser {
-    /// As a trace tells it.
+    /// Formats it for a trace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = match self {
             Self::Named(_) => "within the tunnel",
@@ -72,8 +72,7 @@ impl fmt::Display for QueriedUser {
     }
 }
 
-/// A digest of what proves this user, of use to nobody without the key: another password, or one kept otherwise, gives
-/// another.
+/// Returns a keyed digest of a user's credentials. A changed password, or another form of it, changes the digest.
 pub(super) fn credential_digest(key: &ShardKey, user: &User) -> CredentialDigest {
     let (kind, secret): (u8, &[u8]) = match &user.password {
         None => (0, &[]),
@@ -84,21 +83,20 @@ pub(super) fn credential_digest(key: &ShardKey, user: &User) -> CredentialDigest
     sha256_fingerprint(&[&key.derive_octets(b"credential")[..], &[kind], secret].concat())
 }
 
-/// A proof that convinced.
+/// A proof that was right.
 #[derive(Debug)]
 pub(super) struct LoginApproval {
     pub(super) method: AuthMethod,
     /// The EAP-Success.
     pub(super) eap: Option<[u8; 4]>,
     pub(super) msk: Option<SecretValue<[u8; 64]>>,
-    /// The identity within a tunnel.
+    /// The inner identity.
     pub(super) inner: Option<Vec<u8>>,
     pub(super) inner_method: Option<InnerMethod>,
     pub(super) resumed: bool,
-    /// What the method adds to the reply.
+    /// Attributes that the method adds to the reply.
     pub(super) reply: AttributeList,
-    /// The conversation that led to it, while the host is asked: a TLS session is kept once it has let somebody in, not
-    /// before.
+    /// The conversation, kept while the host does its jobs. A TLS session can be resumed only after the accept.
     pub(super) conversation: Option<Box<EapConversation>>,
 }
 
@@ -118,7 +116,7 @@ impl LoginApproval {
 }
 
 impl EapConversation {
-    /// The method that runs.
+    /// Returns the running method.
     pub(super) fn method(&self) -> Option<AuthMethod> {
         self.server.method_type().map(by_type)
     }
@@ -126,7 +124,7 @@ impl EapConversation {
         self.method().is_some_and(is_tunnel)
     }
 
-    /// What the automaton says after it was given something; its packet goes to `out`.
+    /// Returns the automaton's next output. Its packet is appended to `out`.
     pub(super) fn poll_progress(
         &mut self,
         outputs: &mut OutputQueue<AaaServerEvent, AaaServerJob>,
@@ -154,7 +152,7 @@ impl EapConversation {
         }
     }
 
-    /// Why it failed, and what is known of that besides.
+    /// Returns the cause of the failure, and further detail.
     pub(super) fn why_failed(
         &self,
         user: Option<&User>,
@@ -162,21 +160,21 @@ impl EapConversation {
     ) -> (RejectCause, Option<String>) {
         let server = &self.server;
         match server.fault() {
-            // The user's rows say what may be inside.
+            // The user's rows limit the inner methods.
             Some(MethodFault::NoInner) if user.is_some_and(|user| user.inner_methods().is_some()) => {
                 return (RejectCause::MethodForbidden, None);
             }
             Some(fault) => return (fault.into(), server.fault_detail()),
             None => {}
         }
-        /// Most methods that are named.
+        /// Maximum number of named methods.
         const SOME: usize = 8;
         let wished: Vec<EapType> =
             server.wanted_types().iter().take(SOME).map(|kind| EapType(*kind)).collect();
         let known = AuthMethod::ALL.into_iter().filter(|method| {
             config.methods.contains(method) && method.eap_type().is_some_and(|kind| wished.contains(&kind))
         });
-        // What the server offers others was not offered to this user.
+        // The server did not offer these methods to this user.
         let reasons = known.filter_map(|m| user.filter(|user| !user.may_use(m)).map(|user| why_not(user, m)));
         let names: Vec<String> = wished.iter().filter(|kind| kind.0 != 0).map(ToString::to_string).collect();
         let detail = match (server.wanted_types().is_empty(), names.is_empty()) {
@@ -188,7 +186,7 @@ impl EapConversation {
     }
 }
 
-/// Why a user cannot log in by a method that the server offers.
+/// Returns why a user cannot log in by a method of the server.
 pub(super) fn why_not(user: &User, method: AuthMethod) -> RejectCause {
     let listed = user.methods.is_empty() || user.methods.contains(&method);
     if !listed || method == AuthMethod::Mab {
@@ -200,23 +198,23 @@ pub(super) fn why_not(user: &User, method: AuthMethod) -> RejectCause {
     }
 }
 
-/// Of the reasons why methods cannot admit a user, one that another method would not have.
+/// Returns the most specific of several methods' causes.
 pub(super) fn most_specific_cause(reasons: impl Iterator<Item = RejectCause>) -> RejectCause {
     reasons.min_by_key(|reason| *reason == RejectCause::MethodForbidden).unwrap_or(RejectCause::NoMethod)
 }
 
-/// Where a conversation stands after a packet.
+/// The state of a conversation after a packet.
 #[derive(Debug)]
 pub(super) enum ConversationProgress {
-    /// It goes on with the request that was written.
+    /// The method continues with the written request.
     Request,
-    /// The peer is who it says; a Success was written.
+    /// The peer is authenticated. A Success was written.
     Success(Box<LoginApproval>),
-    /// It is not, or cannot show it.
+    /// The peer failed.
     Failure,
-    /// The host is asked first.
+    /// The method queries a user.
     UserQuery(UserQuery),
-    /// The packet was none, or answers nothing that was asked.
+    /// The packet is invalid or answers no pending request.
     Ignored,
 }
 
@@ -233,7 +231,7 @@ impl ServerOffer for SharedOffer {
     }
 }
 
-/// What a method may know of a user's password.
+/// Returns the form of a user's password for a method.
 pub(super) fn user_secret(user: &User) -> Option<UserSecret> {
     Some(match user.password.as_ref()? {
         StoredPassword::Clear(password) => UserSecret::Clear(SecretValue::clone(password)),
@@ -242,21 +240,20 @@ pub(super) fn user_secret(user: &User) -> Option<UserSecret> {
     })
 }
 
-/// Whether another name may be given inside.
+/// True if the method has an inner identity.
 pub(super) const fn is_tunnel(method: AuthMethod) -> bool {
     matches!(method, AuthMethod::Peap | AuthMethod::Ttls)
 }
 
-/// Whether a name is the one that people give outside tunnels so as to say nothing: `anonymous` or nothing, with a realm
-/// or without (RFC 7542 §2.4).
+/// True if an outer name is anonymous: `anonymous` or empty, with or without a realm (RFC 7542 §2.4).
 pub(super) fn is_anonymous(name: &[u8]) -> bool {
     let user = name.split(|octet| *octet == b'@').next().unwrap_or_default();
     user.is_empty() || user.eq_ignore_ascii_case(b"anonymous")
 }
 
-/// What of a server's offer may admit a user, the preferred method first, and tunnels, inside which another name may be
-/// given: they come first for a name that says nothing, alone for one that is held back, last where they may not admit
-/// the user.
+/// Returns the server's methods that may accept a user, the preferred one first, and tunnels, which may carry
+/// another name. Tunnels come first for an anonymous name, alone for a locked-out name, and last if the user may
+/// not use them.
 pub(super) fn admissible_offers(
     config: &AaaServerConfig,
     user: &User,
@@ -312,8 +309,8 @@ pub(super) fn by_type(kind: EapType) -> AuthMethod {
     AuthMethod::ALL.into_iter().find(|m| m.eap_type() == Some(kind)).unwrap_or(AuthMethod::EapMd5)
 }
 
-/// The longest EAP packet that need not be cut on its way to the peer (RFC 3579 §2.4): on the media of IEEE 802 EAPOL's
-/// header of four octets goes before it (RFC 3580 §3.10).
+/// Returns the longest EAP packet that reaches the peer unfragmented (RFC 3579 §2.4). On IEEE 802 media EAPOL adds
+/// a header of four octets (RFC 3580 §3.10).
 pub(super) fn eap_mtu(request: &AttributeList) -> Option<usize> {
     const ETHERNET: u32 = 15;
     const IEEE_802_11: u32 = 19;
@@ -326,18 +323,18 @@ pub(super) fn eap_mtu(request: &AttributeList) -> Option<usize> {
     Some(mtu.clamp(64, 65_535) as usize - header)
 }
 
-/// How a peer begins.
+/// The first packet of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::server) enum EapOpening<'a> {
-    /// By nothing yet (EAP-Start, RFC 3579 §2.1).
+    /// None yet (EAP-Start, RFC 3579 §2.1).
     Start,
-    /// By the name that an EAP-Response/Identity of this identifier gives (RFC 3748 §5.1).
+    /// An EAP-Response/Identity with this name and identifier (RFC 3748 §5.1).
     Identity(&'a [u8], u8),
-    /// By the answer, of this identifier, to something that the NAS asked.
+    /// A response, with this identifier, to a request of the NAS.
     Response(u8),
-    /// By a request of this identifier: somebody wants us to prove ourselves.
+    /// A request with this identifier: the peer wants to authenticate the server.
     Request(u8),
-    /// By nothing that begins one; with its identifier, where it has one.
+    /// Any other packet, with its identifier if it has one.
     Noise(Option<u8>),
 }
 
@@ -353,7 +350,7 @@ pub(in crate::server) fn parse_opening(packet: &[u8]) -> EapOpening<'_> {
     }
 }
 
-/// An EAP-Failure in answer to the response of this identifier.
+/// Returns an EAP-Failure for the response of this identifier.
 pub(in crate::server) const fn eap_failure(identifier: u8) -> [u8; 4] {
     [4, identifier, 0, 4]
 }

@@ -1,4 +1,4 @@
-//! How a login comes to its end: what is still asked of the host, and what is said of it then.
+//! The end of a login: the remaining jobs of the host, and the reply.
 
 use super::conversation::{EapConversation, LoginApproval, credential_digest, is_anonymous};
 use super::{LoginReject, LoginSession, LoginStage, LoginStep, PendingRequest, TOO_MANY};
@@ -26,7 +26,7 @@ use usher_radius::attribute::{AttributeList, kind};
 /// RFC 5580 §4.1.
 const OPERATOR_NAME: u8 = 126;
 
-/// That somebody is let in, and with which address.
+/// An accept, with the leased address.
 #[derive(Debug)]
 pub(in crate::server) struct LoginGrant {
     approval: Box<LoginApproval>,
@@ -34,7 +34,7 @@ pub(in crate::server) struct LoginGrant {
     prefix: Option<(Ipv6Addr, u8)>,
 }
 
-/// What is said of a login whose user is let in.
+/// The reply to an accepted login.
 #[derive(Debug)]
 pub(in crate::server) struct AcceptedLogin {
     pub(in crate::server) asker: RequestToken,
@@ -44,12 +44,12 @@ pub(in crate::server) struct AcceptedLogin {
     /// The EAP method.
     pub(in crate::server) method: Option<EapType>,
     pub(in crate::server) reply: AttributeList,
-    /// For the host.
+    /// The event for the host.
     pub(in crate::server) login: Box<FinishedLogin>,
 }
 
 impl LoginSession {
-    /// A proof convinced: what else the host has to say comes next.
+    /// Handles a right proof: starts the first of the host's remaining jobs.
     pub(super) fn handle_approval(
         &mut self,
         ctx: &mut ServerContext,
@@ -59,7 +59,7 @@ impl LoginSession {
         if !by_certificate || !is_anonymous(&self.name) {
             return self.check_certificate(ctx, approval);
         }
-        // Nobody has been looked up yet: the certificate says whom to.
+        // No user was looked up yet: the certificate names the user.
         let chain = self.conversation().map(|eap| eap.server.peer_certificates().to_vec());
         let (outer, chain) = (self.name.clone(), chain.unwrap_or_default());
         approval.conversation = self.take_conversation();
@@ -67,7 +67,7 @@ impl LoginSession {
         self.assign_job(ctx, AaaServerJob::NameUser { outer, chain })
     }
 
-    /// The host has said which user the certificate names.
+    /// Handles the user name of a certificate.
     pub(in crate::server) fn handle_certificate_name(
         &mut self,
         ctx: &mut ServerContext,
@@ -86,7 +86,7 @@ impl LoginSession {
         })
     }
 
-    /// The user whom the certificate names was looked up.
+    /// Handles the lookup of that user.
     pub(super) fn handle_named_user(
         &mut self,
         ctx: &mut ServerContext,
@@ -107,7 +107,7 @@ impl LoginSession {
         self.check_certificate(ctx, approval)
     }
 
-    /// Asks the host about certificates where it wants to be asked.
+    /// Has the host check the certificate, if configured.
     fn check_certificate(&mut self, ctx: &mut ServerContext, mut approval: Box<LoginApproval>) -> LoginStep {
         let asks = ctx.config.certificate_status;
         let eap = approval.conversation.as_deref().or(self.conversation()).filter(|_| asks);
@@ -126,7 +126,7 @@ impl LoginSession {
         )
     }
 
-    /// The host has looked at the peer's certificate.
+    /// Handles the host's check of a certificate.
     pub(in crate::server) fn on_certificate(
         &mut self,
         ctx: &mut ServerContext,
@@ -146,7 +146,7 @@ impl LoginSession {
         Ok(approval.to_reject(reason))
     }
 
-    /// Asks the host about limits where there are some. Whoever may not log in gets no further, whatever was proven.
+    /// Has the host check the limits, if there are any. A user who may not log in is rejected whatever the proof.
     fn check_limits(&mut self, ctx: &mut ServerContext, mut approval: Box<LoginApproval>) -> LoginStep {
         if let Some(reason) = self.refusal {
             let step = approval.to_reject(reason);
@@ -157,7 +157,7 @@ impl LoginSession {
         if !limited && !ctx.config.limits {
             return LoginStep::Accept(LoginGrant { approval, address: None, prefix: None });
         }
-        // Nobody gives back what the ledger gives: who cannot be told of it is turned away before it is asked.
+        // An address of the ledger is not returned. So a login whose reply would be too long is rejected first.
         if let Some(reject) = self.outgrows_packet(ctx, &approval) {
             self.stage = LoginStage::Admission(approval);
             return LoginStep::Reject(reject);
@@ -186,7 +186,7 @@ impl LoginSession {
         }
     }
 
-    /// The host has said whether limits allow it.
+    /// Handles the host's check of the limits.
     pub(in crate::server) fn on_admitted(
         &mut self,
         admission: AdmissionVerdict,
@@ -211,7 +211,7 @@ impl LoginSession {
             }
         }
     }
-    /// The approval that waits for the host.
+    /// Removes and returns the approval that waits for the host.
     fn take_approval(&mut self) -> Option<Box<LoginApproval>> {
         match core::mem::replace(&mut self.stage, LoginStage::Identity { identifier: 0 }) {
             LoginStage::Naming(approval)
@@ -222,8 +222,8 @@ impl LoginSession {
         }
     }
 
-    /// Tells the host at once that somebody is turned away who is being told so, by an alert of TLS or that the password
-    /// is wrong: many a device does not come back to hear the end.
+    /// Reports a reject to the host while the peer is being notified, by a TLS alert or a password failure. Many
+    /// devices do not wait for the end.
     pub(super) fn report_refusal(&mut self, ctx: &mut ServerContext) {
         let (false, Some(eap), Some(pending)) = (self.is_reject_reported, self.conversation(), &self.pending)
         else {
@@ -255,10 +255,10 @@ impl LoginSession {
         });
     }
 
-    /// Lets its user in. `None`: nobody waits for that.
+    /// Accepts the user. `None`: no request is pending.
     ///
     /// # Errors
-    /// What is to be said of it does not fit a packet: its user is to be turned away.
+    /// The reply does not fit a packet. The caller rejects the user.
     pub(in crate::server) fn accept_login(
         mut self,
         ctx: &mut ServerContext,
@@ -329,7 +329,7 @@ impl LoginSession {
         }))
     }
 
-    /// What a user's rows and name put into the reply.
+    /// Returns the attributes of the user's rows and names.
     fn user_reply(
         &self,
         ctx: &mut ServerContext,
@@ -344,7 +344,7 @@ impl LoginSession {
         }
         reply.extend(&user.reply);
         add_chargeable_identity(ctx, &pending.request, who, &mut reply);
-        // RFC 3579 §3: so that proxies that know nothing of EAP, and accounting, know whose session it is.
+        // RFC 3579 §3: so that proxies without EAP, and accounting, know the user.
         if approval.eap.is_some()
             && let RequestToken::Radius(_) = pending.asker
             && reply.get(kind::USER_NAME).is_none()
@@ -354,17 +354,17 @@ impl LoginSession {
             debug_assert!(fits.is_ok(), "it came in an attribute");
         }
         if approval.method == AuthMethod::Mab {
-            // Who was seen but proved nothing is told no secret (RFC 5080 §2.1.1).
+            // A user without proof gets no secret (RFC 5080 §2.1.1).
             reply.remove(kind::TUNNEL_PASSWORD);
         }
         reply
     }
 
-    /// Whether the reply would not fit a packet with the most that the user's pool gives.
+    /// Returns a reject if the reply with the largest possible lease would not fit a packet.
     fn outgrows_packet(&self, ctx: &mut ServerContext, approval: &LoginApproval) -> Option<LoginReject> {
         /// Framed-IPv6-Address and Framed-IPv6-Prefix.
         const LEASE: usize = 18 + 20;
-        /// The name of the user in a tunnel, twice, and the Chargeable-User-Identity.
+        /// The inner name, twice, and the Chargeable-User-Identity.
         const NAMES: usize = 3 * 255;
         let (pending, user) = (self.pending.as_ref()?, self.user.as_ref()?);
         let lease = if user.pool.is_some() { LEASE } else { 0 };
@@ -375,10 +375,10 @@ impl LoginSession {
         Some(approval.reject_reply(detail))
     }
 
-    /// Says who is inside a tunnel, in the name's own words or in those that only servers of our key can read. First of
-    /// all Classes, for access servers that give back one alone.
+    /// Adds the inner name as User-Name, or its aliases. They precede all other Classes, for access servers that
+    /// return only the first.
     fn name_inner(&self, ctx: &mut ServerContext, inner: &[u8], reply: &mut AttributeList) {
-        // An identity that is too long for an attribute is left out.
+        // An identity that exceeds an attribute is left out.
         if self.client_index().is_some_and(|client| ctx.config.inner_names.contains(&client)) {
             let _ = reply.push_bytes(kind::USER_NAME, inner);
         } else if let Some(key) = &ctx.config.identity_key {
@@ -388,8 +388,8 @@ impl LoginSession {
         }
     }
 
-    /// Turns its user away: the reject and when it is due, and the login for the host, or where the host was told before
-    /// what came. `None`: nobody waits for that.
+    /// Rejects the user: returns the reject, its due time, and the event unless the reject was reported before.
+    /// `None`: no request is pending.
     pub(in crate::server) fn reject_login(
         mut self,
         ctx: &mut ServerContext,
@@ -415,7 +415,7 @@ impl LoginSession {
         Some((arrived + delay, (asker, identifier, reply), login))
     }
 
-    /// Comes to no verdict: who waits for one, and the login for the host.
+    /// Ends without a verdict. Returns the pending request, and the event for the host.
     pub(in crate::server) fn end_undecided(
         mut self,
         ctx: &mut ServerContext,
@@ -428,7 +428,7 @@ impl LoginSession {
             Some(PendingRequest { asker, request, .. }) => (Some(asker), request),
             None => {
                 let mut request = core::mem::take(&mut ctx.list);
-                // It came in an attribute.
+                // The value came from an attribute.
                 let _ = request.push_bytes(kind::CALLING_STATION_ID, &self.station);
                 (None, request)
             }
@@ -436,13 +436,13 @@ impl LoginSession {
         (asker, Box::new(self.finished_login(reason, None, request)))
     }
 
-    /// Is forgotten; whoever waits gets no answer.
+    /// Drops the login. Returns the request that gets no reply.
     pub(in crate::server) fn abandon_login(self, ctx: &mut ServerContext) -> Option<PendingRequest> {
         ctx.tracers.drop_lines(self.audience.login_number());
         self.pending
     }
 
-    /// What the host is told of it that ends without its user let in.
+    /// Returns the event of a login that is not accepted.
     fn finished_login(
         &self,
         reason: RejectCause,
@@ -475,48 +475,48 @@ impl LoginSession {
         }
     }
 
-    /// Why it failed, of what its method says, and what is known of that besides.
+    /// Returns the cause and detail for a cause of the method.
     fn explain_cause(&self, reason: RejectCause, detail: Option<String>) -> (RejectCause, Option<String>) {
         let why = self.effective_cause(reason);
         let detail = detail.filter(|_| why == reason);
         (why, detail.or_else(|| self.row_of(why).map(ToString::to_string)))
     }
-    /// Why it failed, of what its method says: where the user could not log in at all, that.
+    /// Returns the cause for a cause of the method. If the user may not log in at all, that is the cause.
     pub(super) fn effective_cause(&self, reason: RejectCause) -> RejectCause {
-        // Outside a tunnel the name may be anybody's: that nobody has it is no reason.
+        // The outer name of a tunnel may be anybody's. That it is unknown is no cause.
         let outside = self.conversation().is_some_and(|c| c.in_tunnel() && c.server.identity().is_none());
         match self.refusal {
             Some(refusal) if reason.of_proof() && !outside => refusal,
             _ => reason,
         }
     }
-    /// The row of the user's that is a reason, and what of it.
+    /// Returns the user's row that is the cause.
     pub(super) fn row_of(&self, reason: RejectCause) -> Option<&str> {
         self.row.as_deref().filter(|_| matches!(reason, RejectCause::BadRows | RejectCause::Checks))
     }
 }
 
 impl LoginApproval {
-    /// Its user is turned away all the same.
+    /// Rejects the user in spite of the right proof.
     fn to_reject(&self, reason: RejectCause) -> LoginStep {
         LoginStep::with_reject(Some(self.method), reason, self.eap.map(|eap| eap[1]))
     }
-    /// Its user is turned away since the reply does not fit a packet.
+    /// Rejects the user because the reply does not fit a packet.
     fn reject_reply(&self, detail: String) -> LoginReject {
         let (method, identifier) = (Some(self.method), self.eap.map(|eap| eap[1]));
         LoginReject { method, reason: RejectCause::ReplyTooLong, detail: Some(detail), identifier }
     }
 }
 
-/// What of a reply does not fit a packet of RADIUS beside all that goes with it: Message-Authenticator, EAP-Success, MS-MPPE keys (RFC 2548
-/// §2.4.2) and what proxies have put into the request.
+/// Returns which part of a reply does not fit a RADIUS packet, together with Message-Authenticator, EAP-Success,
+/// MS-MPPE keys (RFC 2548 §2.4.2) and the request's Proxy-States.
 fn too_long(pending: &PendingRequest, approval: &LoginApproval, octets: usize) -> Option<String> {
     const PACKET: usize = 4096;
     const ALWAYS: usize = 20 + 18;
     const EAP: usize = 2 + 4;
     const KEYS: usize = 2 * 58;
     let RequestToken::Radius(_) = pending.asker else { return None };
-    // Mostly there is room for more than proxies can have put there, and nobody looks what that was.
+    // Usually there is room for any Proxy-States, so they are not counted.
     if octets + pending.request.packet_octets() <= PACKET - ALWAYS - EAP - KEYS {
         return None;
     }
@@ -527,7 +527,7 @@ fn too_long(pending: &PendingRequest, approval: &LoginApproval, octets: usize) -
     (octets > room).then(|| format!("it has {octets} octets of attributes, and {room} have room"))
 }
 
-/// Answers who asks for a Chargeable-User-Identity (RFC 4372 §2.1), and nobody else.
+/// Adds a Chargeable-User-Identity if the request has one (RFC 4372 §2.1).
 fn add_chargeable_identity(
     ctx: &ServerContext,
     request: &AttributeList,

@@ -42,7 +42,7 @@ fn passwords_are_read_in_each_form() {
     }
 }
 
-/// FreeRADIUS looks for such a row's attribute in the request, where it never is: the row lets nobody in.
+/// FreeRADIUS looks for the attribute in the request, where it never is, so the row rejects everybody.
 #[test]
 fn a_setting_that_compares_is_refused() {
     for attribute in ["Cleartext-Password", "NT-Password", "Simultaneous-Use", "Expiration", "Pool-Name"] {
@@ -62,7 +62,7 @@ fn a_setting_that_compares_is_refused() {
     assert!(compile_user(&[("Auth-Type", ":=", "4")], &[]).unwrap().rejected, "the number of Reject");
 }
 
-/// As FreeRADIUS takes the first that it finds.
+/// FreeRADIUS uses the first that it finds.
 #[test]
 fn of_several_rows_of_one_attribute_the_first_counts() {
     let password = |rows: &[(&str, &str, &str)]| compile_user(rows, &[]).unwrap().password.unwrap();
@@ -151,7 +151,7 @@ fn what_is_not_understood_is_named() {
         let complaint = compile_user(&[], &[reply]).unwrap_err().to_string();
         assert!(complaint.contains(what), "{complaint}");
     }
-    // Nor is what may be one: by its number, or misspelt.
+    // Nor are possible secrets, by number or misspelt.
     for row in
         [("Attr-69", "=", "hunter2"), ("Attr-69:1", "=", "hunter2"), ("Tunnel-Pasword", "=", "hunter2")]
     {
@@ -164,7 +164,7 @@ fn what_is_not_understood_is_named() {
         let complaint = compile_user(check.as_slice(), reply.as_slice()).unwrap_err().to_string();
         assert!(complaint.contains("Kerberos"), "{complaint}");
     }
-    // A secret is not shown, whatever its attribute is called.
+    // A secret is not shown, whatever the name of its attribute.
     let secret = "hunter2".repeat(40);
     let complaint = compile_user(&[], &[("Aruba-MPSK-Passphrase", "=", &secret)]).unwrap_err().to_string();
     assert!(complaint.contains("at most 239") && !complaint.contains("hunter2"), "{complaint}");
@@ -231,7 +231,7 @@ fn freeradius_names_restrict_the_authentication_methods() {
     }
 }
 
-/// FreeRADIUS has another order for the first, and for the second another meaning of each operator.
+/// FreeRADIUS orders octets differently, and its operators on prefixes have other meanings.
 #[test]
 fn octets_and_addresses_are_unordered_and_prefixes_only_equal() {
     for (attribute, value, what) in [
@@ -270,7 +270,7 @@ fn octets_and_addresses_are_unordered_and_prefixes_only_equal() {
     );
 }
 
-/// FreeRADIUS has 32 bits for a date, and takes `0X` and a tag of the form `010` in its own way.
+/// FreeRADIUS has 32 bits for a date, and parses `0X` and a tag of the form `010` in its own way.
 #[test]
 fn values_are_read_as_freeradius_reads_them() {
     assert!(compile_user(&[("Expiration", ":=", "7 Feb 2106 06:28:15")], &[]).is_ok());
@@ -363,7 +363,7 @@ fn dates_are_those_of_the_calendar() {
     }
 }
 
-/// RFC 2865 §5.44, RFC 2869 §5.19: and none that the server itself puts in.
+/// RFC 2865 §5.44, RFC 2869 §5.19. Attributes that the server adds itself are refused too.
 #[test]
 fn attributes_that_no_accept_has_are_refused() {
     for (attribute, value) in [

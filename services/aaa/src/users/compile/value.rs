@@ -1,4 +1,4 @@
-//! Values as people write them.
+//! Parses values in text form.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -7,12 +7,12 @@ use usher_core::WallTime;
 use usher_radius::attribute::{AttributeValue, DataType};
 use usher_radius::dictionary::{AttributeDefinition, RadiusDictionary};
 
-/// The hexadecimal digits behind `0x` or `0X`.
+/// Returns the hexadecimal digits after `0x` or `0X`.
 fn without_0x(text: &str) -> Option<&str> {
     text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))
 }
 
-/// Octets of hexadecimal digits, with or without `0x` in front.
+/// Parses hexadecimal digits, with or without `0x`.
 pub(super) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let text = without_0x(text).unwrap_or(text);
     if !text.is_ascii() || !text.len().is_multiple_of(2) {
@@ -21,7 +21,7 @@ pub(super) fn decode_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok()).collect()
 }
 
-/// A value's octets.
+/// Returns the octets of a value.
 pub(super) fn encode_value(
     definition: &AttributeDefinition,
     text: &str,
@@ -102,7 +102,7 @@ pub(super) fn encode_value(
     }
 }
 
-/// An address with a length; without one it is the address's own.
+/// Parses an address with a prefix length. Without one, it is the length of the address.
 fn parse_prefix(data_type: DataType, text: &str) -> Result<AttributeValue<'static>, String> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => {
@@ -119,7 +119,7 @@ fn parse_prefix(data_type: DataType, text: &str) -> Result<AttributeValue<'stati
     })
 }
 
-/// Four groups of hexadecimal digits (RFC 8044 §3.7).
+/// Parses four groups of hexadecimal digits (RFC 8044 §3.7).
 fn parse_interface_id(text: &str) -> Option<[u8; 8]> {
     let mut id = [0; 8];
     let mut groups = text.split(':');
@@ -135,8 +135,8 @@ fn parse_ether(text: &str) -> Option<[u8; 6]> {
     decode_hex(core::str::from_utf8(&digits).ok()?)?.try_into().ok()
 }
 
-/// A date as people and FreeRADIUS's tables write it: `31 Dec 2026`, `Dec 31 2026 23:59:59`, `2026-12-31T23:59:59`,
-/// or seconds since 1970. UTC.
+/// Parses a date as in FreeRADIUS's tables: `31 Dec 2026`, `Dec 31 2026 23:59:59`, `2026-12-31T23:59:59`, or
+/// seconds since 1970. UTC.
 pub(super) fn parse_date(text: &str) -> Option<WallTime> {
     if let Ok(seconds) = text.parse() {
         return Some(WallTime::from_unix_secs(seconds));

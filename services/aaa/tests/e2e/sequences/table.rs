@@ -1,11 +1,11 @@
-//! Reads `sequences.toml`, whose head says what is in it. Shared with the program's test against FreeRADIUS.
+//! Reads `sequences.toml`, whose head describes its format. Shared with the program's test against FreeRADIUS.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 use usher_radius::AttributeList;
 use usher_radius::attribute::kind;
 
-/// What a NAS tells in its order, and the rows that this is to end in.
+/// The records of a NAS in order, and the expected rows.
 pub(crate) struct AccountingSequence {
     pub(crate) section: String,
     pub(crate) name: String,
@@ -15,14 +15,14 @@ pub(crate) struct AccountingSequence {
     pub(crate) why: Option<String>,
     /// Records, counted from 1, that are not acknowledged.
     pub(crate) silent: Vec<usize>,
-    /// Why RADIUS, Diameter or FreeRADIUS cannot say it.
+    /// Why RADIUS, Diameter or FreeRADIUS cannot run it.
     pub(crate) no_radius: Option<String>,
     pub(crate) no_diameter: Option<String>,
     pub(crate) no_freeradius: Option<String>,
 }
 
 impl fmt::Display for AccountingSequence {
-    /// All that is written of it.
+    /// Prints the sequence as written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.section, self.name)?;
         for step in &self.steps {
@@ -49,17 +49,17 @@ impl fmt::Display for AccountingSequence {
 
 pub(crate) enum SequenceStep {
     Record(SequenceRecord),
-    /// The server dies and comes again.
+    /// The server restarts.
     Restart,
 }
 
-/// One record.
+/// A record.
 pub(crate) struct SequenceRecord {
-    /// As it is written.
+    /// The record as written.
     pub(crate) text: String,
-    /// When it comes, in seconds.
+    /// Arrival in seconds.
     pub(crate) arrives_at: u64,
-    /// What it tells.
+    /// Kind of the record.
     pub(crate) status: String,
     fields: Vec<(String, String)>,
 }
@@ -78,7 +78,7 @@ const KEYS: [&str; 18] = [
     "user", "id", "nas", "from", "stamp", "delay", "time", "in", "out", "cause", "port", "portid", "station",
     "class", "address", "prefix", "multi", "name",
 ];
-/// What a clock shows that was never set.
+/// The time of a clock that was never set.
 const UNSET: u32 = 1970;
 
 impl SequenceRecord {
@@ -111,11 +111,11 @@ impl SequenceRecord {
     pub(crate) fn id(&self) -> Option<&str> {
         self.value_or("id", "1")
     }
-    /// The NAS that its NAS-IP-Address names.
+    /// Returns the NAS of its NAS-IP-Address.
     pub(crate) fn nas(&self) -> Option<char> {
         self.value_or("nas", "a").and_then(|n| n.chars().next())
     }
-    /// The NAS that it comes from.
+    /// Returns the NAS that sends it.
     pub(crate) fn source_nas(&self) -> char {
         self.get("from").and_then(|n| n.chars().next()).or(self.nas()).unwrap_or('a')
     }
@@ -134,7 +134,7 @@ impl SequenceRecord {
         octets.extend(prefix.octets());
         Some(octets)
     }
-    /// Its attributes but for those that say when it happened.
+    /// Returns its attributes without those of the event time.
     pub(crate) fn to_attributes(&self, address: impl Fn(char) -> Ipv4Addr) -> AttributeList {
         let mut a = AttributeList::new();
         let status = match &*self.status {
@@ -198,7 +198,7 @@ const ACCT_MULTI_SESSION_ID: u8 = 50;
 const ACCT_INPUT_GIGAWORDS: u8 = 52;
 const ACCT_OUTPUT_GIGAWORDS: u8 = 53;
 
-/// A row of radacct as it was found; times in seconds since 1970.
+/// A row of radacct as found. Times in seconds since 1970.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedRow {
     pub(crate) user: String,
@@ -209,7 +209,7 @@ pub(crate) struct ObservedRow {
     pub(crate) seconds: Option<u64>,
     pub(crate) octets: (u64, u64),
     pub(crate) cause: String,
-    /// What else may be of interest.
+    /// Further columns.
     pub(crate) more: Vec<(&'static str, String)>,
 }
 
@@ -242,7 +242,7 @@ impl ObservedRow {
     }
 }
 
-/// Compares rows with those that were expected; `None`: they are the same. All rows show what the first one shows.
+/// Compares rows with the expected ones. `None`: equal. Columns of the first expected row are shown.
 pub(crate) fn row_difference(expected: &[String], mut found: Vec<ObservedRow>, base: i64) -> Option<String> {
     let first = expected.first().map_or("", String::as_str);
     let keys: Vec<_> = first.split_whitespace().filter_map(|w| Some(w.split_once('=')?.0)).collect();
@@ -251,7 +251,7 @@ pub(crate) fn row_difference(expected: &[String], mut found: Vec<ObservedRow>, b
     (found != expected).then(|| format!("expected {expected:#?}\nfound {found:#?}"))
 }
 
-/// All sequences.
+/// Returns all sequences.
 pub(crate) fn load_sequences() -> Vec<AccountingSequence> {
     let table: toml::Table = include_str!("sequences.toml").parse().unwrap();
     let mut section = String::new();

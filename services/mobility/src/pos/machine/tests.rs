@@ -54,7 +54,7 @@ fn started_pos(config: PosConfig) -> TestMachine<PointOfService> {
     pos
 }
 
-/// What it sends: to which host, and what.
+/// Returns the sent messages with their destinations.
 fn drain_messages(pos: &mut TestMachine<PointOfService>) -> Vec<(SocketAddr, MihfMessage)> {
     let mut sent = Vec::new();
     let mut buf = Vec::new();
@@ -257,11 +257,11 @@ fn who_is_not_known_is_refused() {
         Status::AuthorizationFailure
     );
     assert_eq!(pos.counters.unknown_stations, 2);
-    // It says that it came here, where nothing is reserved for it.
+    // It reports its arrival without a reservation.
     inject_message(&mut pos, NOW, stranger, &messages::mn_complete(&there, &here), 3);
     pos.handle_input(NOW, MachineInput::Timeout);
     assert_eq!((pos.counters.unknown_stations, pos.admission().attached_count()), (3, 0));
-    // What no point of service is asked.
+    // A request that no point of service accepts.
     let request = messages::net_commit(&there);
     assert_eq!(request_status(&mut pos, ("mn", 9), &request, 4), Status::Rejected);
     assert_eq!(pos.counters.unknown_requests, 1);
@@ -278,7 +278,7 @@ fn a_network_without_neighbours_leads_nowhere() {
     assert_eq!(request_status(&mut pos, ("mn", 9), &query, 1), Status::NetworkError);
     inject_message(&mut pos, NOW, ("mn", 9), &messages::going_down(&here, Duration::from_secs(1)), 2);
     assert_eq!((pos.counters.began, pos.counters.broken_off), (1, 1));
-    // A completion has nobody to be told to.
+    // The completion has no receiver.
     assert_eq!(
         request_status(&mut pos, ("mn", 9), &messages::mn_complete(&here, &there), 3),
         Status::Success

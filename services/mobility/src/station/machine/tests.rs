@@ -49,7 +49,7 @@ fn test_config() -> StationConfig {
     }
 }
 
-/// A station that has registered and said all it had to say.
+/// A registered station with drained outputs.
 fn started_station(config: StationConfig) -> TestMachine<MobileStation> {
     let mut station = TestMachine::new(MobileStation::new(config, Seed::new(1).derive_rng("station", 0)));
     station.handle_command(NOW, StationCommand::Start).unwrap();
@@ -57,7 +57,7 @@ fn started_station(config: StationConfig) -> TestMachine<MobileStation> {
     station
 }
 
-/// Messages and sockets of what it sends.
+/// Returns the sent messages with their sockets.
 fn drain_messages(station: &mut TestMachine<MobileStation>) -> Vec<(SocketId, Option<MihfMessage>)> {
     let mut sent = Vec::new();
     let mut buf = Vec::new();
@@ -226,7 +226,7 @@ fn rows_do_what_they_say() {
     }
 }
 
-/// What has no row changes nothing.
+/// An event without a row does not change the state.
 #[test]
 fn other_events_change_nothing() {
     for state in State::ALL {
@@ -367,7 +367,7 @@ fn before_the_start_links_mean_nothing() {
     assert_eq!(station.counters.ignored_link_events, 3);
 }
 
-/// What comes from outside and is no packet is counted.
+/// Received octets that are not a packet are counted.
 #[test]
 fn odd_input_is_dropped() {
     let mut station = started_station(test_config());
@@ -400,7 +400,7 @@ fn odd_input_is_dropped() {
     assert_eq!(station.poll_event(), None);
 }
 
-/// Whatever happens in whatever order, the controller stays in its states, one handover at a time, and comes to rest.
+/// For any order of events, the controller runs one handover at a time and becomes idle.
 #[test]
 fn no_order_of_events_is_too_odd() {
     let target = test_config().target_link;

@@ -1,4 +1,5 @@
-//! Echoes within a session (RFC 792): packets whose answers show that the session carries both ways, and how long that takes.
+//! Echoes within a session (RFC 792). Their replies show that the session carries packets both ways, and measure the
+//! round-trip time.
 
 use super::super::login::LoginSink;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,23 +9,23 @@ use usher_esp::ip::{fold_checksum, sum_octets, write_header};
 const ICMP: u8 = 1;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
-/// Octets of an IPv4 header without options, of ICMP's, and of what an echo has to carry.
+/// Octets of an IPv4 header without options and of the ICMP header.
 const HEADERS: usize = 28;
 const CARRIED: usize = 16;
 
-/// What sessions carry.
+/// The echoes of sessions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EchoConfig {
-    /// Echoes a second of each session, above 0.
+    /// Echoes per second in each session, above 0.
     pub rate: f64,
-    /// Octets of each as an IP packet.
+    /// Octets of each IP packet.
     pub size: usize,
-    /// Who is to answer; `None`: the concentrator, at the address that it has in the session.
+    /// The destination; `None` for the concentrator's address in the session.
     pub to: Option<Ipv4Addr>,
 }
 
 impl EchoConfig {
-    /// The smallest packet, octets.
+    /// The smallest packet, in octets.
     pub const SMALLEST: usize = HEADERS + CARRIED;
 
     pub(super) fn echo_interval(&self) -> Duration {
@@ -44,12 +45,12 @@ pub(super) struct SessionEcho {
     waiting: Option<Vec<u8>>,
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct EchoReply {
-    /// The window in which the question was asked.
+    /// The window of its echo.
     pub(super) window: u32,
-    /// How long ago that is.
+    /// The round-trip time.
     pub(super) time: Duration,
 }
 
@@ -66,17 +67,17 @@ impl SessionEcho {
         }
     }
 
-    /// When the next one is to be sent.
+    /// Returns the time of the next echo.
     pub(super) const fn due_time(&self) -> Instant {
         self.due
     }
 
-    /// Makes the one that is due, if one is.
+    /// Prepares the echo that is due, if any.
     pub(super) fn prepare_echo(&mut self, now: Instant, sink: &mut LoginSink) {
         if self.due > now {
             return;
         }
-        // Who was late does not catch up: that would be a burst of his own making.
+        // No catching up after a delay: that would be a burst of the generator's own making.
         self.due = (self.due + self.every).max(now);
         self.sequence = self.sequence.wrapping_add(1);
         let mut packet = Vec::with_capacity(self.size);
@@ -95,12 +96,12 @@ impl SessionEcho {
         self.waiting = Some(packet);
     }
 
-    /// What is to be sent.
+    /// Returns the packet to send.
     pub(super) fn take_packet(&mut self) -> Option<Vec<u8>> {
         self.waiting.take()
     }
 
-    /// Reads a packet that came in the session: `None` where it is no answer to an echo of its own.
+    /// Parses a packet of the session; `None` if it is not a reply to one of these echoes.
     pub(super) fn parse_reply(&self, now: Instant, packet: &[u8]) -> Option<EchoReply> {
         let mut r = OctetReader::new(packet);
         let first = r.read_u8().ok()?;

@@ -100,7 +100,7 @@ impl PppoeTestNetwork {
         net.join_ports(&[(0, PORT), (1, PORT)]);
         Self { net, generator, ac }
     }
-    /// How many sessions the concentrator has.
+    /// Number of the concentrator's sessions.
     fn session_count(&mut self) -> usize {
         self.net.send_command(self.ac, AccessConcentratorCommand::Status { token: 9 }).unwrap();
         self.net.drain_hosts();
@@ -136,7 +136,7 @@ fn subscribers_log_in_by_each_protocol_and_their_sessions_end() {
         tally.failures().collect::<Vec<_>>()
     );
     assert!(tally.parts.iter().all(|part| part.succeeded > 5), "{:?}", tally.parts);
-    // PADI to IPCP's end is seven round trips of two milliseconds by PAP, and more by the others.
+    // From PADI to the end of IPCP, PAP takes seven round trips of two milliseconds; other methods take more.
     let fastest = tally.parts[0].latency.min() as f64 * 1e-6;
     assert!((12.0..40.0).contains(&fastest), "{fastest} ms");
     assert!(world.net[world.generator].is_finished());
@@ -173,7 +173,7 @@ fn sessions_stay_until_all_are_there_and_end_then() {
     world.net.run_for(Duration::from_secs(4));
     assert!(world.net[world.generator].is_finished());
     assert_eq!(world.session_count(), 0, "each was ended with a word");
-    // The window is as long as setting up took.
+    // The window is as long as the setup.
     let measured = world.net[world.generator].measured_time(Instant::FAR_FUTURE);
     assert!((0.04..0.5).contains(&measured.as_secs_f64()), "{measured}");
 }
@@ -186,7 +186,7 @@ fn after_a_power_cut_the_concentrator_still_has_what_is_no_more() {
     world.net.run_for(Duration::from_secs(3));
     assert!(world.net[world.generator].is_finished());
     assert_eq!(world.session_count(), 20);
-    // All come back at once, from the same stations.
+    // All reconnect at once from the same stations.
     let again = LoadGenerator::new(
         generator::GeneratorConfig {
             pace: LoginPace::Closed { concurrency: 20 },
@@ -289,7 +289,7 @@ fn stations_are_numbered_by_their_addresses() {
     assert_eq!(station_of(FIRST, &frame[..5]), None);
 }
 
-/// The answer to an echo.
+/// The reply to an echo.
 fn echo_reply(mut packet: Vec<u8>) -> Vec<u8> {
     for i in 12..16 {
         packet.swap(i, i + 4);
@@ -322,7 +322,7 @@ fn an_echo_is_sent_at_its_time_and_known_again() {
     sink.record_echo_reply(answered.window, answered.time);
     assert_eq!((sink.tally.echoes_answered, sink.tally.echoes_lost()), (1, Some(0.0)));
     assert_eq!(quantile(&sink.tally.echo_latency, 0.5).map(|s| (s * 1e3).round()), Some(3.0));
-    // The question itself, another's answer, and any octets are none.
+    // The request itself, another echo's reply, and random octets are no replies.
     assert!(echo.parse_reply(at(53), &packet).is_none());
     let other = SessionEcho::new(&config, (Ipv4Addr::new(10, 0, 1, 8), addresses.1), at(50));
     assert!(other.parse_reply(at(53), &answer).is_none());
@@ -330,11 +330,11 @@ fn an_echo_is_sent_at_its_time_and_known_again() {
         assert!(echo.parse_reply(at(53), &answer[..n]).is_none());
         let mut damaged = answer.clone();
         damaged[n] ^= 0x40;
-        // Of the header's fields those that nobody looks at here may be anything.
+        // Header fields that the parser ignores may have any value.
         let looked_at = n == 0 || n == 9 || (12..20).contains(&n) || n >= 20;
         assert!(!looked_at || echo.parse_reply(at(53), &damaged).is_none(), "octet {n}");
     }
-    // Who is late does not send several at once.
+    // After a delay it does not send several at once.
     echo.prepare_echo(at(950), &mut sink);
     assert!(echo.take_packet().is_some() && echo.take_packet().is_none());
     assert_eq!(echo.due_time(), at(950));

@@ -1,5 +1,5 @@
-//! What the generator says of itself and of what it could not see: steps that end, its own lateness, several methods,
-//! several access servers. And the ramp against a server of known capacity, in virtual time.
+//! Tests of the generator's honesty: closed steps, its own lateness, several methods, several access servers. And of
+//! the ramp against a server of known capacity, in virtual time.
 
 use super::*;
 use crate::limit::GeneratorLimit;
@@ -36,7 +36,7 @@ fn every_login_of_a_step_is_counted_once() {
         meant += 800;
         sum.add(&w.net[w.generator].take_tally());
     }
-    // The server takes 500/s, a hundred are under way, the others wait for room.
+    // The server handles 500/s, a hundred are outstanding, the others wait for capacity.
     assert_eq!(
         sum.ended_total() + sum.cut_off,
         meant,
@@ -74,10 +74,10 @@ fn a_slow_generator_says_that_it_is_the_limit() {
         w.run_until(2.0);
         GeneratorLimit::judge_window(w.load_generator().login_stats(), Some(w.busy.as_secs_f64() / 2.0))
     };
-    // It does 400 things a second: answers wait for it, whatever it begins in time.
+    // The generator handles 400 inputs a second: replies wait for it, although logins begin in time.
     assert!(matches!(run(Duration::from_micros(2_500), Duration::ZERO), Some(GeneratorLimit::Busy { .. })));
     assert_eq!(run(Duration::ZERO, Duration::ZERO), None);
-    // A server that does 400 logins a second is slow, not the generator.
+    // With a server that handles 400 logins a second, the server is the limit, not the generator.
     assert_eq!(run(Duration::ZERO, Duration::from_micros(2_500)), None);
 }
 
@@ -156,7 +156,7 @@ impl RampStage for VirtualStage {
             let w = &mut self.0;
             w.send_command(GeneratorCommand::Abandon);
             w.send_command(GeneratorCommand::Pace(open_pace(1e-3)));
-            // What the server has yet to do of them is done.
+            // The server finishes its remaining work of them.
             let rest =
                 (w.slow.get().free.max(w.now()) + DELAY + DELAY).duration_since(Instant::ZERO).as_secs_f64();
             w.run_until(rest);
@@ -183,7 +183,7 @@ fn a_ramp_finds_the_capacity_and_counts_failures_by_step() {
     let ramp = run_test_ramp(Duration::from_micros(6_250), Duration::ZERO);
     let knee = ramp.find_knee().unwrap();
     let (low, high) = knee.interval.unwrap();
-    // 160/s; an excess of 1 % keeps within the limit of 100 ms for the ten seconds of a step.
+    // 160/s; an excess of 1 % stays within the limit of 100 ms for the ten seconds of a step.
     assert!((160.0 / 1.05..=162.0).contains(&knee.capacity), "{}", knee.capacity);
     assert!(low <= 161.6 && 160.0 <= high && high / low < 1.2, "{low} {high}");
     assert!(knee.stable && knee.bound.is_none());
@@ -209,7 +209,7 @@ fn a_ramp_finds_the_capacity_and_counts_failures_by_step() {
 
 #[test]
 fn a_ramp_of_a_slow_generator_is_a_bound() {
-    // The generator takes 200 answers a second, and begins logins along with them; the server gives five times as many.
+    // The generator handles 200 replies a second and also begins logins; the server handles five times as many.
     let ramp = run_test_ramp(Duration::from_millis(1), Duration::from_millis(5));
     let knee = ramp.find_knee().unwrap();
     assert!(knee.bound.is_some() && knee.capacity < 205.0, "{} {:?}", knee.capacity, knee.bound);
@@ -232,7 +232,7 @@ fn methods_come_by_their_shares_and_are_told_apart() {
     assert_eq!((pap.succeeded, md5.succeeded), (pap.started, md5.started));
     assert!(is_near(quantile(&pap.latency, 0.5), 0.002) && is_near(quantile(&md5.latency, 0.5), 0.004));
     assert!(tally.expected_rejects > 50);
-    // One that the server does not do fails alone.
+    // Only the method that the server lacks fails.
     let tally =
         GeneratorTestNetwork::new(c.clone(), aaa_server(&[AuthMethod::Pap], |_| {})).run_until(60.0).clone();
     assert_eq!((tally.parts[0].failed, tally.parts[1].succeeded > tally.parts[1].failed), (0, false));
@@ -333,7 +333,7 @@ fn each_user_has_its_certificate_and_anothers_is_to_be_refused() {
         key_log: None,
     });
     let tls = Arc::new(ServerMethodTls { tls: ServerTls::Real(server.unwrap()), fragment: 1000 });
-    // The first user's is of an authority that the server knows, the second's is not.
+    // The server trusts the authority of the first user's certificate, but not of the second's.
     let each: Arc<[ClientConfig]> =
         [client(fixtures::client_credentials(2)), client(fixtures::foreign_client())].into();
     let config_of = client(fixtures::client_credentials(2));

@@ -1,4 +1,4 @@
-//! The sessions that a NAS tells its AAA server of: one for each login, of a drawn length.
+//! Sessions that a NAS reports to its AAA server: one for each login, of random length.
 
 use super::super::report::RoleReport;
 use std::collections::BTreeMap;
@@ -16,22 +16,22 @@ struct AccountedSession {
     name: Vec<u8>,
     started_at: Instant,
     ends: Instant,
-    /// Of its next record.
+    /// The number of its next record.
     number: u32,
 }
 
-/// All sessions of a NAS, and its records without an answer.
+/// All sessions of a NAS, and its unacknowledged records.
 #[derive(Debug)]
 pub(super) struct NasAccounting {
     settings: model::AccountingSettings,
-    /// Traffic keys follow an authentication, and a session begins with them.
+    /// True if the session begins with the traffic keys that follow an authentication.
     keyed: bool,
-    /// Who was let in and waits for keys, with the names given.
+    /// Accepted stations that wait for keys, with their names.
     entering: BTreeMap<StationId, Vec<u8>>,
     rng: ModelRng,
     open: BTreeMap<u64, AccountedSession>,
     timers: TimerQueue<u64>,
-    /// When each record fell due.
+    /// The due time of each record.
     waiting: BTreeMap<u64, Instant>,
     sessions: u64,
     records: u64,
@@ -52,7 +52,7 @@ impl NasAccounting {
         }
     }
 
-    /// A station has been let in.
+    /// Handles the accept of a station.
     pub(super) fn let_in(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -67,7 +67,7 @@ impl NasAccounting {
         }
     }
 
-    /// Hears what else the authenticator has to say.
+    /// Handles the authenticator's other events.
     pub(super) fn handle_event(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -90,7 +90,7 @@ impl NasAccounting {
         }
     }
 
-    /// A station's session begins.
+    /// Begins a station's session.
     fn start_session(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -105,7 +105,7 @@ impl NasAccounting {
         self.send_record(ctx, nas, id, RecordKind::Start);
     }
 
-    /// Does what is due.
+    /// Sends the records that are due.
     pub(super) fn send_due_records(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -117,7 +117,7 @@ impl NasAccounting {
         }
     }
 
-    /// Sends a session's next record, and sees to the one after.
+    /// Sends a session's next record and schedules the one after.
     fn send_record(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -142,7 +142,7 @@ impl NasAccounting {
         ctx.report(RoleReport::Record);
         let token = self.records;
         self.records += 1;
-        // What cannot be sent now is as good as sent to nobody.
+        // A record that cannot be sent now counts as lost.
         if nas.handle_command(now, AuthenticatorCommand::Account { token, record }).is_ok() {
             self.waiting.insert(token, now);
         } else {
@@ -150,14 +150,14 @@ impl NasAccounting {
         }
     }
 
-    /// A record has its end.
+    /// Ends a record: acknowledged or lost.
     fn finish_record(&mut self, ctx: &mut AppContext<'_, RoleReport>, token: u64, kept: bool) {
         let Some(due) = self.waiting.remove(&token) else { return };
         let late = ctx.now().duration_since(due) > self.settings.late.get();
         ctx.report(RoleReport::Recorded { due, acknowledged_late: kept.then_some(late) });
     }
 
-    /// When something falls due next.
+    /// Returns the next due time.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.next_deadline()
     }

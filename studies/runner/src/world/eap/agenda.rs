@@ -1,18 +1,18 @@
-//! What falls due at a station.
+//! The authentications due at a station.
 
 use super::super::arrivals::ArrivalProcess;
 use usher_core::{Instant, ModelRng};
 
-/// What one station has to do: authentications that fell due, one of them under way.
+/// A station's authentications: those that are due, and the running one.
 #[derive(Debug)]
 pub(super) struct StationAgenda {
     arrivals: ArrivalProcess,
     rng: ModelRng,
-    /// Share of authentications that use wrong credentials.
+    /// Share of authentications with wrong credentials.
     wrong: f64,
-    /// How many fell due while the station was busy.
+    /// Number of authentications that fell due while the station was busy.
     waiting: u64,
-    /// When the one that is under way began.
+    /// Start of the running authentication.
     pub(super) busy: Option<Instant>,
 }
 
@@ -21,8 +21,7 @@ impl StationAgenda {
         Self { arrivals, rng, wrong, waiting: 0, busy: None }
     }
 
-    /// Takes what is due at `now`; answers whether an authentication begins, and with which credentials
-    /// (true: the right ones).
+    /// Takes an authentication due at `now`. Returns whether it uses the right credentials; `None` if none begins.
     pub(super) fn start_due(&mut self, now: Instant) -> Option<bool> {
         while self.arrivals.take_arrival(now) {
             self.waiting += 1;
@@ -35,19 +34,19 @@ impl StationAgenda {
         Some(self.uses_right_credentials())
     }
 
-    /// Whether a try uses the right credentials.
+    /// Draws whether an attempt uses the right credentials.
     pub(super) fn uses_right_credentials(&mut self) -> bool {
         !(self.wrong > 0.0 && self.rng.sample_bool(self.wrong))
     }
 
-    /// The authentication under way has ended; answers when it had begun.
+    /// Ends the running authentication and returns its start.
     pub(super) fn finish_authentication(&mut self, now: Instant) -> Option<Instant> {
         let began = self.busy.take()?;
         self.arrivals.finish_dialogue(now);
         Some(began)
     }
 
-    /// When something falls due next.
+    /// Returns the next due time.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.arrivals.next_arrival()
     }

@@ -1,4 +1,4 @@
-//! Stations, NASes and AAA servers of a scenario.
+//! Builds stations, NASes and AAA servers of a scenario.
 
 use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
 use super::super::error::WorldError;
@@ -31,7 +31,7 @@ use usher_scenario::model::{self, EapWorkload, NasAaaProtocol, RadiusRetransmiss
 use usher_scenario::units::{PositiveCount, TimeSpan};
 use usher_sim::HostId;
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(in super::super) fn build_eap_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -194,8 +194,8 @@ fn build_authenticator(
     config.keying = keying;
     config.mac = MacAddress(host.mac_address(0));
     config.quiet_period = Duration::ZERO;
-    // A station fails when its access server gives up, and not at its own ClientTimeout: that would decide what studies of
-    // overload measure.
+    // A station fails when its access server gives up, not at its own ClientTimeout, which would distort studies of
+    // overload.
     config.canned_failure = true;
     config.max_sessions = usize::MAX;
     config.retransmission = eap.eap_retransmission.get().map(|initial| authenticator::EapRetransmission {
@@ -207,8 +207,7 @@ fn build_authenticator(
         .map_err(|e| WorldError::Role(e.to_string()))
 }
 
-/// PKMv2 where the stations reach their NAS by a cell, of which it is the base station, with the cell's exchange of keys;
-/// EAPOL elsewhere.
+/// Returns PKMv2 with the cell's key exchange if the NAS is the base station of the stations' cell, EAPOL otherwise.
 fn access_and_keying(scenario: &Scenario, eap: &EapWorkload) -> (AccessMedium, Option<keying::KeyingConfig>) {
     let joins =
         |cell: &model::WimaxCellSettings| cell.base_station == eap.nas && cell.stations == eap.stations;
@@ -248,8 +247,8 @@ pub(in super::super) fn radius_retransmission(policy: &RadiusRetransmission) -> 
     }
 }
 
-/// How NASes open connections inside TLS, where the workload has any: with the certificate of its files, or of those that come
-/// with the program.
+/// Returns the TLS of a NAS's outgoing connections, if the workload has any. The certificate comes from the workload's
+/// files or from the built-in ones.
 fn nas_tls(
     scenario: &Scenario,
     eap: &EapWorkload,

@@ -1,4 +1,4 @@
-//! Diameter's settings that a NAS and its server have in common, and what they call themselves.
+//! Diameter settings that a NAS and its server share, and their identities.
 
 use super::users::name_in_workload;
 use std::num::NonZeroU16;
@@ -10,12 +10,12 @@ use usher_diameter::stream::StreamPolicy;
 use usher_nas::{DiameterConfig, DiameterConnections};
 use usher_scenario::model::{self, EapWorkload, NasAaaProtocol, Scenario, TransportProtocol};
 
-/// What a NAS calls itself in Diameter.
+/// Returns the Diameter identity of a NAS.
 pub(super) fn nas_name(workload: &str, eap: &EapWorkload, index: u64) -> String {
     name_in_workload(workload, &format!("nas-{index}.{}", eap.realm))
 }
 
-/// What the shared connections of a NAS call themselves in Diameter.
+/// Returns the Diameter identities of a NAS's shared connections.
 pub(super) fn connection_identities(workload: &str, eap: &EapWorkload, index: u64) -> Vec<String> {
     let node = node::DiameterNodeConfig::new(&nas_name(workload, eap, index), &eap.realm, &[]);
     DiameterConfig::new(node, eap.realm.clone())
@@ -23,7 +23,7 @@ pub(super) fn connection_identities(workload: &str, eap: &EapWorkload, index: u6
         .connection_identities()
 }
 
-/// What both sides speak of.
+/// Returns the Diameter applications of both sides.
 pub(super) fn diameter_applications(eap: &EapWorkload) -> &'static [DiameterApplication] {
     const APPLICATIONS: [DiameterApplication; 2] =
         [DiameterApplication::for_authentication(EAP), DiameterApplication::for_accounting(ACCOUNTING)];

@@ -1,4 +1,4 @@
-//! A NAS on a simulated host: the authenticator, and where the study has no access link, the station too.
+//! A NAS on a simulated host: the authenticator and, in studies without an access link, the station.
 
 use super::super::machine::MachineEndpoint;
 use super::super::report::RoleReport;
@@ -13,12 +13,12 @@ use usher_nas::keying::KeyingCounters;
 use usher_nas::station::AccessStation;
 use usher_sim::{AppContext, AppDelivery};
 
-/// The authenticator and where it lives.
+/// The authenticator on its host.
 #[derive(Debug)]
 pub(in super::super) struct NasRole {
     endpoint: MachineEndpoint,
     nas: NasAuthenticator,
-    /// The station in the NAS's own host, joined with it by frames in memory.
+    /// The station on the NAS's own host, connected by frames in memory.
     local: Option<(AccessStation, Supplicant)>,
     abandoned_stations: AbandonedStations,
     accounts: Option<NasAccounting>,
@@ -37,9 +37,9 @@ impl NasRole {
         Self { endpoint, nas, local, abandoned_stations: given_up, accounts, repeated: 0, buf: Vec::new() }
     }
 
-    /// Carries out what the authenticator decided; frames go to the station in its own host, where there is one.
+    /// Applies the authenticator's outputs; frames go to the local station, if any.
     fn carry_out(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
-        // Matched where it comes from: its first move would be a copy of all that it could be.
+        // Matched at the poll itself: binding it first would copy the whole enum.
         loop {
             match self.nas.poll_output(&mut self.buf) {
                 Some(MachineOutput::Transmit(transmit)) => match (transmit, &mut self.local) {
@@ -51,7 +51,7 @@ impl NasRole {
                     }
                     (transmit, _) => self.endpoint.apply_transmit(ctx, &mut self.nas, transmit, &self.buf),
                 },
-                // Verdicts show at the stations; that there was none does not.
+                // Stations report rejects; they cannot report that no verdict came.
                 Some(MachineOutput::Event(AuthenticatorEvent::Failed {
                     station: StationId::Frame { mac, .. },
                     ..
@@ -76,8 +76,8 @@ impl NasRole {
         }
     }
 
-    /// Carries out what the station in its own host decided, and begins what is due there; false where it is silent. What
-    /// it does costs the authenticator's processor nothing.
+    /// Applies the local station's outputs and starts its due work; false if there is none. Its work costs no processor
+    /// time of the NAS.
     fn serve_local_station(&mut self, ctx: &mut AppContext<'_, RoleReport>) -> bool {
         let Some((station, user)) = &mut self.local else { return false };
         let mut spoke = false;

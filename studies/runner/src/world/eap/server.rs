@@ -1,4 +1,4 @@
-//! The AAA servers of the workload: what a NAS has to know of one, and those that are the workload's own.
+//! The AAA servers of the workload: a NAS's view of a server, and the workload's own servers.
 
 use super::super::aaa::{self, ServerRole};
 use super::super::error::WorldError;
@@ -20,20 +20,20 @@ use usher_scenario::model::{EapWorkload, NasAaaProtocol};
 use usher_scenario::ports::{ACCOUNTING, DIAMETER, DIAMETER_TLS, RADIUS, RADSEC};
 use usher_sim::{HostId, IpVersion};
 
-/// What a NAS has to know of its server.
+/// A NAS's view of its server.
 pub(super) struct AaaServerInfo {
-    /// RADIUS: the secret that they share.
+    /// RADIUS: the shared secret.
     pub(super) secret: SharedSecret,
-    /// Where it takes logins, by the workload's protocol, and, by RADIUS, accounting.
+    /// The addresses for logins, by the workload's protocol, and for RADIUS accounting.
     pub(super) logins: SocketAddr,
     pub(super) accounting: SocketAddr,
-    /// What it calls itself in Diameter.
+    /// Its Diameter identity.
     pub(super) identity: String,
-    /// Names that its certificate may have, beside what it calls itself.
+    /// Names that its certificate may have beside its identity.
     pub(super) certificates: Vec<CertificateMatch>,
 }
 
-/// What the NAS at an address has to know of a server.
+/// Returns the server information for the NAS at an address.
 pub(super) fn server_info(
     plan: &NetworkPlan<'_>,
     eap: &EapWorkload,
@@ -76,7 +76,7 @@ fn aaa_server_name(index: u64, realm: &str) -> String {
     format!("aaa-{index}.{realm}")
 }
 
-/// Puts a server of the workload's own on a host: it knows the stations, and offers the method.
+/// Places a workload's own server on a host. It knows the stations and offers the method.
 pub(super) fn build_server(
     plan: &mut NetworkPlan<'_>,
     eap: &EapWorkload,
@@ -94,7 +94,7 @@ pub(super) fn build_server(
     if let Some(tls) = tls {
         tls.offer_method(&mut config);
     }
-    // What a study's network makes of a login is to be seen, however long it takes and however many there are.
+    // Studies must see the network's effect on logins, at any duration and number.
     config.login_timeout = Duration::MAX;
     config.max_half_open_octets = usize::MAX;
     let any = match plan.addresses.ip_version() {
@@ -123,12 +123,12 @@ pub(super) fn build_server(
         );
         node.local.addresses = vec![plan.addresses.address_of(host)];
         node.accept_unknown = !eap.inside_tls();
-        // NASs by the hundred, with as many connections each as the study gives them.
+        // Hundreds of NASs, each with the study's number of connections.
         node.max_peers = usize::MAX;
         node.accept_policy = diameter::convert_stream_policy(eap.diameter.stream_policy);
         diameter::apply_timing(&mut node, eap, diameter::reconnect_delay(plan.scenario, eap));
         if !node.accept_unknown {
-            // The certificates that come with the program are of no NAS's name.
+            // The built-in certificates do not name the NASs.
             for identity in (0..nases as u64).flat_map(|i| diameter::connection_identities(plan.name, eap, i))
             {
                 node = node.accept_from(&identity);
@@ -171,7 +171,7 @@ pub(super) fn build_server(
     Ok(())
 }
 
-/// The TLS of a server of the workload's own: every NAS shows a certificate.
+/// Returns the TLS of a workload's own server: every NAS presents a certificate.
 fn own_tls(plan: &NetworkPlan<'_>, eap: &EapWorkload, key_log: &KeyLog) -> Result<ServerConfig, WorldError> {
     Ok(ServerConfig::new(ServerOptions {
         versions: eap.tls.version.into(),

@@ -1,4 +1,4 @@
-//! A station: an EAP peer behind EAPOL frames on its access link.
+//! A station: an EAP peer that sends EAPOL frames on its access link.
 
 use super::super::machine::{EventOrJob, MachineEndpoint};
 use super::super::report::{DialogueEnd, RoleReport};
@@ -14,36 +14,36 @@ use usher_nas::keying::KeyingCounters;
 use usher_nas::station::{AccessStation, EapCredentials, StationCommand, StationEvent};
 use usher_sim::{AppContext, AppDelivery};
 
-/// What a station can prove itself with.
+/// The credentials of a station.
 #[derive(Debug)]
 pub(super) struct CredentialPair {
     pub(super) right: EapCredentials,
     pub(super) wrong: EapCredentials,
 }
 
-/// Stations whose NAS has given up asking the AAA server: they hear an EAP-Failure that is no reject.
+/// Stations whose NAS has given up on the AAA server. They receive an EAP-Failure that is not a reject.
 pub(super) type AbandonedStations = Rc<RefCell<BTreeSet<MacAddress>>>;
 
-/// Who is behind a station, and what it has to do.
+/// The user of a station, and its schedule.
 #[derive(Debug)]
 pub(super) struct Supplicant {
-    /// When EAP let it in, where traffic keys follow.
+    /// Time of the EAP success, if traffic keys follow.
     pub(super) let_in: Option<Instant>,
-    /// That was told of the authentication under way, which may take several tries.
+    /// True if the success of the running authentication was reported; it may take several attempts.
     pub(super) counted: bool,
     pub(super) agenda: StationAgenda,
     pub(super) identity: Vec<u8>,
     pub(super) proof: Rc<CredentialPair>,
     pub(super) mac: MacAddress,
     pub(super) abandoned_stations: AbandonedStations,
-    /// How long after a failure it tries again.
+    /// Delay from a failure to the next attempt.
     pub(super) retry: Option<Duration>,
-    /// When it does so.
+    /// Time of the next attempt.
     pub(super) retry_at: Option<Instant>,
 }
 
 impl Supplicant {
-    /// Hears what the station says.
+    /// Handles a station's event.
     pub(super) fn handle_event(&mut self, ctx: &mut AppContext<'_, RoleReport>, event: StationEvent) {
         let given_up =
             event == StationEvent::Failure && self.abandoned_stations.borrow_mut().remove(&self.mac);
@@ -53,7 +53,7 @@ impl Supplicant {
         }
     }
 
-    /// Begins what is due at its station; false where nothing is.
+    /// Starts the work due at its station; false if none is due.
     pub(super) fn start_due(
         &mut self,
         ctx: &mut AppContext<'_, RoleReport>,
@@ -75,7 +75,7 @@ impl Supplicant {
         true
     }
 
-    /// EAP has let it in, and traffic keys are to follow.
+    /// Reports the EAP success if traffic keys follow.
     fn report_admission(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let Some(began) = self.agenda.busy else { return };
         self.let_in = Some(ctx.now());
@@ -84,7 +84,7 @@ impl Supplicant {
         }
     }
 
-    /// A try has its end.
+    /// Ends an attempt.
     fn finish_try(&mut self, ctx: &mut AppContext<'_, RoleReport>, end: DialogueEnd) {
         let let_in = self.let_in.take();
         if let (DialogueEnd::Completed, Some(at), Some(began)) = (end, let_in, self.agenda.busy) {
@@ -104,13 +104,13 @@ impl Supplicant {
         }
     }
 
-    /// When it wants to be woken.
+    /// Returns the next due time.
     pub(super) fn next_due(&self) -> Option<Instant> {
         earliest_deadline([self.agenda.next_due(), self.retry_at])
     }
 }
 
-/// How an event ends a try; `None`: it goes on.
+/// Returns the end of an attempt by an event; `None` if the attempt continues.
 fn classify_end(event: &StationEvent, given_up: bool) -> Option<DialogueEnd> {
     Some(match event {
         StationEvent::Admitted => return None,

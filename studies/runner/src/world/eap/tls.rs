@@ -1,5 +1,5 @@
-//! The TLS of EAP methods in studies: with a server of the workload's own certificates of `vectors/certs`, real or recorded
-//! handshakes; with a service of a host the study's files.
+//! TLS of EAP methods in studies. A workload's own server uses the certificates of `vectors/certs` with real or
+//! recorded handshakes. A host's service uses the study's files.
 
 use super::super::error::WorldError;
 use super::super::handshakes;
@@ -20,13 +20,13 @@ use usher_nas::station;
 use usher_scenario::certificates::TlsParty;
 use usher_scenario::model::{EapTls, EapWorkload, Scenario};
 
-/// Both sides' TLS for a run.
+/// TLS of both sides for a run.
 #[derive(Debug)]
 pub(super) struct EapTlsSetup {
     method: AuthMethod,
     right: HandshakeSource,
     wrong: HandshakeSource,
-    /// That of a server of the workload's own.
+    /// TLS of a workload's own server.
     server: Option<ServerTls>,
     fragment: usize,
 }
@@ -44,7 +44,7 @@ impl From<TlsError> for WorldError {
 }
 
 impl EapTlsSetup {
-    /// Of a server of the workload's own.
+    /// Creates TLS for a workload's own server.
     pub(super) fn new(eap: &EapWorkload, key_log: &KeyLog) -> Result<Self, WorldError> {
         let (tls, method) = (&eap.eap_tls, eap.method);
         let mutual = method == AuthMethod::EapTls;
@@ -84,7 +84,7 @@ impl EapTlsSetup {
         Ok(Self { method, right, wrong, server, fragment })
     }
 
-    /// Of a service, whose side of it is its own.
+    /// Creates TLS for a service, which has its own server side.
     pub(super) fn for_service(
         scenario: &Scenario,
         eap: &EapWorkload,
@@ -102,14 +102,14 @@ impl EapTlsSetup {
         Ok(Self { method: eap.method, right, wrong, server: None, fragment })
     }
 
-    /// Has a server of the workload's own offer the method.
+    /// Makes a workload's own server offer the method.
     pub(super) fn offer_method(&self, config: &mut usher_aaa::AaaServerConfig) {
         if let Some(tls) = &self.server {
             offer_tls_method(config, self.method, tls.clone(), self.fragment);
         }
     }
 
-    /// What a station of this name proves itself with, rightly or wrongly.
+    /// Returns the right or wrong credentials of the station of this name.
     pub(super) fn station_credentials(
         &self,
         right: bool,
@@ -136,7 +136,7 @@ impl EapTlsSetup {
     }
 }
 
-/// Has a server offer a method of TLS: PEAP with EAP-MSCHAPv2 inside, EAP-TTLS with PAP inside, or EAP-TLS.
+/// Makes a server offer a TLS method: PEAP with EAP-MSCHAPv2 inside, EAP-TTLS with PAP inside, or EAP-TLS.
 pub(in super::super) fn offer_tls_method(
     config: &mut usher_aaa::AaaServerConfig,
     method: AuthMethod,

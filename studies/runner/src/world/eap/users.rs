@@ -8,23 +8,23 @@ use usher_aaa::store::{AttributeRow, GroupRows, RowOperator, UserRows};
 use usher_aaa_config::LoadedConfig;
 use usher_scenario::model::{EapWorkload, Scenario};
 
-/// The secret that every NAS shares with every RADIUS server in a simulation; captures name it.
+/// The shared secret of every NAS and RADIUS server in a simulation; captures mention it.
 pub(in super::super) const SECRET: &str = "usher-simulation";
 /// The password of every station.
 pub(in super::super) const PASSWORD: &[u8] = b"correct horse battery staple";
 pub(super) const WRONG_PASSWORD: &[u8] = b"tr0ub4dor&3";
 
-/// The identity of a station of a workload, in whose names it is where there are several.
+/// Returns the identity of a station; it contains the workload's name if there are several workloads.
 pub(in super::super) fn station_identity(workload: &str, station: u64, realm: &str) -> Vec<u8> {
     name_in_workload(workload, &format!("station-{station:05}@{realm}")).into_bytes()
 }
 
-/// What something of a workload is called.
+/// Returns the name of a workload's object.
 pub(super) fn name_in_workload(workload: &str, name: &str) -> String {
     if workload.is_empty() { name.to_owned() } else { format!("{workload}-{name}") }
 }
 
-/// What each station calls itself: by its number, or all by the certificate of their user.
+/// Returns each station's name: by its number, or for all the name in their user's certificate.
 pub(super) fn station_names(
     scenario: &Scenario,
     workload: &str,
@@ -40,12 +40,12 @@ pub(super) fn station_names(
     (0..stations as u64).map(name).collect()
 }
 
-/// The stations of all workloads, by what they call themselves.
+/// The stations of all workloads, by name.
 #[derive(Debug)]
 pub(in super::super) struct StationUsers<'a>(Vec<(&'a EapWorkload, Vec<Vec<u8>>)>);
 
 impl<'a> StationUsers<'a> {
-    /// Those of a scenario.
+    /// Collects the stations of a scenario.
     ///
     /// # Errors
     /// A workload names a host that the study does not have.
@@ -60,15 +60,15 @@ impl<'a> StationUsers<'a> {
         Ok(Self(workloads.collect::<Result<_, WorldError>>()?))
     }
 
-    /// What the store of a service of this configuration has of them.
+    /// Returns the stations' rows in the store of a service with this configuration.
     pub(in super::super) fn user_rows(&self, loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
         self.0.iter().flat_map(|(eap, names)| station_user_rows(eap, names, loaded)).collect()
     }
 }
 
-/// The users of the stations as the store of a service has them.
+/// Returns the stations' users as the store of a service has them.
 fn station_user_rows(eap: &EapWorkload, names: &[Vec<u8>], loaded: &LoadedConfig) -> Vec<(String, UserRows)> {
-    // A checked study has no other lines.
+    // A checked study has only valid lines.
     let rows = |lines: &[String]| -> Vec<AttributeRow> {
         lines.iter().filter_map(|line| usher_aaa_config::parse_row(line)).collect()
     };
@@ -88,7 +88,7 @@ fn station_user_rows(eap: &EapWorkload, names: &[Vec<u8>], loaded: &LoadedConfig
         reply: rows(&eap.user.reply),
         groups: of_group.collect(),
     };
-    // Stations may be of one user.
+    // Stations may share a user.
     let names: BTreeSet<&Vec<u8>> = names.iter().collect();
     names.into_iter().map(|name| (String::from_utf8_lossy(name).into_owned(), user.clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! Mobile nodes, points of service and correspondents of a scenario.
+//! Builds mobile nodes, points of service and correspondents of a scenario.
 
 use super::super::error::WorldError;
 use super::super::machine::MachineEndpoint;
@@ -28,14 +28,14 @@ use usher_sim::{HostAddresses, HostId};
 /// The port of the application that receives a node's flow.
 const FLOW_PORT: u16 = 5001;
 
-/// Requests that a node processes at a time; far more than there are.
+/// Requests that a node processes at a time; far more than occur.
 const MAX_REQUESTS: usize = 1000;
-/// How long a binding may last: longer than any run.
+/// The lifetime of a binding: longer than any run.
 const BINDING: Duration = Duration::from_secs(100_000);
-/// How long after its last message a point of service forgets a handover that does not end.
+/// Time after the last message until a point of service drops an unfinished handover.
 const HANDOVER_EXPIRY: Duration = Duration::from_secs(60);
 
-/// The members of each kind of hosts, and what they share.
+/// The members of each kind of host, and their shared settings.
 struct HandoverParts<'a> {
     handover: &'a HandoverWorkload,
     transport: TransportProtocol,
@@ -62,7 +62,7 @@ impl HandoverParts<'_> {
     fn mih_peer(&self, id: &MihfId, local: Option<HostId>, remote: HostId) -> MihfPeer {
         MihfPeer { id: id.clone(), route: self.mih_route(local, remote), ack: self.handover.ack }
     }
-    /// Node i's 802.11 link.
+    /// Returns node i's 802.11 link.
     fn wlan_link(&self, i: usize) -> LinkTupleId {
         let poa = link_address(self.access_points[i % self.access_points.len()]);
         LinkTupleId {
@@ -70,7 +70,7 @@ impl HandoverParts<'_> {
             poa: Some(poa),
         }
     }
-    /// Node i's 802.16 link.
+    /// Returns node i's 802.16 link.
     fn wimax_link(&self, i: usize) -> LinkTupleId {
         let poa = link_address(self.base_stations[i % self.base_stations.len()]);
         LinkTupleId {
@@ -113,7 +113,7 @@ impl HandoverParts<'_> {
         }
     }
 
-    /// The point of service of place `at` of the network that is left (`serving`) or gone to.
+    /// Returns the point of service at index `at` of the network that nodes leave (`serving`) or enter.
     fn point_config(&self, at: usize, serving: bool) -> pos::PosConfig {
         let of_here = |i: &usize| i % self.points.len() == at;
         let client = |i: usize| ServedStation {
@@ -143,7 +143,7 @@ impl HandoverParts<'_> {
                 (true, HandoverInitiator::Network, GoingDown::Local) => HandoverTrigger::Local,
             },
             processing: handover.processing.get(),
-            // The network that is left has room for those that it has.
+            // The serving network always has capacity for its nodes.
             capacity: if serving { u32::MAX } else { handover.capacity.get() },
             reserve: handover.reserve.get(),
             handover_expiry: HANDOVER_EXPIRY,
@@ -156,7 +156,7 @@ fn link_address(host: HostId) -> LinkAddr {
     LinkAddr::Mac(host.mac_address(0))
 }
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(in super::super) fn build_handover_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -210,7 +210,7 @@ pub(in super::super) fn build_handover_roles(
     Ok(())
 }
 
-/// The access points of the nodes' BSS and the base stations of their cell.
+/// Returns the access points of the nodes' BSS and the base stations of their cell.
 fn attachment_points<'a>(
     scenario: &Scenario,
     topology: &'a NetworkTopology,
@@ -268,7 +268,7 @@ fn place_flow(
         longest_binding: BINDING,
         proof: None,
     };
-    // So that handovers do not begin at one place of the flow's interval.
+    // Random phases, so that handovers begin at different times within the flow's interval.
     let mut chance = plan.seed.derive_rng("mobility.flow", i as u64);
     let begins = Instant::ZERO + chance.sample_duration(Duration::ZERO, interval);
     let mut endpoint = MachineEndpoint::new(plan.host_address(host));

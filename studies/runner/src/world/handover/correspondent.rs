@@ -9,13 +9,13 @@ use usher_mobility::CorrespondentNode;
 use usher_mobility::correspondent::{CorrespondentCommand, CorrespondentEvent};
 use usher_sim::{AppContext, AppDelivery};
 
-/// The correspondent and where it lives.
+/// The correspondent on its host.
 #[derive(Debug)]
 pub(in super::super) struct CorrespondentRole {
     endpoint: MachineEndpoint,
     /// The number of its mobile node.
     number: u32,
-    /// When the flow begins, and has not yet.
+    /// Start of the flow, until it has started.
     flow_start: Option<Instant>,
     correspondent: CorrespondentNode,
 }

@@ -9,7 +9,7 @@ use usher_mobility::{LinkCommand, LinkEvent, MobileStation, StationInterface};
 use usher_sim::radio;
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// The station and where it lives.
+/// The station on its host.
 #[derive(Debug)]
 pub(in super::super) struct MobileRole {
     endpoint: MachineEndpoint,
@@ -17,15 +17,15 @@ pub(in super::super) struct MobileRole {
     user: MobileUser,
 }
 
-/// Who is behind a mobile node's station.
+/// The user of a mobile node's station.
 #[derive(Debug)]
 struct MobileUser {
     /// Its number among the mobile nodes.
     number: u32,
-    /// Its interfaces: the one that it is attached by at first, and the other.
+    /// Its interfaces: the first attachment, and the other.
     wlan: HostId,
     wimax: HostId,
-    /// When the handover that is under way began.
+    /// Start of the running handover.
     handover_started_at: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ impl HostRole for MobileRole {
             _ => None,
         };
         if let Some(command) = command {
-            // What it will not hear, it counts.
+            // The machine counts commands that it rejects.
             let _ = self.station.handle_command(now, command);
         }
         if let AppDelivery::Link {
@@ -124,7 +124,7 @@ impl MobileUser {
     }
 }
 
-/// What a link says, as a station hears it.
+/// Converts a link's event to a station's.
 pub(super) fn convert_link_event(event: radio::LinkEvent) -> LinkEvent {
     match event {
         radio::LinkEvent::Detected => LinkEvent::Detected,

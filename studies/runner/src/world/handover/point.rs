@@ -1,4 +1,4 @@
-//! A point of service, with the links of its access point where it hears them.
+//! A point of service, with the link events of its access point if it receives them.
 
 use super::super::machine::{EventOrJob, MachineEndpoint};
 use super::super::report::{HandoverMilestone, RoleReport};
@@ -11,14 +11,14 @@ use usher_mobility::PointOfService;
 use usher_mobility::pos::{PosCommand, PosEvent};
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// The mobile nodes of a run: by their identifiers their numbers, by their interfaces in the 802.11 cell their identifiers.
+/// The mobile nodes of a run: numbers by identifier, and identifiers by interface in the 802.11 cell.
 #[derive(Debug, Default)]
 pub(super) struct MobileNodeMap {
     pub(super) numbers: BTreeMap<MihfId, u32>,
     pub(super) by_interface: BTreeMap<HostId, MihfId>,
 }
 
-/// The point of service and where it lives.
+/// The point of service on its host.
 #[derive(Debug)]
 pub(in super::super) struct PointRole {
     endpoint: MachineEndpoint,
@@ -48,7 +48,7 @@ impl HostRole for PointRole {
             _ => None,
         };
         if let Some(command) = command {
-            // What it will not hear, it counts.
+            // The machine counts commands that it rejects.
             let _ = self.point.handle_command(ctx.now(), command);
         }
         self.endpoint.feed_delivery(ctx, &mut self.point, &delivery);

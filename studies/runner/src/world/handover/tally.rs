@@ -1,4 +1,4 @@
-//! From what the roles of handovers report to metrics.
+//! Metrics of handovers from the reports of roles.
 
 use super::super::measured::RunMetrics;
 use super::super::report::HandoverMilestone;
@@ -9,19 +9,19 @@ use usher_scenario::metrics::{self, Metric};
 
 #[derive(Debug, Default)]
 struct MobileNode {
-    /// Steps of the handover that is under way, or has just ended.
+    /// Steps of the running or last handover.
     steps: Vec<(Step, Duration)>,
-    /// Whether the last handover was a success that counts.
+    /// True if the last handover succeeded and counts.
     counts: bool,
-    /// From when to when handovers that count were.
+    /// Start and end of handovers that count.
     handovers: Vec<(Instant, Instant)>,
-    /// When it leaves the cell, as its link foretold.
+    /// Predicted time at which it leaves the cell.
     leaves: Option<Instant>,
-    /// When its flow was last redirected.
+    /// Time of the last redirection of its flow.
     redirected: Option<Instant>,
-    /// From the leaving of the cell until the redirection of the flow, of handovers that count and failed.
+    /// From leaving the cell to the flow's redirection, for failed handovers that count.
     outages: Vec<(Instant, Instant)>,
-    /// When each packet left, and whether it arrived.
+    /// Each packet's sending time, and whether it arrived.
     flow: Vec<(Instant, bool)>,
 }
 
@@ -29,7 +29,7 @@ struct MobileNode {
 #[derive(Debug, Default)]
 pub(in super::super) struct HandoverStats {
     nodes: BTreeMap<u32, MobileNode>,
-    /// Nanoseconds and number of each step.
+    /// Total nanoseconds and number of each step.
     steps: BTreeMap<Step, (u128, u64)>,
     succeeded: (u128, u64),
     failed: (u128, u64),
@@ -41,7 +41,7 @@ fn add_duration(sum: &mut (u128, u64), took: Duration) {
 }
 
 impl HandoverStats {
-    /// Takes note; `counts` says whether a handover that began then does.
+    /// Records a milestone; `counts` returns whether a handover that began at a time counts.
     pub(in super::super) fn record_milestone(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl HandoverStats {
         }
     }
 
-    /// How many packets were sent in these times of each node, and how many of them did not arrive.
+    /// Returns the number of packets sent in these intervals of each node, and the number lost.
     fn count_packets(&self, times: impl Fn(&MobileNode) -> &[(Instant, Instant)]) -> (u64, u64) {
         let (mut sent, mut lost) = (0, 0);
         for node in self.nodes.values() {
@@ -112,7 +112,7 @@ impl HandoverStats {
         (sent, lost)
     }
 
-    /// The metrics; none where no handover has ended.
+    /// Adds the metrics; none if no handover has ended.
     pub(in super::super) fn add_metrics(&self, out: &mut RunMetrics) {
         let steps =
             Step::ALL.iter().filter_map(|step| Some((Metric::for_step(*step)?, *self.steps.get(step)?)));

@@ -1,4 +1,4 @@
-//! Initiators, gateways and AAA servers of a scenario.
+//! Builds initiators, gateways and AAA servers of a scenario.
 
 use super::super::aaa::{self, ServerRole, helpers_of};
 use super::super::arrivals::{ArrivalPattern, ArrivalProcess};
@@ -41,16 +41,17 @@ use usher_scenario::model::{IkeMethod, IkeWorkload};
 use usher_scenario::ports::{IKE, IKE_NAT, RADIUS};
 use usher_sim::{HostId, IpVersion};
 
-/// What the gateway calls the connection, and each initiator its own.
+/// The name of the connection at the gateway and at each initiator.
 const NAME: &str = "study";
-/// The key that initiators and gateways have.
+/// The pre-shared key of initiators and gateways.
 const KEY: &[u8] = b"a key for simulations alone";
 /// The realm of the identities.
 const REALM: &str = "example.org";
-/// The longest EAP packet that goes through IKE without fragments, octets, as a gateway tells its AAA server.
+/// The longest EAP packet through IKE without fragments, in octets, as a gateway sends it to its AAA server
+/// (Framed-MTU).
 const FRAMED_MTU: u32 = 1100;
 
-/// Both sides' TLS of EAP methods.
+/// TLS of EAP methods for both sides.
 struct IkeTlsSetup {
     peer: PeerSide,
     server: ServerTls,
@@ -114,7 +115,7 @@ impl IkeTlsSetup {
     }
 }
 
-/// Puts the workload's roles on the topology's hosts.
+/// Places the workload's roles on the topology's hosts.
 pub(in super::super) fn build_ike_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -194,7 +195,7 @@ fn endpoint_config(ike: &IkeWorkload) -> machine::IkeEndpointConfig {
         ..RetransmissionConfig::default()
     };
     let tickets = ike.resumption.get().map(|time| time.get());
-    // As the studies say it; of which network an initiator is decides nothing in them.
+    // As the studies assume: cookies from 100 half-open SAs, without a limit for each network.
     let (cookies_from, cookies_from_network) = (100, usize::MAX);
     machine::IkeEndpointConfig {
         retransmission,
@@ -205,7 +206,7 @@ fn endpoint_config(ike: &IkeWorkload) -> machine::IkeEndpointConfig {
     }
 }
 
-/// A connection, but for how the two prove who they are.
+/// Builds a connection without its authentication.
 fn build_connection(
     ike: &IkeWorkload,
     (local, local_auth): (Identification, LocalAuth),
@@ -234,7 +235,7 @@ fn build_connection(
     })
 }
 
-/// How a side proves by its certificate who it is, and how it looks at the other's.
+/// Returns the certificate authentication of a side: its own certificate, and its check of the peer's.
 fn certificate_auth(
     ike: &IkeWorkload,
     side: AuthenticationSide,
@@ -379,7 +380,7 @@ fn place_aaa_server(
     if let Some(tls) = tls {
         eap::offer_tls_method(&mut config, method, tls.server.clone(), tls.fragment);
     }
-    // What a study's network makes of a login is to be seen, however long it takes and however many there are.
+    // Studies must see the network's effect on logins, at any duration and number.
     config.login_timeout = Duration::MAX;
     config.max_half_open_octets = usize::MAX;
     let any: IpAddr = match plan.addresses.ip_version() {

@@ -1,11 +1,11 @@
-//! Certificates of the workload: those of `vectors/certs`, and two kinds more that only studies of IKE have
+//! Certificates of the workload: those of `vectors/certs`, and two more kinds for studies of IKE
 //! (`vectors/certs/make-study.sh`).
 
 use usher_crypto::tls::{TlsCredentials, TrustRoots, fixtures};
 use usher_scenario::model::CertificateKind;
 use usher_scenario::units::PositiveCount;
 
-/// What one of the two further folders holds.
+/// The content of one of the two study folders.
 macro_rules! fixture {
     ($($part:literal),+) => {
         include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/certs/", $($part),+)) as &[u8]
@@ -21,7 +21,7 @@ macro_rules! leaves {
     };
 }
 
-/// The authorities of a folder, from below the root, and who is below the root and each of these.
+/// The authorities of a folder, from below the root, and the leaf certificates at each level.
 struct CertificateHierarchy {
     root: &'static [u8],
     authorities: &'static [&'static [u8]],
@@ -46,13 +46,14 @@ static ECDSA: CertificateHierarchy = CertificateHierarchy {
 /// A side of an authentication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AuthenticationSide {
-    /// Who is [`fixtures::CLIENT_NAME`].
+    /// The side named [`fixtures::CLIENT_NAME`].
     Initiator,
-    /// Who is [`fixtures::SERVER_NAME`].
+    /// The side named [`fixtures::SERVER_NAME`].
     Server,
 }
 
-/// A side's certificate with those above it, so many in all, and its key. A checked study asks for no more than there are.
+/// Returns a side's certificate with its authorities, `count` certificates in all, and its key. A checked study asks
+/// only for existing ones.
 pub(super) fn fixture_credentials(
     kind: CertificateKind,
     side: AuthenticationSide,
@@ -76,7 +77,7 @@ pub(super) fn fixture_credentials(
     TlsCredentials::from_der(std::iter::once(leaf).chain(authorities), key).with_even_signatures()
 }
 
-/// The authority that everybody trusts.
+/// Returns the root that all sides trust.
 pub(super) fn trusted_roots(kind: CertificateKind) -> TrustRoots {
     TrustRoots::from_der([match kind {
         CertificateKind::Natural => fixtures::root_certificate(),

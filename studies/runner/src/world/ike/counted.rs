@@ -1,4 +1,4 @@
-//! A machine whose datagrams are counted.
+//! A machine wrapper that counts datagrams.
 
 use super::super::role::IkeTotals;
 use std::net::IpAddr;
@@ -8,17 +8,17 @@ use usher_radius::attribute::{VendorAttribute, read_vendors, vendor};
 use usher_radius::{PacketCode, RadiusPacket};
 use usher_scenario::ports::RADIUS;
 
-/// Octets of an Ethernet header, of IP's, and of UDP's.
+/// Octets of the Ethernet, IP and UDP headers.
 const ETHERNET: u64 = 14;
 const IPV4: u64 = 20;
 const IPV6: u64 = 40;
-/// What an IPv6 header is followed by in a fragment.
+/// Octets of the IPv6 Fragment header.
 const FRAGMENT: u64 = 8;
 const UDP: u64 = 8;
-/// The largest packet of the networks that are counted for.
+/// The MTU of the counted networks.
 const MTU: u64 = 1500;
 
-/// Octets of a datagram in frames: each of its packets has a header of Ethernet and of IP.
+/// Returns a datagram's octets in frames: each of its packets has an Ethernet and an IP header.
 pub(super) fn octets_in_frames(to: IpAddr, payload: usize) -> u64 {
     let whole = UDP + payload as u64;
     let (header, more) = if to.is_ipv4() { (IPV4, 0) } else { (IPV6, FRAGMENT) };
@@ -30,11 +30,11 @@ pub(super) fn octets_in_frames(to: IpAddr, payload: usize) -> u64 {
     whole + whole.div_ceil(room) * (ETHERNET + header + more)
 }
 
-/// A machine, and what it has sent and received while it was counted: RADIUS by the server's port, all else as IKE.
+/// A machine with counters of sent and received datagrams: RADIUS by the server's port, all others as IKE.
 #[derive(Debug)]
 pub(in super::super) struct CountedMachine<M> {
     machine: M,
-    /// Whether what passes now is counted.
+    /// True while datagrams count.
     pub(super) counts: bool,
     pub(in super::super) totals: IkeTotals,
 }
@@ -43,12 +43,12 @@ impl<M> CountedMachine<M> {
     pub(in super::super) fn new(machine: M, counts: bool) -> Self {
         Self { machine, counts, totals: IkeTotals::default() }
     }
-    /// Another machine in its place, with what was counted so far.
+    /// Replaces the machine and keeps the counters.
     pub(in super::super) fn replace_machine(&mut self, machine: M) {
         self.machine = machine;
     }
 
-    /// An Access-Accept has come, with a key of the method or without.
+    /// Counts an Access-Accept with or without a key of the method.
     fn note_accept(&mut self, datagram: &[u8]) {
         let Some(accept) =
             RadiusPacket::parse(datagram).ok().filter(|packet| packet.code() == PacketCode::ACCESS_ACCEPT)

@@ -1,4 +1,4 @@
-//! An initiator, which authenticates when it is to.
+//! An initiator that authenticates on schedule.
 
 use super::super::arrivals::ArrivalProcess;
 use super::super::helpers::WorkerPool;
@@ -16,7 +16,7 @@ use usher_ike::machine::{self as ike, EndReason, IkeCommand, IkeConnection, IkeE
 use usher_scenario::model::ReauthenticationOrder;
 use usher_sim::{AppContext, AppDelivery};
 
-/// What initiators have to do.
+/// The task of initiators.
 #[derive(Clone, Debug)]
 pub(super) struct InitiatorTask {
     pub(super) endpoint: ike::IkeEndpointConfig,
@@ -25,25 +25,25 @@ pub(super) struct InitiatorTask {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) reauthentication: ReauthenticationOrder,
-    /// How long its IKE_SAs last.
+    /// Lifetime of its IKE_SAs.
     pub(super) lifetime: Option<Duration>,
-    /// How long an authentication may take.
+    /// Time limit of an authentication.
     pub(super) give_up: Option<Duration>,
     /// The security policies of its host.
     pub(super) protection: Option<HostPolicies>,
-    /// It begins when a packet needs a CHILD_SA that is not there.
+    /// True if it initiates when a packet needs a CHILD_SA that does not exist.
     pub(super) on_demand: bool,
-    /// It takes up by a ticket what it has lost.
+    /// True if it resumes a lost IKE_SA by a ticket.
     pub(super) resumes: bool,
 }
 
-/// An authentication under way.
+/// A running authentication.
 #[derive(Clone, Copy, Debug)]
 struct AuthenticationAttempt {
     started_at: Instant,
-    /// Its IKE_SA, once that has begun.
+    /// Its IKE_SA, once initiated.
     sa: Option<SaId>,
-    /// Since when there is no IKE_SA, where there was one.
+    /// Since when no IKE_SA exists, if there was one before.
     without_sa_since: Option<Instant>,
 }
 
@@ -57,10 +57,10 @@ pub(super) struct InitiatorRole {
     seed: Seed,
     boots: u64,
     arrivals: ArrivalProcess,
-    /// How many fell due while it was busy.
+    /// Authentications that fell due while one was running.
     waiting: u64,
     attempt: Option<AuthenticationAttempt>,
-    /// The IKE_SA that it has, and when it deletes it by itself.
+    /// The established IKE_SA, and when the initiator deletes it.
     current: Option<(SaId, Option<Instant>)>,
 }
 
@@ -90,7 +90,7 @@ impl InitiatorRole {
         }
     }
 
-    /// Begins what is due.
+    /// Begins a due authentication.
     fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         while self.arrivals.take_arrival(now) {
@@ -107,7 +107,7 @@ impl InitiatorRole {
             Some((old, _)) if self.task.reauthentication == ReauthenticationOrder::BreakBeforeMake => {
                 attempt.without_sa_since = Some(now);
                 self.attempt = Some(attempt);
-                // What has ended meanwhile is heard of.
+                // If the IKE_SA has ended meanwhile, its event follows.
                 if self.ike.handle_command(now, IkeCommand::Delete(old)).is_err() {
                     self.initiate_sa(ctx);
                 }
@@ -154,10 +154,10 @@ impl InitiatorRole {
             {
                 let old = self.current.take();
                 self.current = Some((*sa, self.task.lifetime.map(|lifetime| now + lifetime)));
-                // Of one that is taken up again the gateway drops the old one without a word (RFC 5723 §4.3.4).
+                // RFC 5723 §4.3.4: after resumption the gateway silently drops the old IKE_SA.
                 let old = old.filter(|_| !self.task.resumes);
                 if let (Some((old, _)), Some(attempt)) = (old, &mut self.attempt) {
-                    // Its packets could go all the time.
+                    // Make before break: packets had an SA all the time.
                     attempt.without_sa_since = Some(now);
                     self.ike.counts = false;
                     let _ = self.ike.handle_command(now, IkeCommand::Delete(old));
@@ -182,12 +182,12 @@ impl InitiatorRole {
         }
     }
 
-    /// What falls due by itself.
+    /// Does the work that is due by time.
     fn handle_timeouts(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         while let Some(jobs) = self.helpers.pop_due(now) {
             for job in jobs {
-                // The IKE_SA may have been given up.
+                // The IKE_SA may have ended meanwhile.
                 let _ = self.ike.handle_command(now, answer_job(&self.task.credentials, &job));
             }
         }
@@ -210,14 +210,14 @@ impl InitiatorRole {
         Some(self.attempt?.started_at + self.task.give_up?)
     }
 
-    /// Carries out what the endpoint decided, and begins what follows from it, until nothing is left.
+    /// Applies the endpoint's outputs, and their consequences, until none are left.
     fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         loop {
             let mut heard = Vec::new();
             let Self { endpoint, ike, task, helpers, .. } = self;
             endpoint.drain_outputs(ctx, ike, |ctx, ike, word| match word {
                 EventOrJob::Event(event) => {
-                    // Before what depends on it is sent.
+                    // Policies and SAs come before the packets that depend on them.
                     if let Some(protection) = &task.protection {
                         protection.apply_event(ctx, &event);
                     }
@@ -226,7 +226,7 @@ impl InitiatorRole {
                 EventOrJob::Job(job) => {
                     let (now, label) = (ctx.now(), job.job.work_label());
                     if let Some(job) = helpers.submit_job(now, Some(label), job) {
-                        // What no helper does keeps this host's processor.
+                        // Work without a worker loads this host's processor.
                         ctx.charge_work(WorkRecord { label, units: 1 });
                         let _ = ike.handle_command(now, answer_job(&task.credentials, &job));
                     }

@@ -1,4 +1,4 @@
-//! The security policies of initiators and gateways, and their CHILD_SAs, as their simulated hosts carry packets by them.
+//! Security policies of initiators and gateways, and their CHILD_SAs, on simulated hosts.
 
 use super::super::report::RoleReport;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,22 +10,22 @@ use usher_scenario::ports::{IKE, IKE_NAT};
 use usher_sim::AppContext;
 
 const UDP: u8 = 17;
-/// The policy of an initiator for what its gateway gets.
+/// The policy of an initiator for packets to its gateway.
 const PROTECT: PolicyId = PolicyId(1);
-/// The policy for what goes as it is.
+/// The policy for packets that bypass IPsec.
 const PASS: PolicyId = PolicyId(0);
 
-/// What a host's databases begin with, and what they are told of CHILD_SAs.
+/// The initial policies of a host, and the updates for CHILD_SAs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct HostPolicies {
     policies: Vec<SecurityPolicy>,
     otherwise: PolicyAction,
-    /// The policy that CHILD_SAs are for.
+    /// The policy that CHILD_SAs belong to.
     policy: Option<PolicyId>,
 }
 
 impl HostPolicies {
-    /// That of an initiator: packets to its gateway wait for a CHILD_SA, or are dropped where there is none.
+    /// Returns the policies of an initiator: without a CHILD_SA, packets to its gateway wait or are dropped.
     pub(super) fn of_initiator(gateway: IpAddr, without_sa: UnprotectedAction) -> Self {
         match without_sa {
             UnprotectedAction::Hold => {
@@ -41,12 +41,13 @@ impl HostPolicies {
             UnprotectedAction::Discard => Self::only_by_sas(vec![gateway]),
         }
     }
-    /// That of a gateway: packets to an initiator that has no CHILD_SA are dropped, as `usher ike serve` does.
+    /// Returns the policies of a gateway: packets to an initiator without a CHILD_SA are dropped, as `usher ike serve`
+    /// does.
     pub(super) fn of_gateway(initiators: Vec<IpAddr>) -> Self {
         Self::only_by_sas(initiators)
     }
 
-    /// Packets to these go by SAs alone, those to others as they are.
+    /// Protects packets to these peers, and bypasses IPsec for all others.
     fn only_by_sas(mut peers: Vec<IpAddr>) -> Self {
         peers.sort_unstable();
         let family = peers.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -60,7 +61,7 @@ impl HostPolicies {
         Self { policies, otherwise: PolicyAction::Discard, policy: None }
     }
 
-    /// At the start of its host.
+    /// Installs the policies at the start of its host.
     pub(in super::super) fn install_policies(&self, ctx: &mut AppContext<'_, RoleReport>) {
         ctx.begin_protection(EspDataPlaneConfig {
             otherwise: self.otherwise,
@@ -68,7 +69,7 @@ impl HostPolicies {
         });
         ctx.update_protection(IpsecOperation::Policies(self.policies.clone()));
     }
-    /// Takes a CHILD_SA up, or out, where an event says so.
+    /// Installs or removes a CHILD_SA according to an event.
     pub(in super::super) fn apply_event(&self, ctx: &mut AppContext<'_, RoleReport>, event: &IkeEvent) {
         match event {
             IkeEvent::Install { child, .. } => {
@@ -82,7 +83,7 @@ impl HostPolicies {
             _ => {}
         }
     }
-    /// There will be no CHILD_SA for what waits.
+    /// Drops the packets that wait: no CHILD_SA will come.
     pub(super) fn abandon_policy(&self, ctx: &mut AppContext<'_, RoleReport>) {
         if let Some(policy) = self.policy {
             ctx.update_protection(IpsecOperation::Abandon(policy));
@@ -90,7 +91,7 @@ impl HostPolicies {
     }
 }
 
-/// All addresses of a family.
+/// Returns the selector of all addresses of a family.
 fn all_addresses(of: IpAddr) -> TrafficSelector {
     let (start, end) = family_range(of);
     TrafficSelector { protocol: 0, start_port: 0, end_port: u16::MAX, start, end }
@@ -103,7 +104,7 @@ fn family_range(of: IpAddr) -> (IpAddr, IpAddr) {
     }
 }
 
-/// IKE's own messages go as they are (RFC 7296 §2).
+/// Bypasses IPsec for IKE's own messages (RFC 7296 §2).
 fn ike_policies(family: IpAddr) -> [SecurityPolicy; 2] {
     [IKE, IKE_NAT].map(|port| SecurityPolicy {
         id: PASS,
@@ -118,7 +119,7 @@ fn ike_policies(family: IpAddr) -> [SecurityPolicy; 2] {
     })
 }
 
-/// The addresses of a family without these, which ascend.
+/// Returns selectors of all addresses of a family but these, which must ascend.
 fn all_but(peers: &[IpAddr]) -> Vec<TrafficSelector> {
     let number = |address: IpAddr| match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),

@@ -5,7 +5,7 @@ use usher_crypto::tls::{
 };
 use usher_sim::{Application, IpVersion, LinkConfig, ReportObserver, Simulation, SimulationBuilder};
 
-/// Found by reading: a late end of an old connection took the entry of the one that had its id by then.
+/// Regression test: a late close of an old connection removed the entry of a new one with the same id.
 #[test]
 fn the_end_of_an_old_connection_leaves_its_successor_alone() {
     let mut numbers = NumberTable::new();
@@ -23,7 +23,7 @@ fn the_end_of_an_old_connection_leaves_its_successor_alone() {
 
 const PORT: u16 = 2083;
 
-/// Connects at its start, and notes what becomes of its connections.
+/// Connects at its start, and records the events of its connections.
 #[derive(Default)]
 struct ProbeMachine {
     to: Option<SocketAddr>,
@@ -63,7 +63,7 @@ impl Machine for ProbeMachine {
 
 enum TestApp {
     Hosted(Box<(MachineEndpoint, ProbeMachine)>),
-    /// Its TCP does what TCP does, and it says nothing; it connects at its start where it has somewhere to go.
+    /// TCP works, but the peer sends no data. It connects at its start if it has a destination.
     Silent(Option<HostId>),
 }
 
@@ -161,7 +161,7 @@ fn at_millis(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// What a hosted application's machine noted, and how many connections its endpoint has.
+/// The recorded events of a hosted machine, and the number of its endpoint's connections.
 fn noted_events(
     simulation: &Simulation<TestApp, RecordingObserver>,
     app: usize,
@@ -187,7 +187,7 @@ fn a_server_that_never_answers_a_handshake_times_out() {
 fn a_client_that_never_starts_a_handshake_times_out() {
     let mut simulation = test_network([true, false], None);
     simulation.run_until(at_millis(60_000));
-    // The machine never heard of it.
+    // The machine never learned of it.
     assert_eq!(noted_events(&simulation, 1), (vec![], [0; 3]));
     assert_eq!(simulation.observer().0, [(at_millis(40) + HANDSHAKE_TIMEOUT, CloseReason::Reset)]);
 }

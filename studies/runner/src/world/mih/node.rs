@@ -1,4 +1,4 @@
-//! A mobile node or a point of service: an MIH function, its user, and where they live.
+//! A mobile node or a point of service: an MIH function and its user on a host.
 
 use super::super::arrivals::ArrivalProcess;
 use super::super::machine::{EventOrJob, MachineEndpoint};
@@ -14,17 +14,16 @@ use usher_mih::{
 use usher_sim::radio::{LinkCommand, LinkEvent};
 use usher_sim::{AppContext, AppDelivery};
 
-/// The token of what is no transaction of the workload.
+/// The token of messages outside the workload's transactions.
 const UNCOUNTED_TOKEN: u64 = u64::MAX;
 
-/// Somebody to whom messages go.
+/// A destination of messages.
 #[derive(Debug)]
 pub(super) struct MessageTarget {
-    /// Who.
     pub(super) id: MihfId,
-    /// What is sent: a request or an indication, of its size already.
+    /// The request or indication, already padded to its size.
     pub(super) message: MihfMessage,
-    /// When.
+    /// The times of sending.
     pub(super) arrivals: ArrivalProcess,
 }
 
@@ -39,23 +38,23 @@ pub(in super::super) struct NodeRole {
 /// The MIH user of a function.
 #[derive(Debug, Default)]
 struct MihUser {
-    /// The functions that it knows from the start.
+    /// The functions known from the start.
     peers: Vec<MihfPeer>,
-    /// What it sends once at the start, to whom.
+    /// The message sent once at the start, with its destination.
     hello: Option<(MihfId, MihfMessage)>,
-    /// To whom it sends.
+    /// The destinations of its messages.
     targets: Vec<MessageTarget>,
-    /// The number of the next message to each of them.
+    /// The number of the next message to each destination.
     next: Vec<u64>,
-    /// Its requests without a response, by their tokens.
+    /// Requests without a response, by token.
     open: BTreeMap<u64, TransactionPayload>,
     tokens: u64,
-    /// How it answers requests, by who asks.
+    /// Responses to requests, by sender.
     responses: BTreeMap<MihfId, MihfMessage>,
     processing: Duration,
     /// Requests being processed.
     answers: VecDeque<(Instant, IncomingRequestId, MihfMessage)>,
-    /// What has come, by who sent it.
+    /// Received message numbers, by sender.
     received_numbers: BTreeMap<MihfId, ReceivedNumbers>,
     duplicates: u64,
     delivered: u64,
@@ -63,23 +62,23 @@ struct MihUser {
 }
 
 impl NodeRole {
-    /// A function at a place, whose user takes so long for an answer. It neither knows nor sends anything yet.
+    /// Creates a function whose user takes `processing` for a response. It has neither peers nor targets yet.
     pub(super) fn new(endpoint: MachineEndpoint, mihf: Mihf, processing: Duration) -> Self {
         Self { endpoint, mihf, user: MihUser { processing, ..MihUser::default() } }
     }
-    /// Lets it know another function, and say something to it at the start.
+    /// Adds a peer, and a message to it at the start.
     pub(super) fn add_peer(&mut self, peer: MihfPeer, hello: Option<MihfMessage>) {
         if let Some(hello) = hello {
             self.user.hello = Some((peer.id.clone(), hello));
         }
         self.user.peers.push(peer);
     }
-    /// Lets it send messages.
+    /// Adds a destination of messages.
     pub(super) fn add_target(&mut self, target: MessageTarget) {
         self.user.targets.push(target);
         self.user.next.push(0);
     }
-    /// Lets it answer the requests of a function.
+    /// Adds the response to the requests of a function.
     pub(super) fn add_response(&mut self, from: MihfId, response: MihfMessage) {
         self.user.responses.insert(from, response);
     }
@@ -89,7 +88,7 @@ impl HostRole for NodeRole {
     fn handle_delivery(&mut self, ctx: &mut AppContext<'_, RoleReport>, delivery: AppDelivery) {
         let now = ctx.now();
         if matches!(delivery, AppDelivery::Start) {
-            // A refusal would be a fault of the settings, which the checks let through only if they fit.
+            // Checked settings fit, so the machine does not reject them.
             for peer in std::mem::take(&mut self.user.peers) {
                 let _ = self.mihf.handle_command(now, MihfCommand::Peer(peer));
             }
@@ -98,7 +97,7 @@ impl HostRole for NodeRole {
                     self.mihf.handle_command(now, MihfCommand::Send { token: UNCOUNTED_TOKEN, to, message });
             }
         }
-        // Whose association was lost comes back as soon as it hears the network again.
+        // A station that lost its association reconnects as soon as it detects the network.
         if let AppDelivery::Link { host: at, event: LinkEvent::Detected, .. } = delivery {
             ctx.link_command(at, LinkCommand::Connect);
         }
@@ -121,7 +120,7 @@ impl HostRole for NodeRole {
 }
 
 impl MihUser {
-    /// Notes what has come from a function; true where it is for the first time.
+    /// Records a message of a function; true if it is new.
     fn record_receipt(&mut self, now: Instant, from: MihfId, payload: TransactionPayload) -> bool {
         let first = self.received_numbers.entry(from).or_default().insert(payload.number);
         if first {
@@ -133,14 +132,14 @@ impl MihUser {
         first
     }
 
-    /// Sends what is due: answers, and what begins.
+    /// Sends the responses and new messages that are due.
     fn send_due(&mut self, ctx: &mut AppContext<'_, RoleReport>, mihf: &mut Mihf) {
         let now = ctx.now();
         while let Some((at, ..)) = self.answers.front()
             && *at <= now
         {
             let Some((_, transaction, message)) = self.answers.pop_front() else { return };
-            // The function may have given the transaction up meanwhile.
+            // The function may have ended the transaction meanwhile.
             let _ = mihf.handle_command(now, MihfCommand::Respond { transaction, message });
         }
         for i in 0..self.targets.len() {
@@ -195,8 +194,8 @@ impl MihUser {
             }
             MihfEvent::Done { token, result } => {
                 let Some(request) = self.open.remove(&token) else { return };
-                // Identifiers come round: what has waited in a queue for that long may answer an earlier request.
-                // What the function answers by itself has no payload.
+                // Transaction identifiers wrap around: a response from a long queue may belong to an earlier request.
+                // The function's own responses have no payload.
                 let answers = |m: &MihfMessage| match m.id.service {
                     ServiceId::Management => true,
                     _ => TransactionPayload::from_message(m).is_some_and(|p| p.number == request.number),
@@ -209,7 +208,7 @@ impl MihUser {
                 };
                 ctx.report(RoleReport::Ended { started_at: request.started_at, end });
             }
-            // The function itself answers what is said to it about registration and subscription.
+            // The function itself answers messages about registration and subscription.
             MihfEvent::Registered { .. }
             | MihfEvent::Deregistered { .. }
             | MihfEvent::AddressReplaced { .. }

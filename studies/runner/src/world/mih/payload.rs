@@ -1,9 +1,9 @@
-//! What tells one message of the workload from another: a vendor's parameter.
+//! The payload of a workload's message, which identifies it: a vendor-specific parameter.
 
 use usher_core::Instant;
 use usher_mih::{MihfMessage, Tlv, kind};
 
-/// When a transaction began, and which of its sender's it is.
+/// The start of a transaction and its number at the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TransactionPayload {
     pub(super) started_at: Instant,
@@ -11,11 +11,11 @@ pub(super) struct TransactionPayload {
 }
 
 impl TransactionPayload {
-    /// A parameter that has no payload yet.
+    /// Returns a parameter that reserves room for the payload.
     pub(super) fn placeholder() -> Tlv {
         Tlv::Other { kind: kind::VENDOR, value: vec![0; 16] }
     }
-    /// A message like the given one, with the payload in its place.
+    /// Returns a copy of the message with the payload in the placeholder.
     pub(super) fn write_into(self, message: &MihfMessage) -> MihfMessage {
         let mut message = message.clone();
         for param in &mut message.params {
@@ -28,7 +28,7 @@ impl TransactionPayload {
         }
         message
     }
-    /// That of a message.
+    /// Returns the payload of a message.
     pub(super) fn from_message(message: &MihfMessage) -> Option<Self> {
         let Some(Tlv::Other { value, .. }) = message.get(kind::VENDOR) else { return None };
         let (began, rest) = value.split_first_chunk::<8>()?;
@@ -40,12 +40,12 @@ impl TransactionPayload {
     }
 }
 
-/// The numbers that have come.
+/// The set of received numbers.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedNumbers(Vec<u64>);
 
 impl ReceivedNumbers {
-    /// Notes that a number has come; true when it is for the first time.
+    /// Adds a number; true if it is new.
     pub(super) fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {

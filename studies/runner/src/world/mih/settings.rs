@@ -1,4 +1,4 @@
-//! MIH functions as a study sets them.
+//! MIH functions by the settings of a study.
 
 use super::super::error::WorldError;
 use super::super::machine::HostAddress;
@@ -10,12 +10,12 @@ use usher_mih::{
 use usher_scenario::model::{self, MihFunction, message_name};
 use usher_sim::HostId;
 
-/// The identifier of member `index` of a kind of hosts.
+/// Returns the identifier of member `index` of a kind of host.
 pub(in super::super) fn member_identifier(kind: &str, index: usize) -> Result<MihfId, WorldError> {
     MihfId::new(format!("{kind}-{index}")).map_err(|e| WorldError::Role(e.to_string()))
 }
 
-/// The settings of a function.
+/// Returns the configuration of a function.
 pub(in super::super) fn function_config(id: MihfId, function: MihFunction<'_>) -> MihfConfig {
     let common = function.timing.common_timing();
     let mut config = MihfConfig::new(id);
@@ -58,7 +58,7 @@ fn convert_timing(timing: model::MessageTiming) -> TransactionTiming {
     }
 }
 
-/// Another function, at its host's own address or that of an interface of it.
+/// Returns a peer function at its host's own address or at an interface's.
 pub(in super::super) fn function_peer(
     id: MihfId,
     place: &HostAddress,

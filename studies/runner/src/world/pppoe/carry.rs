@@ -1,4 +1,4 @@
-//! What carries packets of sessions at a simulated concentrator: the simulator's counterpart of a data plane.
+//! The data plane of a simulated concentrator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use usher_concentrator::{SessionEntry, SessionUsage};
@@ -7,14 +7,14 @@ use usher_ppp::pppoe::MacAddress;
 use usher_scenario::work::{FORWARD, PPPOE_FROM_HOST, PPPOE_TO_HOST};
 use usher_sim::{HostId, TransitPacket};
 
-/// So much of a rate may come at once, and so many octets at least, as the live planes have it.
+/// The burst of a rate limit, as in the live data planes; it has a minimum in octets.
 const BURST: Duration = Duration::from_millis(100);
 const LEAST_BURST: f64 = 131_072.0;
 
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
 struct TokenBucket {
-    /// Octets a second.
+    /// Octets per second.
     rate: f64,
     tokens: f64,
     updated_at: Instant,
@@ -49,29 +49,29 @@ struct CarriedSession {
     usage: SessionUsage,
 }
 
-/// The sessions whose packets may pass.
+/// The installed sessions, whose packets may pass.
 #[derive(Debug, Default)]
 pub(super) struct SessionDataPlane {
-    /// The hosts whose packets need a session, with their addresses of Ethernet.
+    /// The hosts whose packets need a session, with their Ethernet addresses.
     stations: BTreeMap<HostId, MacAddress>,
     open: BTreeMap<MacAddress, CarriedSession>,
-    /// Those of which more has passed since it was told.
+    /// Sessions with traffic since the last report.
     moved: BTreeSet<MacAddress>,
 }
 
 impl SessionDataPlane {
-    /// With no session yet; packets from and to these hosts need one.
+    /// Creates a data plane without sessions; packets from and to these hosts need one.
     pub(super) fn new(stations: BTreeMap<HostId, MacAddress>) -> Self {
         Self { stations, ..Self::default() }
     }
 
-    /// Nothing is open any more.
+    /// Removes all sessions.
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.moved.clear();
     }
 
-    /// Packets of this session may pass, or others than until now.
+    /// Installs or updates a session.
     pub(super) fn install_session(&mut self, now: Instant, entry: &SessionEntry) {
         let before = self.open.remove(&entry.peer).filter(|open| open.id == entry.id);
         let rates = [entry.rate_up, entry.rate_down];
@@ -86,20 +86,20 @@ impl SessionDataPlane {
         self.open.insert(entry.peer, open);
     }
 
-    /// And not any more; what it has carried.
+    /// Removes a session and returns its usage.
     pub(super) fn remove_session(&mut self, id: u64) -> Option<SessionUsage> {
         let peer = self.open.iter().find(|(_, open)| open.id == id).map(|(peer, _)| *peer)?;
         self.moved.remove(&peer);
         self.open.remove(&peer).map(|open| open.usage)
     }
 
-    /// What sessions have carried in all, of those that carried anything since this was last asked.
+    /// Returns the total usage of sessions with traffic since the last call.
     pub(super) fn take_moved(&mut self) -> Vec<(u16, SessionUsage)> {
         let moved = core::mem::take(&mut self.moved);
         moved.iter().filter_map(|peer| self.open.get(peer)).map(|open| (open.number, open.usage)).collect()
     }
 
-    /// What carrying a packet costs; `None`: it may not pass.
+    /// Returns the work of carrying a packet; `None` if it must not pass.
     pub(super) fn carry_packet(&mut self, now: Instant, packet: &TransitPacket) -> Option<WorkRecord> {
         let work = |label: WorkLabel| WorkRecord { label, units: 1 };
         let from = self.stations.get(&packet.source()).copied();
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_bucket_keeps_its_rate() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        // 8 Mb/s are 1000 octets a millisecond; 131,072 may come at once.
+        // 8 Mb/s are 1000 octets a millisecond; the burst is 131,072.
         let mut bucket = TokenBucket::new(8_000_000, at(0));
         assert!(bucket.take_tokens(at(0), 131_072) && !bucket.take_tokens(at(0), 1));
         assert!(bucket.take_tokens(at(2), 2000) && !bucket.take_tokens(at(2), 1));

@@ -1,4 +1,4 @@
-//! The access concentrator of a host, by its very file.
+//! The access concentrator of a host, by its configuration file.
 
 use super::super::aaa::helpers_of;
 use super::super::error::WorldError;
@@ -23,12 +23,12 @@ use usher_ppp::pppoe::MacAddress;
 use usher_scenario::work::PPPOE_LOG;
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// The first interface of the file: all stations are behind it, as by a switch.
+/// The first interface of the file: all stations are behind it, as behind a switch.
 const INTERFACE: PortId = PortId(0);
-/// Octets of the longest payload of a frame there.
+/// Longest payload of a frame there, in octets.
 const MTU: u16 = 1500;
 
-/// The concentrator, and what carries packets.
+/// The concentrator and its data plane.
 #[derive(Debug)]
 struct ConcentratorRole {
     endpoint: MachineEndpoint,
@@ -36,9 +36,9 @@ struct ConcentratorRole {
     concentrator: AccessConcentrator,
     helpers: WorkerPool<u64>,
     data_plane: SessionDataPlane,
-    /// By which port of the host a station is reached, as a switch learns it.
+    /// The host's port of each station, as a switch learns it.
     ports: BTreeMap<MacAddress, u32>,
-    /// How often it is counted what sessions have carried, and when that is next.
+    /// Interval of usage reports, and the time of the next.
     report: Duration,
     report_at: Instant,
     seed: Seed,
@@ -49,7 +49,7 @@ impl ConcentratorRole {
     fn drain_outputs(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         let mut buf = Vec::new();
-        // What is installed is so before what depends on it is sent: outputs are carried out in their order.
+        // Outputs apply in order, so sessions are installed before the packets that depend on them.
         while let Some(output) = self.concentrator.poll_output(&mut buf) {
             match output {
                 MachineOutput::Transmit(usher_core::Transmit::Frame { port: INTERFACE }) => {
@@ -73,7 +73,7 @@ impl ConcentratorRole {
         match what {
             ServiceJob::Log(_) => {
                 if let Some(token) = self.helpers.submit_job(now, Some(PPPOE_LOG), token) {
-                    // The login may have been given up.
+                    // The login may have ended meanwhile.
                     let _ = self
                         .concentrator
                         .handle_command(now, AccessConcentratorCommand::Logged { token, is_stored: true });
@@ -117,7 +117,7 @@ impl HostRole for ConcentratorRole {
         match &delivery {
             AppDelivery::Start => {
                 self.starts += 1;
-                // What was made of this configuration at first is made of it again.
+                // The first start used the same configuration, so it is valid.
                 let again = self.seed.derive_secure_rng("pppoe.start", self.starts);
                 if self.starts > 1
                     && let Ok(concentrator) = AccessConcentrator::new(self.config.clone(), again)
@@ -158,7 +158,7 @@ impl HostRole for ConcentratorRole {
             _ => {}
         }
         if let AppDelivery::Transit { packet, .. } = delivery {
-            // The machine has no part in what it let through.
+            // The data plane carries it; the machine does not see it.
             if let Some(work) = self.data_plane.carry_packet(now, &packet) {
                 ctx.charge_work(work);
                 ctx.forward_packet(packet);
@@ -178,7 +178,7 @@ impl HostRole for ConcentratorRole {
     }
 }
 
-/// Puts the concentrators of a scenario on their hosts.
+/// Places the concentrators of a scenario on their hosts.
 pub(in super::super) fn place_concentrators(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,

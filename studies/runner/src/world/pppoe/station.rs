@@ -21,7 +21,7 @@ use usher_ppp::{AddressFamily, EndReason, LinkConfig, LinkNetwork};
 use usher_scenario::model::{PppoeMethod, PppoeWorkload, Scenario};
 use usher_sim::{AppContext, AppDelivery, HostId};
 
-/// The port of a station: its first.
+/// A station's first port.
 const PORT: PortId = PortId(0);
 
 fn session_credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> PppCredentials {
@@ -44,29 +44,29 @@ fn session_credentials(method: PppoeMethod, name: &[u8], password: &[u8]) -> Ppp
     }
 }
 
-/// What becomes of a station's session.
+/// The state of a station's session.
 #[derive(Debug)]
 enum SessionState {
-    /// It has none, and tries for none.
+    /// Without a session or an attempt.
     Idle,
-    /// It is set up, from then on.
+    /// Being set up since this time.
     Connecting(Instant),
-    /// It is there, until then.
+    /// Established until this time.
     Up(Option<Instant>),
-    /// It is being ended.
+    /// Being closed.
     Closing,
 }
 
-/// A host with sessions, one after the other.
+/// A host with one session after another.
 #[derive(Debug)]
 struct StationRole {
     endpoint: MachineEndpoint,
-    /// With the right password, and with a wrong one.
+    /// With the right and with a wrong password.
     configs: [Arc<ClientConfig>; 2],
     client: PppoeClient,
     state: SessionState,
     arrivals: ArrivalProcess,
-    /// Sessions that are due and wait.
+    /// Number of sessions due and waiting.
     waiting: u64,
     hold_time: Option<Duration>,
     give_up: Option<Duration>,
@@ -91,7 +91,7 @@ impl StationRole {
         }
     }
 
-    /// A host like new, as far as its sessions go.
+    /// Resets the host's client.
     fn reset_client(&mut self, ctx: &AppContext<'_, RoleReport>, wrong: bool) {
         self.sessions += 1;
         let config = (*self.configs[usize::from(wrong)]).clone();
@@ -99,7 +99,7 @@ impl StationRole {
         self.client.set_epoch(Instant::ZERO, ctx.epoch());
     }
 
-    /// Begins what is due and can.
+    /// Begins a due session if possible.
     fn start_due(&mut self, ctx: &mut AppContext<'_, RoleReport>) {
         let now = ctx.now();
         while self.arrivals.take_arrival(now) {
@@ -111,7 +111,7 @@ impl StationRole {
             self.reset_client(ctx, wrong);
             ctx.report(RoleReport::Started);
             self.state = SessionState::Connecting(now);
-            // It has none yet.
+            // There is no session yet, so the client accepts.
             let _ = self.client.handle_command(now, ClientCommand::Connect);
         }
     }
@@ -140,7 +140,7 @@ impl StationRole {
                 ctx.report(RoleReport::Ended { started_at: began, end: DialogueEnd::Completed });
                 self.state = SessionState::Up(self.hold_time.map(|time| now + time));
             }
-            // Its link is negotiated anew.
+            // The link is renegotiated.
             (ClientEvent::Remove { family: AddressFamily::Ipv4 }, _) => {}
             (ClientEvent::Ended { reason, retry_at: again }, state) => {
                 if let &SessionState::Connecting(began) = state {
@@ -158,7 +158,7 @@ impl StationRole {
                         SessionState::Connecting(now)
                     }
                     Some(_) => {
-                        // It is tried again when the next session is due, and not by itself.
+                        // The next due session tries again; the client must not retry by itself.
                         let _ = self.client.handle_command(now, ClientCommand::Disconnect);
                         SessionState::Idle
                     }
@@ -198,7 +198,7 @@ impl HostRole for StationRole {
                 self.reset_client(ctx, false);
                 self.state = SessionState::Idle;
                 if had {
-                    // Its power is back: it wants its session again.
+                    // After a power failure, the host wants its session again.
                     self.waiting += 1;
                     self.arrivals.skip_missed(now);
                 }
@@ -223,7 +223,7 @@ impl HostRole for StationRole {
     }
 }
 
-/// Puts the stations on their hosts.
+/// Places the stations on their hosts.
 pub(in super::super) fn build_pppoe_roles(
     plan: &mut NetworkPlan<'_>,
     topology: &NetworkTopology,
@@ -262,12 +262,12 @@ pub(in super::super) fn build_pppoe_roles(
     Ok(())
 }
 
-/// The name of a station's user.
+/// Returns the name of a station's user.
 fn user_name(pppoe: &PppoeWorkload, station: u64) -> String {
     pppoe.user.replace("{}", &station.to_string())
 }
 
-/// The users of all stations, as the stores of the scenario's AAA servers have them.
+/// Returns the users of all stations for the stores of the scenario's AAA servers.
 pub(in super::super) fn station_users(
     scenario: &Scenario,
     topology: &NetworkTopology,

@@ -1,5 +1,5 @@
-//! Two hosts for those who speak with the service: simulated hosts, and sockets of this machine. What is said is noted by
-//! the machines' own mouths, so that it is the same on either, and in clear where TLS carries it.
+//! Two kinds of hosts for the service's peers: simulated hosts, and sockets of this machine. The peers' machines
+//! record the messages, in clear, so that both records have the same form.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,38 +12,38 @@ use usher_live::{Driver, DriverRole, DriverSockets, Mailbox, Shard, SystemClock,
 use usher_runner::world::{EventOrJob, MachineEndpoint, ServerRole};
 use usher_sim::{AppContext, AppDelivery, Application, ReportObserver};
 
-/// What a message is of.
+/// The protocol of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MessageKind {
-    /// RADIUS, in a datagram.
+    /// RADIUS in a datagram.
     Udp,
-    /// RADIUS, inside TLS.
+    /// RADIUS within TLS.
     Radsec,
-    /// Diameter, inside TLS.
+    /// Diameter within TLS.
     Diameter,
 }
 
-/// A message, as one of those saw it who speak with the service.
+/// A message, as one of the service's peers saw it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ObservedMessage {
-    /// Who that is.
+    /// The name of the peer.
     pub(crate) machine_name: &'static str,
-    /// Whether it was sent by that one.
+    /// True if the peer sent it.
     pub(crate) sent: bool,
     pub(crate) kind: MessageKind,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What was said, by all, in its order: each waits for the other.
+/// All messages in order. The peers take turns.
 pub(crate) type MessageLog = Arc<Mutex<Vec<ObservedMessage>>>;
 
-/// A machine whose messages are noted.
+/// A machine whose messages are recorded.
 pub(crate) struct RecordingMachine<M> {
     pub(crate) machine: M,
     machine_name: &'static str,
-    /// What its streams carry.
+    /// The protocol of its streams.
     streams: MessageKind,
-    /// Of each stream, each way, what has no end yet.
+    /// The incomplete message of each stream and direction.
     partial_messages: BTreeMap<(ConnId, bool), Vec<u8>>,
     message_log: MessageLog,
 }
@@ -124,30 +124,30 @@ impl<M: Machine> Machine for RecordingMachine<M> {
     }
 }
 
-/// What one who speaks with the service does.
+/// The behaviour of a peer of the service.
 pub(crate) trait HostScript: Send + 'static {
     type Machine: Machine<Job = NoJob> + Send + 'static;
 
-    /// It is its turn.
+    /// Starts the peer's turn.
     fn start(&mut self, now: Instant, machine: &mut Self::Machine);
-    /// Its machine says something.
+    /// Handles an event of its machine.
     fn handle_event(
         &mut self,
         now: Instant,
         machine: &mut Self::Machine,
         event: <Self::Machine as Machine>::Event,
     );
-    /// Whether all was done.
+    /// True if all steps are done.
     fn is_done(&self) -> bool;
 }
 
-/// One who speaks with the service.
+/// A peer of the service.
 pub(crate) struct ScriptedHost<S: HostScript> {
     pub(crate) machine: RecordingMachine<S::Machine>,
     pub(crate) script: S,
 }
 
-/// On a simulated host.
+/// A peer on a simulated host.
 pub(crate) struct SimulatedHost<S: HostScript> {
     pub(crate) endpoint: MachineEndpoint,
     pub(crate) actor: ScriptedHost<S>,
@@ -167,7 +167,7 @@ impl<S: HostScript> SimulatedHost<S> {
     }
 }
 
-/// What runs on a simulated host.
+/// The application of a simulated host.
 pub(crate) enum SimulatedApp {
     Switch(Box<SimulatedHost<super::SwitchScript>>),
     Gateway(Box<SimulatedHost<super::GatewayScript>>),
@@ -194,13 +194,13 @@ impl ReportObserver<()> for NullObserver {
     fn handle_report(&mut self, _: Instant, _: u32, (): ()) {}
 }
 
-/// On sockets of this machine.
+/// A peer on this machine's sockets.
 pub(crate) struct LiveHost<S: HostScript> {
     actor: ScriptedHost<S>,
     has_ended: bool,
 }
 
-/// What one on sockets is told.
+/// A message to a peer on sockets.
 pub(crate) enum LiveMessage {
     Start,
     End,
@@ -230,7 +230,7 @@ impl<S: HostScript> DriverRole for LiveHost<S> {
     }
 }
 
-/// Begins to speak on sockets, until all is done or it is told to end.
+/// Starts a peer on sockets, until its steps are done or it is stopped.
 pub(crate) fn spawn_live<S: HostScript>(
     name: &str,
     actor: ScriptedHost<S>,
@@ -242,7 +242,8 @@ pub(crate) fn spawn_live<S: HostScript>(
     (shard, mailbox)
 }
 
-/// An address of this machine, and of a simulated host. It is this process's alone, so that no other test takes its ports.
+/// Returns a loopback address for either kind of host. It belongs to this process, so other tests do not use its
+/// ports.
 pub(crate) fn loopback_address(host: u8, port: u16) -> SocketAddr {
     let [.., middle, low] = std::process::id().to_be_bytes();
     SocketAddr::from(([127, 128 | (middle & 127), low, host], port))

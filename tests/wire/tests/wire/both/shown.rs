@@ -1,14 +1,14 @@
-//! What of a message is the same wherever the service runs: everything but what is named here.
+//! The comparable parts of a message: everything except the listed differences.
 
 use super::hosts::{MessageKind, ObservedMessage};
 use usher_diameter::message::MessageView;
 use usher_radius::attribute::{AttributeList, kind};
 use usher_radius::packet::RadiusPacket;
 
-/// What stands in a message by its number: an attribute, or an AVP with its vendor.
+/// The number of a message's part: an attribute, or an AVP with its vendor.
 type PartNumber = (u32, u32);
 
-/// A part that differs: whose messages of which kind have it, its number, and why.
+/// A part that differs: the peer and kind of its messages, its number, and the reason.
 pub(crate) struct ExpectedDifference {
     pub(crate) machine_name: &'static str,
     pub(crate) kind: Option<MessageKind>,
@@ -29,8 +29,8 @@ const fn diameter_difference(number: u32, why: &'static str) -> ExpectedDifferen
     }
 }
 
-/// Who draws from the system's chance, or has the time of day from it, says what differs. What EAP packets hold is compared as
-/// far as it is told and not drawn, as [`EAP`].
+/// The differences: parts that are random or depend on the time. The fixed parts of EAP packets are compared, as
+/// [`EAP`].
 pub(crate) const DIFFERS: &[ExpectedDifference] = &[
     radius_difference("switch", kind::STATE, "the server draws the key that ties a login's rounds together"),
     radius_difference("switch", kind::MESSAGE_AUTHENTICATOR, "a digest of all that is said"),
@@ -54,7 +54,7 @@ pub(crate) const DIFFERS: &[ExpectedDifference] = &[
     diameter_difference(464, "EAP-Master-Session-Key: of the login's TLS"),
 ];
 
-/// The number of what is told of an EAP packet.
+/// The number of the fixed part of an EAP packet.
 const EAP: PartNumber = (0, 0);
 
 /// The number of a RADIUS packet's Identifier.
@@ -63,7 +63,7 @@ const IDENTIFIER: PartNumber = (0, 1);
 /// A part of a message: its number, its length, and its value unless that differs.
 pub(crate) type MessagePart = (PartNumber, usize, Option<Vec<u8>>);
 
-/// All parts of a message with their values, in their order, behind its header as far as that is not drawn.
+/// Returns all parts of a message in order, after the fixed part of its header.
 pub(crate) fn message_parts(message: &ObservedMessage) -> (String, Vec<(PartNumber, Vec<u8>)>) {
     let mut eap = Vec::new();
     let (header, mut parts) = match message.kind {
@@ -87,7 +87,7 @@ pub(crate) fn message_parts(message: &ObservedMessage) -> (String, Vec<(PartNumb
         }
     };
     if !eap.is_empty() {
-        // Code, identifier, length and type are not drawn; with EAP-TLS neither are the flags, and an identity is told.
+        // Code, identifier, length and type are fixed. So are EAP-TLS's flags and an identity.
         let told = match eap.get(4) {
             Some(4 | 13) => 6,
             _ => eap.len(),
@@ -100,7 +100,7 @@ pub(crate) fn message_parts(message: &ObservedMessage) -> (String, Vec<(PartNumb
 /// EAP-Payload (RFC 4072 §4.1.1).
 const EAP_PAYLOAD: u32 = 462;
 
-/// Why a part of a message differs, if it does.
+/// Returns the index of the difference that covers a part, if any.
 pub(crate) fn difference_index(message: &ObservedMessage, number: PartNumber) -> Option<usize> {
     let here = |d: &ExpectedDifference| {
         d.machine_name == message.machine_name
@@ -110,7 +110,7 @@ pub(crate) fn difference_index(message: &ObservedMessage, number: PartNumber) ->
     DIFFERS.iter().position(here)
 }
 
-/// What is the same wherever the service runs.
+/// Returns the comparable parts of a message.
 pub(crate) fn comparable_parts(message: &ObservedMessage) -> (String, Vec<MessagePart>) {
     let (header, parts) = message_parts(message);
     let way = if message.sent { "sends" } else { "hears" };

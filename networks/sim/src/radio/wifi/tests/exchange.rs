@@ -16,7 +16,7 @@ fn a_lone_packet_takes_its_frame_and_no_more() {
     assert_eq!((told, timeouts), (vec![(end, BssOutput::Arrived(StationDirection::Up(0), 7))], 1));
     let c = bss.counters();
     assert_eq!((c.data, c.acks, c.packets_up, c.retries, c.collisions), (1, 1, 1, 0, 0));
-    // The next one long after has nothing to wait for but DIFS.
+    // A much later one waits only for DIFS.
     bss.send(at_nanos(500_000_000), StationDirection::Down(0), 1000, 8);
     let end = 500_000_000 + DIFS + 192_000 + 753_455;
     assert_eq!(arrived_packets(&run_until(&mut bss, Instant::FAR_FUTURE).0), [(end, 8)]);
@@ -49,7 +49,8 @@ fn rates_and_preambles_are_those_of_the_settings() {
     assert_eq!(short, (at_11.0 - 96_000, at_11.1 - 2 * 96_000));
 }
 
-/// IEEE 802.11a-1999, 17.4.3: a frame by OFDM takes 16 + 4 µs and 4 µs for each symbol of 16 + 8 LENGTH + 6 bits; 802.11g adds 6 µs.
+/// IEEE 802.11a-1999, 17.4.3: an OFDM frame takes 16 + 4 µs, and 4 µs per symbol of 16 + 8 LENGTH + 6 bits;
+/// 802.11g adds 6 µs.
 #[test]
 fn frames_by_ofdm_take_whole_symbols() {
     let cell = |rate| WifiConfig {
@@ -137,7 +138,7 @@ fn frames_that_begin_less_than_a_slot_apart_collide() {
         assert_eq!(at[0].0 == first_end, !collide, "{apart}");
         assert_eq!(c.collisions > 0, collide, "{apart}");
         if collide {
-            // EIFS after the last one's end, slots are counted again.
+            // EIFS after the end of the last one, slots count again.
             let slots = at[0].0 - (first_end + apart + EIFS + frame_nanos(100));
             assert!(slots.is_multiple_of(SLOT) && slots <= 63 * SLOT || c.collisions > 1, "{slots}");
             assert_eq!((c.data, c.collided), (2, 2 * c.collisions));
@@ -147,7 +148,7 @@ fn frames_that_begin_less_than_a_slot_apart_collide() {
 
 #[test]
 fn a_back_off_goes_on_where_it_stopped() {
-    // Both draw when the first frame is done; who draws the larger number counts on after the other's frame.
+    // Both draw after the first frame; the one with more slots continues its count after the other's frame.
     for seed in 0..50 {
         let mut bss = seeded_bss(quiet_config(), 3, seed);
         start_bss(&mut bss);

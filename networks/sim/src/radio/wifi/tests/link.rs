@@ -1,4 +1,4 @@
-//! Stations that come, go, scan and get associated.
+//! Stations that enter, leave, scan and associate.
 
 use super::*;
 
@@ -6,11 +6,11 @@ const INTERVAL: u64 = 102_400_000;
 /// A beacon of 65 octets at 2 Mb/s.
 const BEACON: u64 = 192_000 + 260_000;
 
-/// Stations that are outside at the beginning.
+/// Stations that are not associated at the start.
 fn outside_config() -> WifiConfig {
     WifiConfig { associated: false, ..WifiConfig::default() }
 }
-/// Management frames at 2 Mb/s with so many octets.
+/// Returns the duration of a management frame of this length at 2 Mb/s.
 fn management_duration(octets: u64) -> u64 {
     192_000 + octets * 4000
 }
@@ -64,7 +64,7 @@ fn who_comes_is_told_by_the_first_beacon() {
         assert!((2_000_000_000..=2_000_000_000 + INTERVAL).contains(&at), "{at}");
         let [(first, LinkEvent::Detected)] = link_events(&told, 1)[..] else { panic!("{told:?}") };
         assert!(first <= INTERVAL + DIFS + BEACON, "{first}");
-        // The same clock for both.
+        // The same beacon clock for both.
         assert_eq!((at - first) % INTERVAL, 0);
         assert_eq!(bss.poll_timeout().filter(|at| *at < at_seconds(11.0)), None, "no beacon is waited for");
     }
@@ -110,8 +110,8 @@ fn an_association_is_four_frames_to_the_nanosecond() {
     let refused = |way, handle| (0, BssOutput::Dropped(way, handle, DropReason::OutOfReach));
     assert_eq!(told[..2], [refused(StationDirection::Up(0), 0), refused(StationDirection::Down(0), 1)]);
     let [(at, LinkEvent::Up)] = link_events(&told, 0)[..] else { panic!("{told:?}") };
-    // Authentication 28 + 6 octets both ways; association 28 + 4 + 16 and 28 + 6 + 6. The three answers find the medium busy
-    // with the acknowledgement of what they answer, and draw a back-off.
+    // Authentication 28 + 6 octets both ways; association 28 + 4 + 16 and 28 + 6 + 6. Three of the frames find the
+    // medium busy with the acknowledgement of the frame that they answer, and draw a back-off.
     let frames =
         management_duration(34) + management_duration(34) + management_duration(48) + management_duration(40);
     let slots = at - (1_000_000 + 4 * DIFS + frames + 3 * ACK);
@@ -173,7 +173,7 @@ fn who_disconnects_is_gone_at_once_and_may_come_back() {
     let (told, _) = run_until(&mut bss, at_seconds(3.0));
     let [(at, LinkEvent::Up)] = link_events(&told, 0)[..] else { panic!("{told:?}") };
     assert!(at < 2_010_000_000, "{at}");
-    // A link that was given up on purpose is not news while the station stays.
+    // After a requested disconnection a station in reach is not detected again.
     bss.command(at_seconds(4.0), 0, LinkCommand::Disconnect);
     let (told, _) = run_until(&mut bss, at_seconds(6.0));
     assert_eq!(link_events(&told, 0), [(0, link_down(LinkDownReason::Disconnected))]);
@@ -211,7 +211,8 @@ fn a_scan_finds_what_no_beacon_has_told_yet() {
     start_bss(&mut bss);
     bss.command(at_nanos(0), 0, LinkCommand::Scan);
     let told = link_events(&run_until(&mut bss, at_seconds(1.0)).0, 0);
-    // Channels 1 to 5 take 100 ms; probe of 28 + 16 octets, answer of 28 + 31 at once, as the probe is not acknowledged.
+    // Channels 1 to 5 take 100 ms; then the probe of 28 + 16 octets, and the response of 28 + 31 at once, since the
+    // probe is not acknowledged.
     let detected = 100_000_000 + DIFS + management_duration(44) + DIFS + management_duration(59);
     assert_eq!(told, [(detected, LinkEvent::Detected), (260_000_000, LinkEvent::Scanned { found: true })]);
 }
@@ -248,7 +249,7 @@ fn who_is_told_to_connect_during_a_scan_does_so_after_it() {
     let told = link_events(&run_until(&mut bss, at_seconds(5.0)).0, 0);
     assert_eq!(told[0], (260_000_000, LinkEvent::Scanned { found: true }));
     assert!(matches!(told[1..], [(_, LinkEvent::Up)]), "{told:?}");
-    // And not at all if it is told otherwise.
+    // And not at all after a disconnection.
     bss.command(at_seconds(6.0), 0, LinkCommand::Disconnect);
     bss.command(at_seconds(6.0), 0, LinkCommand::Scan);
     bss.command(at_seconds(6.0), 0, LinkCommand::Connect);
@@ -266,7 +267,7 @@ fn who_is_told_to_connect_during_a_scan_does_so_after_it() {
 
 #[test]
 fn out_of_reach_nothing_arrives() {
-    // Gone after ten seconds, and known to be so a third of a second later.
+    // Out of reach after ten seconds, which is detected a third of a second later.
     let mut bss = moving_bss(WifiConfig::default(), vec![eastward_walk(40.0, 1.0)], 1);
     start_bss(&mut bss);
     let mut told = Vec::new();
@@ -285,7 +286,7 @@ fn out_of_reach_nothing_arrives() {
     assert_eq!(last, (0..100).collect::<Vec<_>>());
     let c = bss.counters();
     assert_eq!((c.out_of_reach, c.given_up), (20, 0));
-    // Those of the last third of a second before it is known were sent seven times.
+    // Packets of the last third of a second before the detection were sent seven times.
     assert!((2 * 6..=4 * 6).contains(&c.retries), "{}", c.retries);
 }
 
@@ -307,7 +308,7 @@ fn beacons_that_are_lost_do_not_cost_a_link_that_is_in_use() {
         told.extend(run_until(&mut bss, at).0);
         bss.send(at, if i % 2 == 0 { StationDirection::Up(0) } else { StationDirection::Down(0) }, 100, i);
     }
-    // Its neighbour has only the beacons, of which three in a row are lost every other second.
+    // Its neighbour receives only beacons; three in a row are lost every other second.
     assert_eq!(link_events(&told, 0), [(0, LinkEvent::Up)]);
     assert!(link_events(&told, 1).iter().any(|(_, event)| *event == link_down(LinkDownReason::OutOfReach)));
 }

@@ -1,16 +1,16 @@
-//! The contention against Bianchi's model, and chance against its distributions.
+//! Contention compared with Bianchi's model, and random draws with their distributions.
 
 use super::*;
 
 const OCTETS: u64 = 1000;
 
-/// Bianchi's model (2000): a station's frame collides with probability p in each of its transmissions whatever their
-/// number, and a station sends in a slot with probability τ. With transmissions limited, as Wu et al. (2002) have it, a
-/// frame has Σ pⁱ of them, and before the i-th a mean of W·2ⁱ/2 - 1/2 slots.
+/// Bianchi's model (2000): each transmission of a station collides with probability p, and a station sends in a
+/// slot with probability τ. With limited transmissions (Wu et al., 2002) a frame has Σ pⁱ of them, and before the
+/// i-th a mean of W·2ⁱ/2 - 1/2 slots.
 struct BianchiModel {
     /// Probability that a transmission collides.
     p: f64,
-    /// Packets a second.
+    /// Packets per second.
     throughput: f64,
 }
 
@@ -41,7 +41,7 @@ fn bianchi_model(stations: u32) -> BianchiModel {
     BianchiModel { p, throughput: success / slot }
 }
 
-/// These ways always have something to carry, for so many seconds: how much arrived by each.
+/// These directions always have packets, for this time in seconds. Returns the arrivals of each.
 fn run_saturated(ways: &[StationDirection], time: f64, seed: u64) -> (Bss, Vec<u64>) {
     let mut bss = seeded_bss(quiet_config(), ways.len(), seed);
     start_bss(&mut bss);
@@ -88,7 +88,7 @@ fn saturated_stations_send_and_collide_as_bianchi_predicts() {
         let (c, model) = (bss.counters(), bianchi_model(stations));
         let throughput = c.packets_up as f64 / 300.0 / model.throughput;
         let p = c.collided as f64 / (c.data + c.retries) as f64 / model.p;
-        // In the model others' frames are counted down as slots, too, so that it waits a little less.
+        // In the model others' frames also count as slots, so it waits a little less.
         assert!((0.98..1.0).contains(&throughput), "{stations}: {throughput}");
         assert!((p - 1.0).abs() < 0.08, "{stations}: {p}");
     }
@@ -99,7 +99,7 @@ fn all_get_the_same_share() {
     let even = |ways: &[StationDirection], within: f64| {
         let (_, arrived) = run_saturated(ways, 200.0, 3);
         let mean = arrived.iter().sum::<u64>() as f64 / ways.len() as f64;
-        // What one gets at the others' cost in a second says little about the next.
+        // The share of a station in one second says little about the next.
         assert!(arrived.iter().all(|n| (*n as f64 / mean - 1.0).abs() < within), "{arrived:?}");
     };
     even(&uplinks(8), 0.05);
@@ -111,7 +111,7 @@ fn noise_makes_a_geometric_number_of_transmissions() {
     let (loss, packets) = (0.4f64, 20_000u32);
     let mut bss = test_bss(WifiConfig { frame_loss: loss, ..quiet_config() }, 1);
     start_bss(&mut bss);
-    // How many packets had so many retransmissions and arrived; the last: were given up.
+    // Packets by their retransmissions; the last entry counts dropped ones.
     let mut histogram = [0u32; 8];
     for i in 0..packets {
         let before = bss.counters().retries;
@@ -168,8 +168,8 @@ fn packets_are_lost_once_beyond_the_mac() {
     }
 }
 
-/// Each of a packet's seven tries is lost by itself, beyond the threshold only: p^7 is what is left. Beacons are heard as long as
-/// the station is there.
+/// Each of a packet's seven transmissions is lost independently, only beyond the threshold: p^7 remains. Beacons
+/// are received while the station is in reach.
 #[test]
 fn frame_loss_starts_at_going_down_and_precedes_mac_retries() {
     let (loss, packets) = (0.6f64, 20_000u32);

@@ -1,9 +1,9 @@
-//! What holds whatever happens.
+//! Invariants under any actions.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Something that is done to a set at a time.
+/// An action on a set at a time.
 #[derive(Clone, Copy, Debug)]
 enum BssAction {
     Send {
@@ -12,7 +12,7 @@ enum BssAction {
         octets: u32,
     },
     Command(u32, LinkCommand),
-    /// Only looks what time it is.
+    /// Only advances the time.
     Look,
 }
 
@@ -58,7 +58,7 @@ fn any_config() -> impl Strategy<Value = WifiConfig> {
 
 const END: f64 = 10.0;
 
-/// Does these deeds at these times, in microseconds; `looks`: with or without those that only look.
+/// Runs these actions at these times, in microseconds; `looks`: with or without those that only advance the time.
 fn run_actions(
     config: WifiConfig,
     ways: &[Trajectory],
@@ -74,7 +74,7 @@ fn run_actions(
         if matches!(deed, BssAction::Look) && !looks {
             continue;
         }
-        // Nothing that is due now comes after what is done now.
+        // Events due now precede actions of now.
         told.extend(run_until(&mut bss, at).0);
         match deed {
             BssAction::Send { up, station, octets } => {
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(ends, sent.len() as u64);
         prop_assert_eq!(c.acks >= c.packets_up + c.packets_down + c.packet_losses, true);
 
-        // The same seed gives the same run, and it does not matter how often the time is told.
+        // The same seed gives the same run, however often the time advances.
         let (again, bss) = run_actions(config, &ways, &deeds, true);
         prop_assert_eq!((&again, *bss.counters()), (&told, c));
         let (unlooked, bss) = run_actions(config, &ways, &deeds, false);

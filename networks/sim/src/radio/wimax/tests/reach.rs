@@ -1,4 +1,4 @@
-//! Stations that come and go.
+//! Stations that enter and leave.
 
 use super::*;
 use crate::radio::{LinkCommand, LinkDownReason, LinkEvent};
@@ -13,7 +13,7 @@ fn eastward_walk(from: f64, speed: f64) -> Trajectory {
     Trajectory { start, velocity: (speed, 0.0), departs: Instant::ZERO }
 }
 
-/// A disc of 500 m, whose edge is near from 490 m on.
+/// A range of 500 m, with a threshold of 490 m.
 fn disc_config(entry: NetworkEntry) -> WimaxConfig {
     WimaxConfig { entry, radius: Some(500.0), going_down: Some(490.0), ..calm_config() }
 }
@@ -22,7 +22,7 @@ fn cell_with_station(config: WimaxConfig, way: Trajectory) -> WimaxCell {
     WimaxCell::new(config, Seed::new(1).derive_rng("cell", 0), Position::default(), vec![way]).unwrap()
 }
 
-/// Runs until nothing is left to happen, or until a time; says what the only station's link said when.
+/// Runs until no event is left, or until a time; returns the events of the only station's link.
 fn collect_link_events(cell: &mut WimaxCell, until: u64) -> Vec<(u64, LinkEvent)> {
     let mut said = Vec::new();
     let mut now = 0;
@@ -46,7 +46,7 @@ fn who_walks_out_says_so_before() {
     let down = LinkEvent::Down(LinkDownReason::OutOfReach);
     let expected = [(0, LinkEvent::Up), (20 * SECOND, going), (30 * SECOND, down)];
     assert_eq!(collect_link_events(&mut cell, u64::MAX), expected);
-    // Without a threshold it does not; nor where there is no edge.
+    // Not without a threshold, nor without an edge.
     let mut silent = cell_with_station(
         WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) },
         eastward_walk(470.0, 1.0),
@@ -93,7 +93,8 @@ fn nothing_passes_out_of_reach() {
 
 #[test]
 fn what_is_under_way_is_lost_at_the_edge() {
-    // It leaves in the uplink in which the packet would arrive, one that waits behind it never begins, one down waits too.
+    // It leaves in the uplink in which the packet would arrive. A second uplink packet never starts; a downlink one
+    // waits too.
     let config = WimaxConfig { going_down: None, ..disc_config(NetworkEntry::Done) };
     let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.0131, 1.0));
     assert_eq!(collect_link_events(&mut cell, 0), [(0, LinkEvent::Up)]);
@@ -128,7 +129,7 @@ fn who_comes_in_is_to_say_so() {
     }
     assert_eq!(dropped_packets(&mut commanded), [(StationDirection::Up(0), 1, DropReason::OutOfReach)]);
     assert_eq!(dropped_packets(&mut lazy), []);
-    // Heard in the first frame, in after three.
+    // RNG-REQ received in the first frame, in the cell after three.
     let up = 11 * SECOND + 3 * FRAME;
     assert_eq!(collect_link_events(&mut lazy, 12 * SECOND), [(up, LinkEvent::Up)]);
     assert_eq!(lazy.counters().packets_up, 1);
@@ -177,14 +178,14 @@ fn on_command_a_station_comes_in_with_registration() {
     // Frame 4's preamble after the first channel.
     let found = 4 * FRAME + DOWNLINK;
     assert_eq!(collect_link_events(&mut cell, SECOND).last().unwrap().0, found);
-    // Heard in frame 200, in from 205 on.
+    // RNG-REQ received in frame 200, in the cell from 205 on.
     cell.command(at_nanos(SECOND), 0, LinkCommand::Connect);
     cell.send(at_nanos(SECOND), StationDirection::Up(0), 100, 1);
     assert_eq!(dropped_packets(&mut cell).len(), 1, "not before it is in");
     assert_eq!(collect_link_events(&mut cell, 2 * SECOND), [(205 * FRAME, LinkEvent::Up)]);
     cell.send(at_nanos(2 * SECOND), StationDirection::Up(0), 100, 2);
     assert_eq!(run_to_rest(&mut cell), [(402 * FRAME + UPLINK_END, StationDirection::Up(0), 2)]);
-    // Who is in has found it.
+    // A station in the cell has found it.
     cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Scan);
     cell.command(at_nanos(3 * SECOND), 0, LinkCommand::Connect);
     let at_once = [(0, LinkEvent::Scanned { found: true }), (0, LinkEvent::Up)];
@@ -235,15 +236,15 @@ fn who_does_not_know_the_cell_looks_for_it_first() {
 fn entry_fails_at_the_edge_and_when_nobody_hears() {
     let config = WimaxConfig { descriptor_interval: Duration::ZERO, ..disc_config(NetworkEntry::OnCommand) };
     let failed = LinkEvent::Down(LinkDownReason::EntryFailed);
-    // Gone 30 ms on, while it waits for its registration.
+    // Out of reach 30 ms later, while it waits for registration.
     let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.03, 1.0));
     cell.command(at_nanos(0), 0, LinkCommand::Connect);
     assert_eq!(collect_link_events(&mut cell, u64::MAX), [(30 * MS, failed)]);
-    // Gone while it looks.
+    // Out of reach during the search.
     let mut cell = cell_with_station(config, eastward_walk(500.0 - 0.01, 1.0));
     cell.command(at_nanos(0), 0, LinkCommand::Connect);
     assert_eq!(collect_link_events(&mut cell, u64::MAX), [(4 * FRAME + DOWNLINK, failed)]);
-    // Two that always meet.
+    // Two stations that always collide.
     let never = WimaxConfig { ranging: BackoffPolicy { start: 0, end: 0, tries: 2 }, ..config };
     let still = vec![Trajectory::default(); 2];
     let mut cell =

@@ -22,11 +22,11 @@ fn vendors_attributes_take_every_operator() {
         ("Cisco-AVPair", "shell:priv-lvl=15", "ip:inacl#1=permit"),
         ("Aruba-User-Vlan", "10", "20"),
         ("Mikrotik-Rate-Limit", "1M/1M", "2M/2M"),
-        // Headers of other forms: 4,0 and 2,1 and 2,2.
+        // Header lengths of type and length: 4,0 and 2,1 and 2,2.
         ("USR-Channel-Connected-To", "7", "8"),
         ("Lucent-Dialout-Allowed", "1", "2"),
         ("SN-VPN-Name", "a", "b"),
-        // Below another.
+        // Inside another attribute.
         ("WiMAX-Release", "1.0", "2.0"),
         // In an extended type, and in a long one.
         ("Original-Packet-Code", "1", "4"),
@@ -62,7 +62,7 @@ fn an_attribute_may_be_named_by_its_number() {
         printed_attributes(&said),
         ["Cisco-AVPair = \"hi\"", "Attr-26.4846.9999 = 0x01", "Attr-241.26.9.7 = 0xff"]
     );
-    // It is the same attribute, so that one replaces the other.
+    // It is the same attribute, so a later row replaces the first.
     let said = compile_reply(&[("Cisco-AVPair", "=", "a"), ("Attr-26.9.1", ":=", "0x62")]);
     assert_eq!(printed_attributes(&said), ["Cisco-AVPair = \"b\""]);
 }
@@ -94,7 +94,7 @@ fn tags_stand_where_rfc_2868_has_them() {
     assert_eq!(octets("ERX-Service-Volume", "7"), [0, 0, 0, 7]);
     assert_eq!(octets("ERX-Service-Activate:3", "a"), [3, b'a']);
     assert_eq!(octets("ERX-Service-Activate", "a"), [b'a']);
-    // What begins like a tag gets one in front.
+    // If the value starts like a tag, a tag is added.
     assert_eq!(octets("ERX-Service-Activate", "\u{2}a"), [0, 2, b'a']);
 }
 
@@ -115,7 +115,7 @@ fn requests_are_compared_by_vendors_attributes() {
         (("SN-VPN-ID", ">", "300"), &[("SN-VPN-ID", "=", "301")], true),
         (("SN-VPN-ID", ">", "300"), &[("SN-VPN-ID", "=", "299")], false),
         (("Ruckus-Sta-RSSI", ">=", "7"), &[("Ruckus-Sta-RSSI", "=", "7")], true),
-        // With a tag it must be that one, without any.
+        // A check with a tag matches only that tag, a check without a tag any.
         (("ERX-Service-Volume:3", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], true),
         (("ERX-Service-Volume:4", "==", "7"), &[("ERX-Service-Volume:3", "=", "7")], false),
         (("ERX-Service-Volume", "<", "8"), &[("ERX-Service-Volume:3", "=", "7")], true),
@@ -130,7 +130,7 @@ fn requests_are_compared_by_vendors_attributes() {
     }
 }
 
-/// Octets that a value may have.
+/// Returns the maximum octets of a value.
 fn max_value_octets(encryption: AttributeEncryption) -> u64 {
     match encryption {
         AttributeEncryption::None | AttributeEncryption::Salted => 200,
@@ -139,7 +139,7 @@ fn max_value_octets(encryption: AttributeEncryption) -> u64 {
     }
 }
 
-/// A value of a type as people write it, and as it is printed.
+/// Returns a random value of a type, as written and as printed.
 fn sample_value(d: &AttributeDefinition, random: &mut impl FnMut() -> u64) -> (String, String) {
     let same = |text: String| (text.clone(), text);
     let n = random();
@@ -168,7 +168,7 @@ fn sample_value(d: &AttributeDefinition, random: &mut impl FnMut() -> u64) -> (S
         _ => {
             let most = max_value_octets(d.encryption);
             let length = d.fixed.map_or(1 + n % most, u64::from);
-            // The first one is no tag, and the last one no padding.
+            // The first is no tag, and the last no padding.
             let octets: Vec<String> = (0..length).map(|_| format!("{:02x}", 32 + random() % 200)).collect();
             same(format!("0x{}", octets.concat()))
         }
@@ -195,7 +195,7 @@ fn every_shipped_attribute_is_written_and_read_back() {
                 .get(usize::from(round))
                 .filter(|_| round > 0 && d.data_type.is_number() && d.encryption == AttributeEncryption::None)
             {
-                // By name; of one number the first is the one that is shown.
+                // By name. Of several names of a number the first is shown.
                 text = names[usize::from(round)].1.to_owned();
                 let first = DICTIONARY.value_number(d.oid, &text).unwrap_or(*number);
                 shown = DICTIONARY.value_name(d.oid, first).unwrap().to_owned();
@@ -223,7 +223,7 @@ fn every_shipped_attribute_is_written_and_read_back() {
             seen += 1;
             let item = &items[0];
             if item.definition != Some(d) {
-                // Another name of the same number is the one that is printed.
+                // Another name of the same number is printed.
                 continue;
             }
             let clear = match d.encryption {
