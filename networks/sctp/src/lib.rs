@@ -1,7 +1,7 @@
 //! SCTP of the Linux kernel: nonblocking one-to-one sockets (RFC 6458 §4).
 //!
 //! - [`SctpAssociation`] sends and receives whole messages, each with its stream and payload protocol identifier.
-//! Events report when it is up and why it ended.
+//!   Events report when it is up and why it ended.
 //! - [`SctpListener`] accepts associations.
 //!
 //! Both may have several addresses (multi-homing). Both give their descriptor ([`AsFd`](std::os::fd::AsFd)) to any

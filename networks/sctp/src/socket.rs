@@ -339,8 +339,8 @@ impl SctpAssociation {
     ///
     /// # Errors
     /// - [`io::ErrorKind::WouldBlock`] if there is no event.
-    /// - [`io::ErrorKind::InvalidData`] for a message longer than the options allow. The association is then aborted
-    /// on drop.
+    /// - [`io::ErrorKind::InvalidData`] for a message longer than the options allow. The association is then aborted on
+    ///   drop.
     /// - An error of the system.
     pub fn receive_event(&mut self, message: &mut Vec<u8>) -> io::Result<SctpEvent> {
         loop {

@@ -17,13 +17,11 @@
 //! - The mandatory parameters of a message ([`MessageId::mandatory`]) are those on which public descriptions agree.
 //! - A length above 128 encodes its excess over 128, as in the dissector.
 //! - Lengths of lists and octet strings have the same form as those of parameters (ODTONE). The dissector reads one
-//!   octet,
-//!   which is the same up to 128.
+//!   octet, which is the same up to 128.
 //! - The content of fragments: [`fragment`].
 //! - The response to a request that cannot be decoded: [`DecodeError::response_status`].
 //! - The state machines are those of ODTONE, with the standard's variable names. Additions and their reasons stand
-//!   above
-//!   each table (`transaction::source` and its neighbours).
+//!   above each table (`transaction::source` and its neighbours).
 
 #![cfg_attr(not(test), no_std)]
 

@@ -11,12 +11,10 @@
 //! # Differences from the RFCs
 //!
 //! - RFC 5555 uses UDP in an IPv4 network. Here all networks use it, because machines exchange datagrams. The inner
-//!   header
-//!   holds an IPv4 home address as an IPv4-mapped address ([`to_inner_address`], [`from_inner_address`]).
-//! - A Binding Update is not authenticated. There is neither IPsec with a home agent (§5.1) nor the return
-//!   routability
+//!   header holds an IPv4 home address as an IPv4-mapped address ([`to_inner_address`], [`from_inner_address`]).
+//! - A Binding Update is not authenticated. There is neither IPsec with a home agent (§5.1) nor the return routability
 //!   procedure with a correspondent node (§5.2). So a cache accepts bindings only for its configured home addresses.
-//! With a   [`CareOfProof`], it accepts only care-of addresses that prove that they receive its packets.
+//!   With a [`CareOfProof`], it accepts only care-of addresses that prove that they receive its packets.
 //! - Mobility options other than those of [`MobilityOption`] are carried unchanged and have no effect.
 
 #![cfg_attr(not(test), no_std)]

@@ -7,10 +7,9 @@
 //!
 //! In EAP the base station asks, and in PKM the station asks. So these are assumptions:
 //! - An EAP request answers the latest PKM-REQ, EAP-Start or the previous EAP response. A retransmitted EAP request
-//!   keeps
-//!   that identifier. If the base station retransmits because the response was lost, that is the PKM-REQ before the
-//! station's latest. So a station accepts replies to its latest PKM-REQ or, within one conversation, to the one
-//! before.   EAP itself detects the duplicate.
+//!   keeps that identifier. If the base station retransmits because the response was lost, that is the PKM-REQ before
+//!   the station's latest. So a station accepts replies to its latest PKM-REQ or, within one conversation, to the one
+//!   before. EAP itself detects the duplicate.
 //! - A base station that has received no PKM-REQ sends zero. A station counts from one and skips zero.
 //! - An EAP response equal to the previous one is a retransmission and keeps its identifier.
 

@@ -21,9 +21,8 @@
 //! them. Attributes and their numbers, cryptographic suites and error codes are those of Wireshark's dissector. The
 //! standard's text does not confirm these:
 //! - Default timers: SA-TEK-Challenge every second and SA-TEK-Request every 300 ms, each with three retransmissions.
-//!   The
-//!   Key-Request's second (Operational Wait Timeout) is from the table of IEEE 802.16-2001, 10.2. That table sets no
-//! limit   of retransmissions; here the same limit applies.
+//!   The Key-Request's second (Operational Wait Timeout) is from the table of IEEE 802.16-2001, 10.2. That table sets
+//!   no limit of retransmissions; here the same limit applies.
 //! - The base station waits for a Key-Request from its latest SA-TEK-Response on, as long as a station retransmits
 //!   its own.
 //! - A challenge has PKM identifier zero, because it is unsolicited. The station counts on for its two requests.

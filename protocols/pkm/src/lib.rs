@@ -14,18 +14,15 @@
 //!
 //! The standard's text was not available. Message types, codes, attribute types and the form of lengths are those of
 //! Wireshark's 802.16 dissector. The rest comes from public descriptions or is an assumption:
-//! - Lengths of fixed attributes follow from their content: 64 bits for random numbers, nonce and AKID, 32 for the
-//!   key
+//! - Lengths of fixed attributes follow from their content: 64 bits for random numbers, nonce and AKID, 32 for the key
 //!   lifetime, 16 for SAID, 24 for the frame number, a MAC address. The dissector confirms 4 + 8 octets for the CMAC
-//! digest.
+//!   digest.
 //! - The mandatory attributes of a message ([`Code::required`]) are those on which all descriptions agree. All others
-//!   are
-//!   optional here.
+//!   are optional here.
 //! - The sender of a code decides between PKM-REQ and PKM-RSP ([`Code::direction`]).
 //! - PKM identifiers are matched as in [`eap`].
 //! - A value has at most [`MAX_VALUE`] octets and a message at most [`MAX_ATTRIBUTES`] attributes. Both are limits of
-//!   this
-//!   implementation. An attribute without a value is rejected, as in the dissector.
+//!   this implementation. An attribute without a value is rejected, as in the dissector.
 //!
 //! [`keys`], [`protect`] and [`keying`] name the sources of keys, digests and the key exchange.
 

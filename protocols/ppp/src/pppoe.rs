@@ -50,6 +50,7 @@ impl fmt::Debug for MacAddress {
 /// The stage of a frame, by its EtherType (RFC 2516 §4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PppoeStage {
+    /// Discovery: PADI, PADO, PADR, PADS and PADT.
     Discovery,
     /// PPP session.
     Session,

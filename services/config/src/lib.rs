@@ -1,10 +1,10 @@
 //! Reads the TOML files of studies and services.
 //!
 //! - [`read_document`] reads a file and the files that it includes into a [`tree::TreeNode`]. Each node knows its file,
-//! line and column.
+//!   line and column.
 //! - [`read_typed`] turns the tree into typed values with serde. It reports all faults in one pass, not only the first.
 //! - [`units`] holds quantities with their units, [`named`] closed sets of words, [`secret`] secrets from the file, a
-//! separate file or the environment.
+//!   separate file or the environment.
 //! - [`upgrade_text`] rewrites retired keys. Until then the reader accepts them with a warning.
 //!
 //! This crate opens no file and reads no environment variable itself. The host does, through [`ConfigEnvironment`];

@@ -27,18 +27,16 @@
 //! descriptions of the 2008 standard (handover led by the station and by the network) and agree with the study. These
 //! are assumptions:
 //! - The network checks the target's resources before it queries the station, as in the study. The 2008 standard
-//!   describes
-//!   the reverse order. The network reserves them after the station's answer, as in both.
+//!   describes the reverse order. The network reserves them after the station's answer, as in both.
 //! - A node acts on a request after a processing time ([`station::StationConfig::processing`],
 //!   [`pos::PosConfig::processing`]). It acts on responses and indications at once. So a candidate query takes two
-//! processing times, the serving node's and the target's.
+//!   processing times, the serving node's and the target's.
 //! - MIH_Net_HO_Commit request is an exception: the station begins to move when it arrives, as in the study. Only the
 //!   response takes the processing time ([`station::CommitAnswer`]).
 //! - Traffic redirection is a Mobile IPv6 registration (`usher-mip`) over the new link. It goes directly to the
 //!   correspondent, which also stands for the home agent. It is complete when the acknowledgement arrives.
 //! - A handover succeeds if its exchange led the station to the new link. It fails if the station had to move on its
-//!   own
-//!   ([`station::HandoverFailure`]), although the flow is redirected in that case too.
+//!   own ([`station::HandoverFailure`]), although the flow is redirected in that case too.
 //! - The station connects the new link before the redirection, and releases the old one after MIH_MN_HO_Complete.
 //!
 //! # Work

@@ -4,9 +4,8 @@
 //! known by its identifier and its address. A request or an indication is accepted in these cases:
 //!
 //! - The function is configured, and the message comes from the address of its route.
-//! - The function is configured, and the message comes from one of its [networks](AddressProofs::allowed_networks)
-//!   and an
-//!   address that has proved itself.
+//! - The function is configured, and the message comes from one of its [networks](AddressProofs::allowed_networks) and
+//!   an address that has proved itself.
 //! - The function is not configured and not registered at another address, and this address has proved itself.
 //!
 //! A connection proves its address. The address of a datagram proves itself by answering two Capability_Discover

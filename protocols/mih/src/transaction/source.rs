@@ -5,13 +5,11 @@
 //! variables have the standard's names. These differ from ODTONE:
 //!
 //! - *AckFailedForGood* out of WAIT_RESPONSE_MSG is the give-up rule of the performance study of the standard's
-//!   transport.
-//!   A request that is never acknowledged fails, and a later response is ignored. A setting accepts late responses
-//! instead,   since a response also proves that the request arrived.
+//!   transport. A request that is never acknowledged fails, and a later response is ignored. A setting accepts late
+//!   responses instead, since a response also proves that the request arrived.
 //! - START_RESPONSE_TIMER and RESEND handle a case that the study leaves open: an acknowledgement arrives but no
-//!   response.
-//!   The timer starts with the acknowledgement, or with the request if none is requested. The request is sent again
-//! with   its transaction identifier. It asks for no new acknowledgement, because the requestor has ended.
+//!   response. The timer starts with the acknowledgement, or with the request if none is requested. The request is sent
+//!   again with its transaction identifier. It asks for no new acknowledgement, because the requestor has ended.
 //! - *TransactionStop* out of WAIT_ACK, *Abandoned* and *TransportFailed* end a transaction early.
 //! - A directed response cannot begin a transaction here: the destination machine sends responses.
 //! - The transition of a multicast request back from PROCESS_MSG is absent. The only multicast request that the MIHF
