@@ -2,7 +2,7 @@
 //! and fails over to other servers.
 //!
 //! ```text
-//! Command::Request{token} ─▶ Client ─▶ Event::Response{token} | Event::TimedOut{token}
+//! command Request{token} ─▶ RadiusClient ─▶ event Response{token} | TimedOut{token}
 //! ```
 //!
 //! Each accepted request yields exactly one event, unless it is cancelled.

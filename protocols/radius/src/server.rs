@@ -1,7 +1,7 @@
 //! The RADIUS server, a machine that verifies requests and sends replies. It answers duplicates from a cache.
 //!
 //! ```text
-//! datagram, stream ─▶ Server ─▶ Event::Request{token} ─▶ (caller) ─▶ Command::Respond{token} | Discard{token}
+//! datagram, stream ─▶ RadiusServer ─▶ event Request{token} ─▶ (caller) ─▶ command Respond{token} | Discard{token}
 //! ```
 //!
 //! The caller should end each request event with one of the two commands.

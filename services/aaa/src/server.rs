@@ -2,10 +2,10 @@
 //! 3579, RFC 4072; the "backend authenticator" of RFC 4137 §6).
 //!
 //! ```text
-//! Input::Datagram ─▶ RADIUS server ─┐                ┌─▶ users in memory
-//!                                   ├─▶ EAP session ─┤
-//! Input::Stream ──▶ Diameter node ──┘                └─▶ Job::Lookup ─▶ (host) ─▶ Command::Found{token}
-//! Input::Message ─────────┘
+//! datagrams ─▶ RADIUS server ─┐                ┌─▶ users in memory
+//!                             ├─▶ EAP session ─┤
+//! streams ──▶ Diameter node ──┘                └─▶ lookup job ─▶ (host) ─▶ command with its result and token
+//! messages ─────────┘
 //! ```
 //! Slow work leaves the machine as a job of the host ([`AaaServerJob`]): lookup of a user, comparison with a
 //! password hash, revocation check, check of limits, write of an accounting record. The public-key operations of a

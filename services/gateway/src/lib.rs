@@ -1,11 +1,11 @@
 //! An IKEv2 gateway and client (RFC 7296): its connections, the login of users, their addresses and their accounting.
 //!
 //! ```text
-//! initiator ─ IKE_SA_INIT, IKE_AUTH ─▶ Gateway ─ EAP packet ─▶ AAA server (RADIUS, RadSec, Diameter), or users of its own
+//! initiator ─ IKE_SA_INIT, IKE_AUTH ─▶ gateway ─ EAP packet ─▶ AAA server (RADIUS, RadSec, Diameter), or local users
 //!           ◀─ IKE_AUTH ──────────────         ◀─ verdict, key, address ─
-//! Gateway ─ Event::Ike(Install, Remove, Moved) ─▶ the host's ESP, before the answer leaves that depends on it
-//! Gateway ◀─ Carried, Acquire ─ the host's ESP: what CHILD_SAs have carried, and packets that need one
-//! Gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ Gateway
+//! gateway ─ events: install, remove, move an SA ─▶ the host's ESP, before dependent responses are sent
+//! gateway ◀─ commands: usage, acquire ─ the host's ESP: octets of CHILD_SAs, and packets that need one
+//! gateway ─ Accounting-Request (start, interim, stop) ─▶ AAA server ─ Disconnect-Request, CoA-Request ─▶ gateway
 //! ```
 //! An [`IkeGateway`] is a machine ([`usher_core::Machine`]) that contains an endpoint of [`usher_ike`] and a client
 //! of [`usher_access`]. It has four kinds of methods:

@@ -1,8 +1,8 @@
 //! An IDENT server that reveals a connection's owner to each asker as its configuration allows.
 //!
 //! ```text
-//! asker ─ query ─▶ IdentService ─ Job::Owner(connection) ─▶ who knows: this host's sockets, a session table, a study
-//!       ◀─ reply ─              ◀─ Command::Found ─────────
+//! asker ─ query ─▶ IdentService ─ lookup job ─▶ the host: its sockets, a session table, a study
+//!       ◀─ reply ─              ◀─ result ──────
 //! ```
 //! The service does not know owners itself. Each lookup leaves it as an [`IdentServiceJob`](usher_core::JobRequest)
 //! with a token, and the result returns as an [`IdentServiceCommand`]. A host searches its own sockets. A

@@ -8,7 +8,7 @@ use usher_house::{
 
 /// Fails with every breach, one a line.
 #[track_caller]
-fn assert_no_breach(breaches: Vec<String>) {
+pub(crate) fn assert_no_breach(breaches: Vec<String>) {
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
 }
 
